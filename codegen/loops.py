@@ -1,0 +1,74 @@
+"""The loop program of one kernel: what the CPU and the Triton emitter print from.
+
+Plain, frozen data without IR handles. Names of scalar operations are MLIR's ("arith.addf", "math.exp").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from symshape.prover.expr import Expr
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dim of the iteration space. ``name`` ("d0") is the symbol that stands for it in address expressions."""
+
+    name: str
+    size: Expr  # over the kernel's index symbols
+    reduced: bool
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A tensor argument: ``dtype`` is MLIR's element type as text ("f32", "bf16", "i1", "ui8", ...)."""
+
+    name: str
+    dtype: str
+    output: bool
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One scalar instruction, evaluated at every point of its level.
+
+    op          operands                      attributes used
+    "load"      -                             arg, address, mask; the value is of the argument's dtype
+    "store"     (value)                       arg, address (no result)
+    "extract"   (index values, one per dim)   arg; address = sum of index * stride of the argument
+    "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index, affine.apply, index args)
+    "constant"  -                             value: int | float | bool
+    "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
+    "check_index" (index)                     address: the size (Expr); result is the clamped index
+    "arith.*", "math.*"  operands             predicate for cmpi/cmpf (MLIR's text: "slt", "olt", "une", ...)
+    """
+
+    op: str
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+    dtype: str  # of the first result ("f32", "i1", "index", ...); of the stored value for "store"
+    row: bool  # row level (parallel dims only) or full level
+    arg: int = -1
+    address: Expr | None = None  # elements, relative to the argument's data pointer
+    mask: tuple[Expr, ...] = ()  # the load is defined where every expression is >= 0
+    combiner: str = ""  # add mul max min or and argmax argmin
+    value: int | float | bool | None = None
+    predicate: str = ""
+    source_dtype: str = ""  # of the first operand, for casts and comparisons
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """A kernel over one iteration space: ``code`` in dependence order, row-level and full-level instructions mixed."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    args: tuple[Arg, ...]
+    symbols: tuple[str, ...]  # index arguments, in order, as named in the expressions ("s0", ...)
+    code: tuple[Instr, ...]
+
+    @property
+    def checks_index(self) -> bool:
+        return any(i.op == "check_index" for i in self.code)

@@ -1,0 +1,1 @@
+"""symshape: one compile serves every size."""

@@ -1,0 +1,32 @@
+"""The one error family: each error says what is wrong, where (op and user line), and what to do next."""
+
+from __future__ import annotations
+
+
+class SymshapeError(Exception):
+    """Base of all errors that symshape raises: ``what``, ``where`` (op or user line) and ``next_step``."""
+
+    def __init__(self, what: str, *, where: str = "", next_step: str = "") -> None:
+        self.what, self.where, self.next_step = what, where, next_step
+        lines = [what]
+        if where:
+            lines.append(f"  at: {where}")
+        if next_step:
+            lines.append(f"  next: {next_step}")
+        super().__init__("\n".join(lines))
+
+
+class OptionError(SymshapeError, ValueError):
+    """An unknown option, mode, target or pass name; lists the valid ones."""
+
+
+class CompileError(SymshapeError, RuntimeError):
+    """An internal error of a stage: names the stage and the op, and the file that replays it."""
+
+
+class ShapeConstraintError(SymshapeError, RuntimeError):
+    """An ``expect_true`` that does not hold at run time."""
+
+
+class KernelError(SymshapeError, RuntimeError):
+    """Kernel code could not be generated, compiled or loaded."""
