@@ -1,1 +1,1 @@
-
+"""Facts about sizes: canonical expressions, bounds, proofs. Knows neither MLIR nor torch."""
