@@ -1,0 +1,80 @@
+"""What MLIR reports, as plain data: place, severity, message, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a source file; line 0 means unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of MLIR's. ``severity`` is "error", "warning", "remark" or "note"."""
+
+    place: Place
+    severity: str
+    message: str
+    notes: tuple[Diagnostic, ...] = ()
+
+    def __str__(self) -> str:
+        own = f"{self.place}: {self.severity}: {self.message}"
+        return "\n".join([own, *(str(note) for note in self.notes)])
+
+
+@contextmanager
+def collect_diagnostics(ctx: ir.Context) -> Iterator[list[Diagnostic]]:
+    """Collects the errors reported while the block runs, instead of having them printed or folded into an exception.
+
+    Warnings and remarks go on to the next handler (by default MLIR prints them).
+    """
+    found: list[Diagnostic] = []
+
+    def handle(diagnostic: ir.Diagnostic) -> bool:
+        if diagnostic.severity is not ir.DiagnosticSeverity.ERROR:
+            return False
+        found.append(read(diagnostic))
+        return True
+
+    previous = ctx.emit_error_diagnostics
+    ctx.emit_error_diagnostics = True  # else the bindings keep errors for themselves
+    handler = ctx.attach_diagnostic_handler(handle)
+    try:
+        yield found
+    finally:
+        handler.detach()
+        ctx.emit_error_diagnostics = previous
+
+
+def read(diagnostic: ir.Diagnostic) -> Diagnostic:
+    severity = str(diagnostic.severity).rpartition(".")[2].lower()
+    return Diagnostic(place_of(diagnostic.location), severity, diagnostic.message, tuple(read(n) for n in diagnostic.notes))
+
+
+def place_of(location: ir.Location) -> Place:
+    """The first file position inside a location: through names, fusions and call sites."""
+    match location:
+        case ir.FileLineColLoc():
+            return Place(location.filename, location.start_line, location.start_col)
+        case ir.NameLoc():
+            return place_of(location.child_loc)
+        case ir.CallSiteLoc():
+            return place_of(location.callee)
+        case ir.FusedLoc():
+            places = (place_of(part) for part in location.locations)
+            return next((place for place in places if place.line), Place())
+        case _:
+            return Place()

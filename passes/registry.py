@@ -1,0 +1,81 @@
+"""All passes by name: one flat table. A new pass is one line in it; a plugin adds its own at run time."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from symshape.errors import OptionError
+from symshape.passes.base import Pass
+
+# Modules are imported on first use, so that the tools start fast.
+TABLE: dict[str, str] = {
+    "lower-aten": "symshape.passes.lower_aten:LowerAten",
+    "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
+}
+
+ENTRY_POINT_GROUP = "symshape.passes"
+
+_plugins: dict[str, type[Pass]] = {}  # registered at run time
+_plugin_files: dict[str, Path] = {}  # pass name -> the file it came from, for replay commands
+
+
+def lookup(name: str) -> type[Pass] | None:
+    """The pass class called ``name``, or None: the name may then be one of MLIR's own passes."""
+    if name in _plugins:
+        return _plugins[name]
+    if name in TABLE:
+        return _import(name, TABLE[name])
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        if entry.name == name:
+            return register(entry.load())
+    return None
+
+
+def names() -> list[str]:
+    """Every pass name that ``lookup`` knows, sorted."""
+    installed = {entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)}
+    return sorted({*TABLE, *_plugins, *installed})
+
+
+def register(cls: type[Pass]) -> type[Pass]:
+    """Adds a pass class under its name (usable as a decorator). Registering the same name again replaces it."""
+    if not cls.name:
+        raise OptionError(f"pass class {cls.__qualname__} has no name", next_step="set `name: ClassVar[str] = 'my-pass'`")
+    if cls.name in TABLE:
+        raise OptionError(f"'{cls.name}' is the name of a built-in pass", next_step="give the plugin's pass another name")
+    _plugins[cls.name] = cls
+    return cls
+
+
+def load_pass_file(path: str | Path) -> list[type[Pass]]:
+    """Runs a Python file and registers every ``Pass`` subclass defined in it."""
+    file = Path(path).resolve()
+    spec = importlib.util.spec_from_file_location(f"symshape_plugin_{file.stem}", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise OptionError(f"no Python file with passes at '{path}'", next_step="give the path of a .py file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    own = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass) and c.__module__ == spec.name]
+    if not own:
+        raise OptionError(f"'{path}' defines no pass", next_step="define a subclass of symshape.passes.base.Pass with a name")
+    for cls in own:
+        register(cls)
+        _plugin_files[cls.name] = file
+    return own
+
+
+def plugin_file(name: str) -> Path | None:
+    """The file that ``load_pass_file`` read the pass from, or None."""
+    return _plugin_files.get(name)
+
+
+def _import(name: str, target: str) -> type[Pass]:
+    module_name, _, class_name = target.partition(":")
+    cls = getattr(importlib.import_module(module_name), class_name)
+    if cls.name != name:
+        raise OptionError(f"{target} calls itself '{cls.name}', the table calls it '{name}'")
+    return cls  # type: ignore[no-any-return]
