@@ -1,0 +1,132 @@
+"""Symbolic sizes of a function: SSA index values read as expressions, expressions written as SSA index values.
+
+One walk reads what ``symshape.bind`` says of every tensor; each expression is written once per block and reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.prover.expr import Expr, ceildiv, maximum, minimum
+
+_BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.floordivsi": lambda a, b: a // b,
+    "arith.ceildivsi": ceildiv,
+    "arith.remsi": lambda a, b: a % b,  # only written for non-negative operands
+    "arith.maxsi": maximum,
+    "arith.minsi": minimum,
+}
+_OP_OF_FUNCTION = {"floordiv": "arith.floordivsi", "max": "arith.maxsi", "min": "arith.minsi"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Symbolic layout of a tensor: sizes, strides and storage offset in elements."""
+
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    offset: Expr
+
+
+class Sizes:
+    """Reads and writes the symbolic sizes of one block (``block``: a function's entry block)."""
+
+    def __init__(self, block: ir.Block) -> None:
+        self.block = block
+        self._exprs: dict[ir.Value, Expr] = {}
+        self._values: dict[Expr, ir.Value] = {}
+        self.layouts: dict[ir.Value, Layout] = {}
+        self.index_type = ir.IndexType.get()
+
+    def define(self, value: ir.Value, expr: Expr) -> None:
+        """Records that an existing SSA value is this expression; the first value of an expression is the canonical one."""
+        self._exprs[value] = expr
+        self._values.setdefault(expr, value)
+
+    def read(self, op: Any) -> bool:
+        """Takes in one operation if it is about sizes; False if it is not."""
+        name = op.name
+        if name in _BINARY:
+            if op.results[0].type != self.index_type:
+                return False
+            left, right = op.operands
+            if left in self._exprs and right in self._exprs:
+                self.define(op.results[0], _BINARY[name](self._exprs[left], self._exprs[right]))
+            return True
+        if name == "arith.constant" and op.results[0].type == self.index_type:
+            self.define(op.results[0], Expr.const(ir.IntegerAttr(op.attributes["value"]).value))
+            return True
+        if name in ("symshape.symbol", "symshape.unbacked_symbol"):
+            self.define(op.results[0], Expr.symbol(ir.StringAttr(op.attributes["name"]).value))
+            return True
+        if name == "symshape.bind":
+            operands = list(op.operands)
+            rank = (len(operands) - 2) // 2
+            exprs = tuple(self._exprs[v] for v in operands[1:])
+            self.layouts[operands[0]] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
+            return True
+        return False
+
+    def expr(self, value: ir.Value) -> Expr:
+        return self._exprs[value]
+
+    def __contains__(self, key: ir.Value | Expr) -> bool:
+        return key in self._values if isinstance(key, Expr) else key in self._exprs
+
+    def value(self, expr: Expr | int) -> ir.Value:
+        """The canonical SSA value of an expression, written at the current insertion point if it is new."""
+        expr = Expr.const(expr) if isinstance(expr, int) else expr
+        known = self._values.get(expr)
+        if known is not None:
+            return known
+        result = self._write(expr)
+        self.define(result, expr)
+        return result
+
+    def _write(self, expr: Expr) -> ir.Value:
+        constant = expr.as_int()
+        if constant is not None:
+            attribute = ir.IntegerAttr.get(self.index_type, constant)
+            return ir.Operation.create("arith.constant", [self.index_type], attributes={"value": attribute}).result
+        total: ir.Value | None = None
+        terms = sorted(expr.terms, key=lambda term: term[0] < 0)
+        for coefficient, atoms in terms:
+            factors = [self._atom(atom) for atom in atoms]
+            magnitude = abs(coefficient)
+            if magnitude != 1 or not factors:
+                factors.append(self.value(magnitude))
+            term = factors[0]
+            for factor in factors[1:]:
+                term = self._binary("arith.muli", term, factor)
+            if total is None:
+                total = term if coefficient > 0 else self._binary("arith.subi", self.value(0), term)
+            else:
+                total = self._binary("arith.addi" if coefficient > 0 else "arith.subi", total, term)
+        assert total is not None
+        return total
+
+    def _atom(self, atom: Any) -> ir.Value:
+        if not hasattr(atom, "kind"):
+            return self.value(Expr.symbol(atom.name))
+        args = [self.value(arg) for arg in atom.args]
+        if atom.kind == "mod":
+            # Python's mod: a - b * floordiv(a, b) is right for every sign.
+            quotient = self._binary("arith.floordivsi", args[0], args[1])
+            return self._binary("arith.subi", args[0], self._binary("arith.muli", quotient, args[1]))
+        result = args[0]
+        for arg in args[1:]:
+            result = self._binary(_OP_OF_FUNCTION[atom.kind], result, arg)
+        return result
+
+    def _binary(self, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
+        result = ir.Operation.create(name, [self.index_type], [left, right]).result
+        if left in self._exprs and right in self._exprs:
+            self.define(result, _BINARY[name](self._exprs[left], self._exprs[right]))
+        return result

@@ -1,0 +1,91 @@
+"""The symbols of a traced graph: which there are, what is known of them, and where their values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from symshape.errors import CompileError
+from symshape.prover.expr import Expr
+from symshape.prover.sympy_bridge import from_sympy
+from symshape.runtime.torch_private import symbol_hint, symbol_range, symbol_source
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class SymbolRow:
+    """A backed symbol: inclusive bounds, first-seen size (-1: none), the framework's name, and where it is read."""
+
+    name: str
+    min: int
+    max: int
+    hint: int
+    source: str
+    binding: str
+
+
+def size_expr(value: Any) -> Expr:
+    """An int or SymInt as an expression."""
+    if isinstance(value, torch.SymInt):
+        return from_sympy(value.node.expr)
+    return Expr.const(int(value))
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[list[Expr], list[Expr], Expr] | None:
+    """Sizes, strides and storage offset; None for a tensor without strides (sparse, mkldnn)."""
+    if tensor.layout != torch.strided:
+        return None
+    sizes = [size_expr(s) for s in tensor.size()]
+    return sizes, [size_expr(s) for s in tensor.stride()], size_expr(tensor.storage_offset())
+
+
+def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
+    """Every place where an input shows an integer: index arguments first, then sizes, strides, offsets."""
+    for i, value in enumerate(values):
+        if isinstance(value, torch.SymInt):
+            yield f"arg{i}", size_expr(value)
+    for i, value in enumerate(values):
+        layout = layout_of(value) if isinstance(value, torch.Tensor) else None
+        if layout is None:
+            continue
+        sizes, strides, offset = layout
+        yield from ((f"arg{i}.size({d})", s) for d, s in enumerate(sizes))
+        yield from ((f"arg{i}.stride({d})", s) for d, s in enumerate(strides))
+        yield f"arg{i}.offset", offset
+
+
+def collect_symbols(values: list[Any], env: Any) -> list[SymbolRow]:
+    """One row per free symbol of the inputs, in the order in which they are met.
+
+    Raises CompileError when a symbol occurs only inside expressions that show no value of its own.
+    """
+    bindings: dict[str, str] = {}
+    needed: dict[str, str] = {}
+    for place, expr in _readings(values):
+        for name in sorted(expr.symbols):
+            needed.setdefault(name, place)
+            if expr == Expr.symbol(name):
+                bindings.setdefault(name, place)
+    for name in needed:
+        if name not in bindings:
+            raise CompileError(
+                f"symbol {name} cannot be read off any input", where=f"{needed[name]} of the graph",
+                next_step="pass a tensor or integer whose size is the symbol itself",
+            )
+    symbols = {str(s): s for s in env.var_to_range} if env is not None else {}
+    return [_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()]
+
+
+def _row(name: str, symbol: Any, env: Any, binding: str) -> SymbolRow:
+    if symbol is None:
+        return SymbolRow(name, -INT64_MAX, INT64_MAX, -1, "", binding)
+    low, high = symbol_range(env, symbol)
+    hint = symbol_hint(env, symbol)
+    return SymbolRow(
+        name, -INT64_MAX if low is None else low, INT64_MAX if high is None else high,
+        -1 if hint is None else hint, symbol_source(env, symbol), binding,
+    )  # fmt: skip

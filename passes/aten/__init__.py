@@ -1,0 +1,1 @@
+"""Lowering rules of ATen ops, as flat tables from overload name to rule."""

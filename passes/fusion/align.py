@@ -1,0 +1,89 @@
+"""Alignment of a reader with a kernel's iteration space: which kernel point computes which point of the reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from symshape.prover.expr import Expr, Function, Symbol, product
+from symshape.prover.facts import Facts
+
+ZERO = Expr.const(0)
+
+
+def invert(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr], placed_sizes: Sequence[Expr], facts: Facts) -> list[Expr | None] | None:
+    """Solves access(d) == placed(k) for the reader's dims d, as expressions of the kernel's dims k.
+
+    ``access``        what the reader reads of a member, over d0... (the reader's dims, of ``sizes``)
+    ``placed``        the member's own dims (of ``placed_sizes``) as expressions of the kernel's dims
+    Returns one expression per dim, None for dims that the access does not mention (and whose size is not 1). Returns None
+    when the reader does not visit every element of the member exactly once for each value of those open dims.
+    """
+    solution: list[Expr | None] = [ZERO if s.as_int() == 1 else None for s in sizes]
+    for expr, target, size in zip(access, placed, placed_sizes):
+        if size.as_int() == 1:
+            continue
+        if not _solve(expr, target, sizes, solution):
+            return None
+    determined = [i for i, s in enumerate(solution) if s is not None]
+    replacement = {f"d{i}": e for i, e in enumerate(solution) if e is not None}
+    for expr, target, size in zip(access, placed, placed_sizes):
+        if size.as_int() != 1 and facts.simplify(expr.substitute(replacement)) != facts.simplify(target):
+            return None
+    if not facts.equal(product([sizes[i] for i in determined]), product(placed_sizes)):
+        return None
+    return [None if e is None else facts.simplify(e) for e in solution]
+
+
+def _solve(expr: Expr, target: Expr, sizes: Sequence[Expr], solution: list[Expr | None]) -> bool:
+    """One equation: a single dim, a mixed radix of dims, or a digit of one dim."""
+    digit = _digit(expr)
+    if digit is not None:
+        dim, scale = digit
+        solution[dim] = target * scale if solution[dim] is None else solution[dim] + target * scale  # type: ignore[operator]
+        return True
+    terms = _mixed_radix(expr, sizes)
+    if terms is None:
+        return False
+    for dim, scale in terms:
+        if solution[dim] is not None:
+            return False
+        solution[dim] = (target // scale) % sizes[dim]
+    return True
+
+
+def _digit(expr: Expr) -> tuple[int, Expr] | None:
+    """(dim, scale) of ``(d // scale) % m``, ``d // scale`` or ``d % m``."""
+    if len(expr.terms) != 1 or expr.terms[0][0] != 1 or len(expr.terms[0][1]) != 1:
+        return None
+    atom = expr.terms[0][1][0]
+    if not isinstance(atom, Function) or atom.kind not in ("mod", "floordiv"):
+        return None
+    inner = atom.args[0]
+    if atom.kind == "mod" and _single_dim(inner) is None:
+        return _digit(inner)
+    dim = _single_dim(inner)
+    if dim is None:
+        return None
+    return dim, (atom.args[1] if atom.kind == "floordiv" else Expr.const(1))
+
+
+def _single_dim(expr: Expr) -> int | None:
+    if len(expr.terms) == 1 and expr.terms[0][0] == 1 and len(expr.terms[0][1]) == 1:
+        atom = expr.terms[0][1][0]
+        if isinstance(atom, Symbol) and atom.name[0] == "d" and atom.name[1:].isdigit():
+            return int(atom.name[1:])
+    return None
+
+
+def _mixed_radix(expr: Expr, sizes: Sequence[Expr]) -> list[tuple[int, Expr]] | None:
+    """Every (dim, coefficient) of a sum of dims; None when there is anything else in it."""
+    dims = [i for i in range(len(sizes)) if f"d{i}" in expr.symbols]
+    terms: list[tuple[int, Expr]] = []
+    rest = expr
+    for i in dims:
+        coefficient = expr.coefficient(f"d{i}")
+        if coefficient is None or any(f"d{j}" in coefficient.symbols for j in dims):
+            return None
+        terms.append((i, coefficient))
+        rest = rest - coefficient * Expr.symbol(f"d{i}")
+    return terms if terms and rest == ZERO else None

@@ -1,0 +1,327 @@
+"""Grouping: which values are computed in which kernel.
+
+Anchors are the values that must exist: reductions, values that a library call or a result needs in memory, and
+values too dear to compute again for each reader. All other values float: each kernel that reads one computes it where it
+needs it. A group is a set of anchors over one iteration space; an anchor joins a group when its own space is that space
+(proven), when it reads members only at the point at hand, and when no path leaves the group and comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from torch_mlir import ir
+
+from symshape.passes.fusion.align import invert
+from symshape.passes.fusion.graph import Access, Compute, Graph, dim_symbols
+from symshape.prover.expr import Expr, product
+from symshape.prover.facts import Facts
+
+CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
+
+
+@dataclass(eq=False)
+class Group:
+    """A kernel in the making: its space (k0, k1, ...), which dims are reduced, and where each member sits in it."""
+
+    index: int
+    space: tuple[Expr, ...]
+    reduced: list[bool]
+    placements: dict[Compute, tuple[Expr, ...]] = field(default_factory=dict)  # member -> its dims over k0...
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(self.reduced)
+
+    def reduced_names(self) -> set[str]:
+        return {f"k{i}" for i, r in enumerate(self.reduced) if r}
+
+
+@dataclass
+class Grouping:
+    """The result: groups, the group of each anchor, and every anchor's reads through floating values."""
+
+    graph: Graph
+    facts: Facts
+    max_members: int
+    anchors: set[Compute] = field(default_factory=set)
+    groups: list[Group] = field(default_factory=list)
+    group_of: dict[Compute, Group] = field(default_factory=dict)
+    reads: dict[Compute, list[Access]] = field(default_factory=dict)
+
+
+def make_groups(graph: Graph, facts: Facts, *, vertical: bool = True, siblings: bool = True, max_members: int = 64) -> Grouping:
+    """Greedy, in program order: each anchor joins the latest group it can, else starts one."""
+    grouping = Grouping(graph, facts, max_members)
+    grouping.anchors = choose_anchors(graph)
+    for node in graph.computes:
+        if node in grouping.anchors:
+            grouping.reads[node] = closure(grouping, node)
+            _place(grouping, node, vertical)
+    if siblings:
+        _merge_siblings(grouping)
+    return grouping
+
+
+def choose_anchors(graph: Graph) -> set[Compute]:
+    anchors: set[Compute] = set()
+    for node in graph.computes:
+        stored = any(r in graph.buffer_uses for r in node.results)
+        if node.is_reduction or stored or (len(node.users) > 1 and not _cheap(graph, node)):
+            anchors.add(node)
+    for node in graph.computes:
+        _anchor_guarded_gathers(graph, node, anchors)
+    return anchors
+
+
+def _cheap(graph: Graph, node: Compute) -> bool:
+    """Worth computing again in each reader: few operations and at most one tensor read of the value's own size."""
+    seen: set[Compute] = set()
+    buffers: set[ir.Value] = set()
+    weight = 0
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        weight += current.weight
+        if current.heavy or weight > CHEAP_WEIGHT:
+            return False
+        for access in current.inputs:
+            producer = graph.producer.get(access.base)
+            if producer is not None and not producer.is_reduction:
+                stack.append(producer)
+            else:
+                buffers.add(access.base)
+    return len(buffers) <= 1
+
+
+def _anchor_guarded_gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
+    """A gather under a guarded read would see indices that are not meant to be read: it gets a kernel of its own."""
+    guarded = [a for a in node.inputs if a.conditions]
+    stack = [graph.producer[a.base] for a in guarded if a.base in graph.producer]
+    while stack:
+        current = stack.pop()
+        if current.captured:
+            anchors.add(current)
+        elif current not in anchors:
+            stack.extend(graph.producer[a.base] for a in current.inputs if a.base in graph.producer)
+
+
+def closure(grouping: Grouping, node: Compute) -> list[Access]:
+    """Every read of a buffer or an anchor that computing ``node`` needs, over the node's dims."""
+    found: dict[tuple[ir.Value, tuple[Expr, ...]], Access] = {}
+    visited: set[tuple[Compute, tuple[Expr, ...]]] = set()
+
+    def visit(current: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> None:
+        if (current, map_) in visited:
+            return
+        visited.add((current, map_))
+        replacement = {f"d{i}": e for i, e in enumerate(map_)}
+        for access in current.inputs:
+            inner = tuple(e.substitute(replacement) for e in access.map)
+            guards = conditions + tuple(c.substitute(replacement) for c in access.conditions)
+            producer = grouping.graph.producer.get(access.base)
+            if producer is None or producer in grouping.anchors:
+                found.setdefault((access.base, inner), Access(access.base, inner, guards))
+            else:
+                visit(producer, inner, guards)
+        for value in current.captured:
+            found.setdefault((value, ()), Access(value, ()))
+
+    visit(node, tuple(dim_symbols("d", len(node.sizes))), ())
+    return list(found.values())
+
+
+# --- joining ---------------------------------------------------------------------------------------------------------
+
+
+def _place(grouping: Grouping, node: Compute, vertical: bool) -> None:
+    candidates: dict[int, Group] = {}
+    for access in grouping.reads[node]:
+        producer = grouping.graph.producer.get(access.base)
+        if producer in grouping.group_of:
+            group = grouping.group_of[producer]
+            candidates[group.index] = group
+    if vertical:
+        for index in sorted(candidates, reverse=True):
+            if _join(grouping, node, candidates[index]):
+                return
+    _start(grouping, node)
+
+
+def _start(grouping: Grouping, node: Compute) -> None:
+    group = Group(len(grouping.groups), node.sizes, list(node.reduced))
+    group.placements[node] = tuple(dim_symbols("k", len(node.sizes)))
+    grouping.groups.append(group)
+    grouping.group_of[node] = group
+
+
+def _join(grouping: Grouping, node: Compute, group: Group) -> bool:
+    if len(group.placements) >= grouping.max_members:
+        return False
+    placement = _placement(grouping, node, group)
+    if placement is None:
+        return False
+    reduced = _reduced_after(node, group, placement)
+    if reduced is None or _leaves_and_returns(grouping, group, node):
+        return False
+    group.reduced = reduced
+    group.placements[node] = placement
+    grouping.group_of[node] = group
+    return True
+
+
+def _space_facts(grouping: Grouping, group: Group) -> Facts:
+    return grouping.facts.with_dims({f"k{i}": s for i, s in enumerate(group.space)})
+
+
+def result_placement(group: Group, node: Compute) -> tuple[Expr, ...]:
+    """A member's result dims over the kernel's dims."""
+    placed = group.placements[node]
+    return tuple(placed[i] for i in node.result_dims)
+
+
+def _placement(grouping: Grouping, node: Compute, group: Group) -> tuple[Expr, ...] | None:
+    """The node's dims over the group's space, when it reads every member at the point at hand; else None."""
+    facts = _space_facts(grouping, group)
+    members = [(a, p) for a in grouping.reads[node] if (p := grouping.graph.producer.get(a.base)) in group.placements]
+    if any(access.conditions or not access.map and member.result_dims for access, member in members):
+        return None
+    # Members over the full space determine most: they come first.
+    members.sort(key=lambda pair: -len(pair[1].result_dims))
+    placement: tuple[Expr, ...] | None = None
+    for access, member in members:
+        solved = invert(access.map, node.sizes, result_placement(group, member), member.result_sizes, facts)
+        if solved is not None:
+            placement = _complete(node, group, solved, facts)
+            if placement is not None:
+                break
+    if placement is None:
+        return None
+    replacement = {f"d{i}": e for i, e in enumerate(placement)}
+    for access, member in members:
+        for expr, target in zip(access.map, result_placement(group, member)):
+            if facts.simplify(expr.substitute(replacement)) != facts.simplify(target):
+                return None
+    return placement
+
+
+def _complete(node: Compute, group: Group, solved: list[Expr | None], facts: Facts) -> tuple[Expr, ...] | None:
+    """Open dims of a reader of row values run over the reduced dims, in order, where the sizes are proven equal."""
+    open_dims = [i for i, e in enumerate(solved) if e is None]
+    if not open_dims:
+        return tuple(e for e in solved if e is not None)
+    reduced = [i for i, r in enumerate(group.reduced) if r and group.space[i].as_int() != 1]
+    if len(open_dims) != len(reduced):
+        return None
+    for dim, k in zip(open_dims, reduced):
+        if not facts.equal(node.sizes[dim], group.space[k]):
+            return None
+        solved[dim] = Expr.symbol(f"k{k}")
+    return tuple(e for e in solved if e is not None)
+
+
+def _reduced_after(node: Compute, group: Group, placement: tuple[Expr, ...]) -> list[bool] | None:
+    """Which dims of the space are reduced once the node is in it; None when that contradicts what is there."""
+    if not node.is_reduction:
+        return group.reduced
+    over: set[str] = set().union(*(placement[i].symbols for i, r in enumerate(node.reduced) if r))
+    kept: set[str] = set().union(*(placement[i].symbols for i, r in enumerate(node.reduced) if not r), set())
+    names = {f"k{i}" for i in range(len(group.space))}
+    over, kept = over & names, kept & names
+    if over & kept:
+        return None
+    if group.has_reduction:
+        wanted = {f"k{i}" for i, r in enumerate(group.reduced) if r and group.space[i].as_int() != 1}
+        return group.reduced if over == wanted and _covers(node, group, placement) else None
+    if not _covers(node, group, placement) or not over:
+        return None
+    return [f"k{i}" in over for i in range(len(group.space))]
+
+
+def _covers(node: Compute, group: Group, placement: tuple[Expr, ...]) -> bool:
+    """A reduction needs every point of the space: its placement must mention all dims that are not 1."""
+    used: set[str] = set().union(*(e.symbols for e in placement))
+    return all(f"k{i}" in used for i, s in enumerate(group.space) if s.as_int() != 1)
+
+
+# --- dependences -----------------------------------------------------------------------------------------------------
+
+
+def _leaves_and_returns(grouping: Grouping, group: Group, node: Compute) -> bool:
+    """True when some other input of ``node`` depends on the group."""
+    outside = [a.base for a in grouping.reads[node] if grouping.graph.producer.get(a.base) not in group.placements]
+    return depends_on(grouping, outside, group)
+
+
+def depends_on(grouping: Grouping, values: Iterable[ir.Value], group: Group) -> bool:
+    """Does any of these values need the group's kernel to have run?"""
+    seen: set[object] = set()
+    stack: list[ir.Value] = list(values)
+    while stack:
+        value = grouping.graph.storage(stack.pop())
+        producer = grouping.graph.producer.get(value)
+        if producer is not None:
+            owner = grouping.group_of.get(producer)
+            if owner is group:
+                return True
+            unit: object = owner if owner is not None else producer
+            if unit not in seen:
+                seen.add(unit)
+                stack.extend(_unit_inputs(grouping, unit))
+        elif not isinstance(value.owner, ir.Block):
+            op = value.owner.operation if hasattr(value.owner, "operation") else value.owner
+            if op not in seen:
+                seen.add(op)
+                stack.extend(op.operands)
+    return False
+
+
+def _unit_inputs(grouping: Grouping, unit: object) -> list[ir.Value]:
+    nodes = list(unit.placements) if isinstance(unit, Group) else [unit]
+    return [a.base for n in nodes for a in grouping.reads.get(n) or n.inputs]  # type: ignore[attr-defined, arg-type]
+
+
+def _merge_siblings(grouping: Grouping) -> None:
+    """Groups over the same space that read a common tensor become one kernel."""
+    for i, group in enumerate(grouping.groups):
+        for other in grouping.groups[:i]:
+            if other.placements and group.placements and _mergeable(grouping, other, group):
+                _merge(grouping, other, group)
+                break
+    grouping.groups = [g for g in grouping.groups if g.placements]
+
+
+def _mergeable(grouping: Grouping, first: Group, second: Group) -> bool:
+    if len(first.space) != len(second.space) or first.reduced != second.reduced:
+        return False
+    if len(first.placements) + len(second.placements) > grouping.max_members:
+        return False
+    if not all(grouping.facts.equal(a, b) for a, b in zip(first.space, second.space)):
+        return False
+    if not _shared_reads(grouping, first, second):
+        return False
+    inputs = lambda g: [a.base for n in g.placements for a in grouping.reads[n] if grouping.graph.producer.get(a.base) not in g.placements]  # noqa: E731
+    return not depends_on(grouping, inputs(second), first) and not depends_on(grouping, inputs(first), second)
+
+
+def _shared_reads(grouping: Grouping, first: Group, second: Group) -> bool:
+    """A tensor of the space's own rank or volume that both read: merging saves reading it twice."""
+    volume = product(first.space)
+    bases = [{a.base for n in g.placements for a in grouping.reads[n]} for g in (first, second)]
+    sizes = grouping.graph.tensor_sizes
+    for base in bases[0] & bases[1]:
+        known = sizes.get(base) or getattr(grouping.graph.sizes.layouts.get(base), "sizes", None)
+        if known is not None and grouping.facts.equal(product(known), volume):
+            return True
+    return False
+
+
+def _merge(grouping: Grouping, into: Group, group: Group) -> None:
+    into.placements |= group.placements
+    for node in group.placements:
+        grouping.group_of[node] = into
+    group.placements = {}

@@ -1,0 +1,128 @@
+"""lower-aten: library calls that have a rule become ``linalg.generic`` and ``symshape.view``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.facts import facts_of
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.template import instantiate
+from symshape.dialects.types import NATIVE, dtype_of
+from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
+from symshape.passes.base import Pass, PassContext
+
+TABLES = ("pointwise", "factories", "views", "reductions", "indexing")
+
+
+@cache
+def rules() -> dict[str, Callable[..., Any]]:
+    """All rules, from the tables of ``passes/aten``."""
+    merged: dict[str, Callable[..., Any]] = {}
+    for table in TABLES:
+        merged |= importlib.import_module(f"symshape.passes.aten.{table}").RULES
+    return merged
+
+
+@dataclass(frozen=True)
+class LowerAten(Pass):
+    """Turns library calls that have a rule into native code; the rest stay, with the reason in the report.
+
+    Before::
+
+        %r = "symshape.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1)"} : ...
+
+    After::
+
+        %e = tensor.empty(%s0) : tensor<?x256xf32>
+        %r = linalg.generic {...} ins(%a, %b) outs(%e) { arith.addf }
+
+    ``only`` limits the pass to these overload names.
+    """
+
+    name: ClassVar[str] = "lower-aten"
+    only: tuple[str, ...] = ()
+
+    def run(self, module: ir.Module, context: PassContext) -> None:
+        kept: dict[str, str] = {}
+        for function in module.body.operations:
+            if function.operation.name == "func.func" and function.regions[0].blocks:
+                self._lower_function(function, kept)
+        context.report[self.name] = {"kept": kept}
+
+    def _lower_function(self, function: Any, kept: dict[str, str]) -> None:
+        block = function.regions[0].blocks[0]
+        sizes = Sizes(block)
+        builder = Builder(sizes, facts_of(function))
+        layouts = _binds(block)
+        table = rules()
+        for view in list(block.operations):
+            op = view.operation
+            if op.name != "symshape.call":
+                if sizes.read(op) and op.name == "symshape.bind":
+                    continue
+                continue
+            target = ir.StringAttr(op.attributes["target"]).value
+            rule = table.get(target)
+            if rule is None or (self.only and target not in self.only):
+                kept.setdefault(target, "no rule")
+                continue
+            try:
+                _lower_call(builder, rule, op, layouts)
+            except Unsupported as reason:
+                kept[target] = str(reason)
+
+
+def _binds(block: ir.Block) -> dict[ir.Value, Any]:
+    """The bind of every tensor value, so that a call's result sizes are known before its bind is reached."""
+    return {op.operands[0]: op.operation for op in block.operations if op.operation.name == "symshape.bind"}
+
+
+def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict[ir.Value, Any]) -> None:
+    with ir.InsertionPoint(op), op.location:
+        operands = [_operand(builder, v, binds) for v in op.operands]
+        builder.results = [_result(builder, r, binds) for r in op.results]
+        args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, operands)
+        outcome = rule(builder, *args, **kwargs)
+    values = outcome if isinstance(outcome, tuple) else (outcome,)
+    for result, value in zip(op.results, values):
+        if value is None:
+            raise Unsupported("a result is not produced")
+    for result, value in zip(list(op.results), values):
+        bind = binds.pop(result, None)
+        result.replace_all_uses_with(value.value)
+        if bind is not None:
+            binds.setdefault(value.value, bind)
+    op.erase()
+
+
+def _layout(builder: Builder, bind: Any) -> Layout:
+    value = bind.operands[0]
+    if value not in builder.sizes.layouts:
+        builder.sizes.read(bind)
+    return builder.sizes.layouts[value]
+
+
+def _operand(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Any:
+    if isinstance(value.type, ir.RankedTensorType):
+        dtype = dtype_of(value)
+        if dtype not in NATIVE or value not in binds:
+            raise Unsupported(f"dtype {dtype}")
+        return Tensor(value, _layout(builder, binds[value]).sizes, dtype)
+    if value in builder.sizes:
+        return builder.sizes.expr(value)
+    raise Unsupported(f"an operand of type {value.type}")
+
+
+def _result(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Result:
+    if not isinstance(value.type, ir.RankedTensorType) or value not in binds:
+        raise Unsupported(f"a result of type {value.type}")
+    dtype = dtype_of(value)
+    if dtype not in NATIVE:
+        raise Unsupported(f"dtype {dtype}")
+    return Result(_layout(builder, binds[value]).sizes, dtype)

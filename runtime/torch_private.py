@@ -1,0 +1,97 @@
+"""The only file that touches private PyTorch APIs; everything else imports them from here."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
+from torch._C._dynamo.guards import _reinterpret_tensor as reinterpret_tensor
+
+__all__ = [
+    "boxed_nop_partition", "decomposition_table", "deferred_runtime_asserts", "empty_strided_cpu", "is_fake",
+    "reinterpret_tensor", "shape_env_guards", "symbol_hint", "symbol_range", "symbol_source", "user_frame",
+]
+
+
+def is_fake(value: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def symbol_hint(env: Any, symbol: Any) -> int | None:
+    """The size first seen for a backed symbol (torch <= 2.11 calls the table ``var_to_val``)."""
+    table = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})
+    value = table.get(symbol)
+    try:
+        return None if value is None else int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def symbol_range(env: Any, symbol: Any) -> tuple[int | None, int | None]:
+    """Inclusive bounds of a symbol; None where unbounded."""
+    import sympy
+
+    bounds = env.var_to_range.get(symbol)
+    if bounds is None:
+        return None, None
+
+    def as_int(x: Any) -> int | None:
+        return int(x) if isinstance(x, sympy.Integer) and abs(int(x)) < 2**62 else None
+
+    return as_int(bounds.lower), as_int(bounds.upper)
+
+
+def symbol_source(env: Any, symbol: Any) -> str:
+    """The framework's name for where a symbol comes from, such as ``L['x'].size()[0]``; "" if unknown."""
+    table = getattr(env, "var_to_sources", None) or getattr(env, "source_to_var", {})
+    sources = table.get(symbol) or ()
+    for source in sources:
+        name = source.name
+        return name() if callable(name) else str(name)
+    return ""
+
+
+_USER_LOCATION = re.compile(r"#\s*(\S+):(\d+) in ")
+
+
+def user_frame(sloc: Any) -> tuple[str, int]:
+    """File and line of a guard's origin: the user's line where one exists, else the framework's."""
+    match = _USER_LOCATION.search(str(getattr(sloc, "maybe_user_loc", None) or ""))
+    if match:
+        return match.group(1), int(match.group(2))
+    frame = getattr(sloc, "framework_loc", None)
+    if hasattr(frame, "filename"):
+        return frame.filename, int(frame.lineno or 0)
+    return "", 0
+
+
+def shape_env_guards(env: Any) -> list[tuple[Any, tuple[str, int]]]:
+    """Every guard of a ShapeEnv as (sympy condition, (file, line))."""
+    return [(guard.expr, user_frame(guard.sloc)) for guard in env.guards]
+
+
+def deferred_runtime_asserts(env: Any) -> list[tuple[Any, str]]:
+    """Every deferred runtime assertion as (sympy condition, message)."""
+    table = env.deferred_runtime_asserts
+    return [(item.expr, str(item.msg)) for items in table.values() for item in items]
+
+
+def decomposition_table() -> dict[Any, Any]:
+    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table())
+
+
+def boxed_nop_partition() -> Any:
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return min_cut_rematerialization_partition
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    return getattr(torch, name)
