@@ -1,0 +1,143 @@
+"""What tests, benchmarks and the demo measure with: differences of outputs, graphs compiled, times per call."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch.utils._pytree as pytree
+from torch._dynamo.utils import counters
+
+
+def tensors_of(output: Any) -> list[torch.Tensor]:
+    """Every tensor in an output, in order; model outputs are dictionaries of nested tuples."""
+    return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+
+def relative_error(actual: Any, expected: Any) -> float:
+    """The largest over all tensors of ``max|actual - expected| / max|expected|``; infinite where they cannot match."""
+    pairs = tensors_of(actual), tensors_of(expected)
+    if len(pairs[0]) != len(pairs[1]) or not pairs[1]:
+        return float("inf")
+    return max(_relative_error(a, b) for a, b in zip(*pairs, strict=True))
+
+
+def _relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return float("inf")
+    if expected.numel() == 0:
+        return 0.0
+    a, b = actual.detach().double(), expected.detach().double()
+    same = (a == b) | (a.isnan() & b.isnan())
+    difference = torch.where(same, 0.0, (a - b).abs()).max().item()
+    scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
+    if difference == 0.0:
+        return 0.0
+    # NaN or infinity on one side only: the comparison must fail, and `nan <= tolerance` alone would not say so.
+    return difference / scale if scale > 0.0 and difference < float("inf") else float("inf")
+
+
+@dataclass
+class Graphs:
+    """Counts what Dynamo does inside a ``with`` block, from a clean slate: graphs, recompiled frames, graph breaks."""
+
+    graphs: int = 0
+    recompiles: int = 0
+    breaks: Counter[str] = field(default_factory=Counter)
+
+    def __enter__(self) -> Graphs:
+        torch._dynamo.reset()
+        counters.clear()
+        torch._dynamo.utils.clear_compilation_metrics()
+        torch._dynamo.utils.set_compilation_metrics_limit(10_000)
+        # Beyond its limit Dynamo silently runs eager code, and the count would stand still.
+        self._limits = torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=100_000)
+        self._limits.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.read()
+        self._limits.__exit__(kind, error, trace)
+
+    def read(self) -> Graphs:
+        """The counts so far."""
+        self.graphs = counters["stats"]["unique_graphs"]
+        self.breaks = Counter(counters["graph_break"])
+        self.recompiles = len(_recompiled_frames())
+        return self
+
+
+def _recompiled_frames() -> set[str]:
+    """Dynamo numbers each compilation ``frame/attempt``; every attempt after 0 is a recompile."""
+    names = {str(metrics.compile_id) for metrics in torch._dynamo.utils.get_compilation_metrics()}
+    return {name for name in names if "/" in name and not name.endswith("/0")}
+
+
+def seconds_per_call(run: Callable[[], Any], *, at_least: float = 0.05, most_calls: int = 1000) -> float:
+    """One sample: the mean over as many calls as fill ``at_least`` seconds."""
+    calls, start = 0, time.perf_counter()
+    while True:
+        run()
+        calls += 1
+        passed = time.perf_counter() - start
+        if passed >= at_least or calls >= most_calls:
+            return passed / calls
+
+
+def interleaved(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05) -> dict[str, float]:
+    """Median seconds per call of each run, sampled in turns so that a slow minute of the machine hits all alike."""
+    samples: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds):
+        names = list(runs)
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            samples[name].append(seconds_per_call(runs[name], at_least=at_least))
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    return statistics.geometric_mean(list(values))
+
+
+def environment() -> dict[str, Any]:
+    """What a figure depends on besides the code; written beside every result."""
+    from importlib.metadata import version
+
+    packages = ("torch", "torch-mlir", "transformers", "triton", "islpy", "llvmlite")
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "packages": {name: version(name) for name in packages},
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def write_result(path: str | os.PathLike[str], name: str, rows: Sequence[Any], **summary: Any) -> None:
+    """One JSON file: what was measured, where, the rows, the summary."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    record = {"benchmark": name, "environment": environment(), "summary": summary, "rows": list(rows)}
+    target.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

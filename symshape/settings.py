@@ -1,0 +1,78 @@
+"""The settings of torch.compile that give the fewest graphs, for any backend.
+
+They are in force only while a compiled function of ours is being called: nothing global changes for other users of
+torch.compile in the same process.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch._dynamo.config
+import torch.fx.experimental._config
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One entry of a PyTorch configuration module, and why it is set."""
+
+    module: Any
+    name: str
+    value: bool
+    why: str
+
+
+FEWEST_GRAPHS: tuple[Setting, ...] = (
+    Setting(
+        torch.fx.experimental._config,
+        "use_duck_shape",
+        False,
+        "two sizes that happen to be equal at the first call would become one symbol, and a guard on their equality",
+    ),
+    Setting(torch._dynamo.config, "capture_scalar_outputs", True, "item() would break the graph"),
+    Setting(torch._dynamo.config, "capture_dynamic_output_shape_ops", True, "nonzero() and the like would break it"),
+)
+# Left alone on purpose: `backed_size_oblivious`. It merges a batch of 1 into the graph of larger ones, but tracing then
+# fails for rotary embeddings and for attention of a sequence of 1, which costs more graphs than it saves.
+
+
+class _InForce:
+    """Context manager: every setting in force, entered at each call, so it does as little as possible."""
+
+    def __init__(self) -> None:
+        self._revert: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        self._revert = [change() for change in _changes()]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for revert in reversed(self._revert):
+            revert()
+
+
+@functools.cache
+def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
+    by_module: dict[int, tuple[Any, dict[str, bool]]] = {}
+    for setting in FEWEST_GRAPHS:
+        by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
+    return tuple(module._make_closure_patcher(**values) for module, values in by_module.values())
+
+
+def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
+    """``torch.compile(fn, backend=backend, dynamic=True)`` with ``FEWEST_GRAPHS`` in force at each call."""
+    from torch._dynamo.backends.registry import lookup_backend
+
+    compiler = lookup_backend(backend)
+
+    def with_settings(graph: Any, inputs: Any, **kwargs: Any) -> Any:
+        return compiler(graph, inputs, **kwargs, **({"options": options} if options else {}))
+
+    # torch.compile would wrap the backend and lose this attribute; the decorator below is what it calls itself.
+    with_settings.backend_ctx_ctor = _InForce  # type: ignore[attr-defined]
+    return torch._dynamo.optimize(with_settings, nopython=fullgraph, dynamic=True)(fn)

@@ -1,0 +1,117 @@
+"""Terminal output of the demo and the benchmarks: a live progress bar, tables, colours. Plain text when piped."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TextIO
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+# Eighths of a cell, so that the bar moves smoothly.
+_PARTS = " ▏▎▍▌▋▊▉█"
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that wants colours (https://no-color.org)."""
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def style(text: str, *names: str, stream: TextIO = sys.stdout) -> str:
+    """``text`` in the given styles, unchanged when the stream is not a terminal."""
+    if not names or not is_live(stream):
+        return text
+    return f"\x1b[{';'.join(_STYLES[name] for name in names)}m{text}\x1b[0m"
+
+
+def width_of(text: str) -> int:
+    return len(_ESCAPE.sub("", text))
+
+
+class Progress:
+    """A progress bar with elapsed time on stderr; one line per quarter where stderr is not a terminal."""
+
+    def __init__(self, title: str, total: int, stream: TextIO = sys.stderr) -> None:
+        self.title, self.total, self.stream = title, max(total, 1), stream
+        self.done, self.note, self.started, self._quarter = 0, "", time.monotonic(), 0
+
+    def __enter__(self) -> Progress:
+        self._draw()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if is_live(self.stream):
+            self.stream.write("\n" if error else "\r\x1b[2K")
+            self.stream.flush()
+
+    def say(self, note: str) -> None:
+        """What is being done now, without a step forward."""
+        self.note = note
+        self._draw()
+
+    def step(self, note: str = "") -> None:
+        self.done += 1
+        self.note = note or self.note
+        self._draw()
+
+    def _draw(self) -> None:
+        share = min(self.done / self.total, 1.0)
+        if not is_live(self.stream):
+            quarter = int(share * 4)
+            if quarter > self._quarter:
+                self._quarter = quarter
+                print(f"{self.title}: {self.done}/{self.total} {self._elapsed()}", file=self.stream, flush=True)
+            return
+        columns = shutil.get_terminal_size().columns
+        size = max(min(30, columns - 50), 8)
+        full, part = divmod(int(share * size * 8), 8)
+        bar = ("█" * full + (_PARTS[part] if full < size else "")).ljust(size)
+        head = f"{self.title} "
+        counts = f" {self.done}/{self.total} {self._elapsed()} "
+        note = self.note[: max(columns - len(head) - size - len(counts) - 3, 0)]
+        painted = style(bar, "cyan", stream=self.stream), style(note, "dim", stream=self.stream)
+        self.stream.write(f"\r\x1b[2K{head}▕{painted[0]}▏{counts}{painted[1]}")
+        self.stream.flush()
+
+    def _elapsed(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
+        return f"{minutes}:{seconds:02d}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, stream: TextIO = sys.stdout) -> str:
+    """A table with one rule under the header; a column is right-aligned when all its cells are numbers."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    columns = range(len(header))
+    widths = [max([len(header[i]), *(width_of(row[i]) for row in cells)]) for i in columns]
+    right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in columns]
+
+    def line(row: Sequence[str]) -> str:
+        padded = []
+        for i in columns:
+            space = " " * (widths[i] - width_of(row[i]))
+            padded.append(space + row[i] if right[i] else row[i] + space)
+        return "  ".join(padded).rstrip()
+
+    heading = style(line(header), "bold", stream=stream)
+    rule = style("─" * (sum(widths) + 2 * (len(widths) - 1)), "dim", stream=stream)
+    return "\n".join([heading, rule, *(line(row) for row in cells)])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(text: str) -> bool:
+    plain = _ESCAPE.sub("", text).strip()
+    return plain in ("", "-", "–") or bool(re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?\s?[%x×]?", plain))
+
+
+def heading(text: str, stream: TextIO = sys.stdout) -> str:
+    return "\n" + style(text, "bold", "cyan", stream=stream)
