@@ -1,0 +1,1 @@
+"""CPU kernels: a `LoopKernel` becomes MLIR text (`emit`), then an object file (`jit`)."""

@@ -1,0 +1,156 @@
+"""Reductions: identity, combination of two accumulators, combination over the lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symshape.codegen.cpu import types
+from symshape.codegen.cpu.casts import from_f32, to_f32
+from symshape.codegen.cpu.state import State, Value
+from symshape.codegen.loops import Instr
+from symshape.errors import KernelError
+
+_LAST = (1 << 63) - 1  # the index of "no element": any element goes before it
+_OPERATIONS = {  # combiner -> (float operation, integer operation)
+    "add": ("arith.addf", "arith.addi"),
+    "mul": ("arith.mulf", "arith.muli"),
+    "max": ("arith.maximumf", "arith.maxsi"),
+    "min": ("arith.minimumf", "arith.minsi"),
+    "or": ("", "arith.ori"),
+    "and": ("", "arith.andi"),
+}
+_UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduce instruction. Its accumulators are values of ``elements`` types: (value) or (value, index)."""
+
+    instr: Instr
+    dtype: str  # of the values
+    element: str  # of the accumulator
+    arg: bool  # argmax, argmin
+    combiner: str
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        return (self.element, "i64") if self.arg else (self.element,)
+
+    @property
+    def unsigned(self) -> bool:
+        return self.dtype.startswith("ui") or self.dtype == "i1"
+
+
+def reduction(instr: Instr) -> Reduction:
+    """What a reduce instruction accumulates; half types accumulate in f32."""
+    arg = instr.combiner.startswith("arg")
+    combiner = instr.combiner.removeprefix("arg")
+    if combiner not in _OPERATIONS:
+        raise KernelError(f"CPU kernels have no reduction {instr.combiner!r}", next_step="make it a library call")
+    element = "f32" if instr.dtype in types.HALF else types.register(instr.dtype)
+    return Reduction(instr, instr.dtype, element, arg, combiner)
+
+
+def identity(reduction: Reduction) -> float | int:
+    """The value that changes nothing."""
+    match reduction.combiner:
+        case "add" | "or":
+            return 0
+        case "mul":
+            return 1
+        case "and":
+            return -1
+    largest = reduction.combiner == "min"
+    if types.is_float(reduction.element):
+        return float("inf") if largest else float("-inf")
+    width = types.bits(reduction.element)
+    if reduction.unsigned:
+        return (1 << width) - 1 if largest else 0
+    return (1 << (width - 1)) - 1 if largest else -(1 << (width - 1))
+
+
+def identities(state: State, reduction: Reduction, uniform: bool) -> list[str]:
+    """The accumulators before the first element."""
+    constant = state.constant if uniform else state.splat
+    values = [constant(identity(reduction), reduction.element)]
+    return [*values, constant(_LAST, "i64")] if reduction.arg else values
+
+
+def accumulate(state: State, reduction: Reduction, accumulators: Sequence[str], value: Value, index: str, uniform: bool,
+               ) -> list[str]:
+    """The accumulators with one more element per (active) lane; ``index`` is its number, for argmax."""
+    name = value.name if uniform else state.lanes(value)
+    if reduction.dtype in types.HALF:
+        name = to_f32(state, name, reduction.dtype, uniform)
+    new = [name, index] if reduction.arg else [name]
+    if state.mask is not None and not uniform:
+        neutral = identities(state, reduction, uniform)
+        new = [
+            state.writer.pure(f"arith.select {state.mask}, {one}, {other} : {state.vector('i1')}, {state.vector(element)}")
+            for one, other, element in zip(new, neutral, reduction.elements)
+        ]
+    return combine(state, reduction, accumulators, new, uniform)
+
+
+def combine(state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool) -> list[str]:
+    """Two sets of accumulators made one."""
+    type_ = reduction.element if uniform else state.vector(reduction.element)
+    if reduction.arg:
+        return _combine_arg(state, reduction, left, right, uniform)
+    operation = _OPERATIONS[reduction.combiner][not types.is_float(reduction.element)]
+    if not operation:
+        raise KernelError(f"CPU kernels cannot reduce {reduction.dtype} by {reduction.combiner!r}")
+    if reduction.unsigned:
+        operation = _UNSIGNED.get(operation, operation)
+    return [state.writer.pure(f"{operation} {left[0]}, {right[0]} : {type_}")]
+
+
+def _combine_arg(state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool) -> list[str]:
+    """The better value; of equal ones that with the lower index; NaN is better than any number."""
+    pure = state.writer.pure
+    type_ = reduction.element if uniform else state.vector(reduction.element)
+    index, bools = ("i64", "i1") if uniform else (state.vector("i64"), state.vector("i1"))
+    earlier = pure(f"arith.cmpi slt, {right[1]}, {left[1]} : {index}")
+    if types.is_float(reduction.element):
+        order = "ogt" if reduction.combiner == "max" else "olt"
+        better = pure(f"arith.cmpf {order}, {right[0]}, {left[0]} : {type_}")
+        same = pure(f"arith.cmpf oeq, {right[0]}, {left[0]} : {type_}")
+        nan = pure(f"arith.cmpf uno, {right[0]}, {right[0]} : {type_}")
+        number = pure(f"arith.cmpf ord, {left[0]}, {left[0]} : {type_}")
+        first_nan = pure(f"arith.andi {nan}, {pure(f'arith.ori {number}, {earlier} : {bools}')} : {bools}")
+        better = pure(f"arith.ori {better}, {first_nan} : {bools}")
+    else:
+        order = ("u" if reduction.unsigned else "s") + ("gt" if reduction.combiner == "max" else "lt")
+        better = pure(f"arith.cmpi {order}, {right[0]}, {left[0]} : {type_}")
+        same = pure(f"arith.cmpi eq, {right[0]}, {left[0]} : {type_}")
+    better = pure(f"arith.ori {better}, {pure(f'arith.andi {same}, {earlier} : {bools}')} : {bools}")
+    condition = "" if uniform else f"{bools}, "
+    return [pure(f"arith.select {better}, {r}, {l} : {condition}{t}") for l, r, t in zip(left, right, (type_, index))]
+
+
+def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:
+    """The lanes combined pairwise (log2 steps, a fixed order); scalars."""
+    current = list(accumulators)
+    half = state.width // 2
+    while half:
+        order = ", ".join(str((lane + half) % state.width) for lane in range(state.width))
+        moved = [
+            state.writer.pure(f"vector.shuffle {name}, {name} [{order}] : {state.vector(e)}, {state.vector(e)}")
+            for name, e in zip(current, reduction.elements)
+        ]
+        current = combine(state, reduction, current, moved, uniform=False)
+        half //= 2
+    return [
+        state.writer.pure(f"vector.extract {name}[0] : {element} from {state.vector(element)}")
+        for name, element in zip(current, reduction.elements)
+    ]
+
+
+def results(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[Value]:
+    """The instruction's results from combined accumulators."""
+    name = accumulators[0]
+    if reduction.dtype in types.HALF:
+        name = from_f32(state, name, reduction.dtype, uniform)
+    values = [Value(name, reduction.dtype, uniform)]
+    return [*values, Value(accumulators[1], "i64", uniform)] if reduction.arg else values

@@ -1,0 +1,124 @@
+"""Short names for floating-point operations on a scalar or a vector: what the expansions of vector_math are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symshape.codegen.cpu.state import State
+
+
+@dataclass(frozen=True)
+class Floats:
+    """Operations on values of one float type. Values are SSA names; Python numbers become constants."""
+
+    state: State
+    element: str
+    uniform: bool
+
+    @property
+    def type_(self) -> str:
+        return self.element if self.uniform else self.state.vector(self.element)
+
+    @property
+    def integer(self) -> str:
+        """The integer element type of the same width."""
+        return "i64" if self.element == "f64" else "i32"
+
+    @property
+    def integers(self) -> str:
+        return self.integer if self.uniform else self.state.vector(self.integer)
+
+    def of(self, element: str) -> Floats:
+        """The same lanes with another element type."""
+        return Floats(self.state, element, self.uniform)
+
+    def constant(self, value: float) -> str:
+        return self.state.constant(value, self.element) if self.uniform else self.state.splat(value, self.element)
+
+    def integer_constant(self, value: int) -> str:
+        return self.state.constant(value, self.integer) if self.uniform else self.state.splat(value, self.integer)
+
+    def _name(self, value: str | float) -> str:
+        return value if isinstance(value, str) else self.constant(value)
+
+    def _int_name(self, value: str | int) -> str:
+        return value if isinstance(value, str) else self.integer_constant(value)
+
+    def op(self, name: str, *operands: str | float) -> str:
+        """Any operation whose operands and result have the float type."""
+        return self.state.writer.pure(f"{name} {', '.join(map(self._name, operands))} : {self.type_}")
+
+    def add(self, left: str | float, right: str | float) -> str:
+        return self.op("arith.addf", left, right)
+
+    def sub(self, left: str | float, right: str | float) -> str:
+        return self.op("arith.subf", left, right)
+
+    def mul(self, left: str | float, right: str | float) -> str:
+        return self.op("arith.mulf", left, right)
+
+    def div(self, left: str | float, right: str | float) -> str:
+        return self.op("arith.divf", left, right)
+
+    def fma(self, left: str | float, right: str | float, addend: str | float) -> str:
+        return self.op("math.fma", left, right, addend)
+
+    def abs(self, value: str) -> str:
+        return self.op("math.absf", value)
+
+    def polynomial(self, coefficients: Sequence[float], x: str) -> str:
+        """Horner's scheme; the highest power first."""
+        result: str | float = coefficients[0]
+        for coefficient in coefficients[1:]:
+            result = self.fma(result, x, coefficient)
+        return self._name(result)
+
+    def compare(self, predicate: str, left: str | float, right: str | float) -> str:
+        return self.state.writer.pure(f"arith.cmpf {predicate}, {self._name(left)}, {self._name(right)} : {self.type_}")
+
+    def select(self, condition: str, left: str | float, right: str | float) -> str:
+        bools = "" if self.uniform else f"{self.state.vector('i1')}, "
+        pair = f"{self._name(left)}, {self._name(right)}"
+        return self.state.writer.pure(f"arith.select {condition}, {pair} : {bools}{self.type_}")
+
+    def cast(self, operation: str, value: str, source: str, target: str) -> str:
+        """arith cast between two types given as text."""
+        return self.state.writer.pure(f"arith.{operation} {value} : {source} to {target}")
+
+    def bits(self, value: str) -> str:
+        """The value's bits."""
+        return self.cast("bitcast", value, self.type_, self.integers)
+
+    def from_bits(self, value: str) -> str:
+        return self.cast("bitcast", value, self.integers, self.type_)
+
+    def to_int(self, value: str) -> str:
+        return self.cast("fptosi", value, self.type_, self.integers)
+
+    def to_float(self, value: str) -> str:
+        return self.cast("sitofp", value, self.integers, self.type_)
+
+    def int_op(self, name: str, left: str | int, right: str | int) -> str:
+        """arith operation on integers of the same width."""
+        return self.state.writer.pure(f"arith.{name} {self._int_name(left)}, {self._int_name(right)} : {self.integers}")
+
+    def int_compare(self, predicate: str, left: str | int, right: str | int) -> str:
+        return self.state.writer.pure(
+            f"arith.cmpi {predicate}, {self._int_name(left)}, {self._int_name(right)} : {self.integers}"
+        )
+
+    def int_select(self, condition: str, left: str | int, right: str | int) -> str:
+        bools = "" if self.uniform else f"{self.state.vector('i1')}, "
+        pair = f"{self._int_name(left)}, {self._int_name(right)}"
+        return self.state.writer.pure(f"arith.select {condition}, {pair} : {bools}{self.integers}")
+
+    def both(self, operation: str, left: str, right: str) -> str:
+        """andi or ori on conditions."""
+        bools = "i1" if self.uniform else self.state.vector("i1")
+        return self.state.writer.pure(f"arith.{operation} {left}, {right} : {bools}")
+
+    def power_of_two(self, exponent: str) -> str:
+        """2**exponent for an integer in the normal range."""
+        bias, shift = (1023, 52) if self.element == "f64" else (127, 23)
+        return self.from_bits(self.int_op("shli", self.int_op("addi", exponent, bias), shift))

@@ -1,0 +1,64 @@
+"""`compile_objects`: MLIR text of kernels to one object file, through torch-mlir's execution engine."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from symshape.codegen.cpu.launch import join
+from symshape.errors import KernelError
+from symshape.runtime.cpu_kernels import openmp_library
+
+PIPELINE = (
+    "builtin.module(convert-scf-to-cf,convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
+    "convert-cf-to-llvm,reconcile-unrealized-casts)"
+)
+_ENTRY = re.compile(r"^llvm\.func @(\w+)\(.*\{$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Timings:
+    """Seconds spent per stage of one compilation."""
+
+    parse: float
+    passes: float
+    codegen: float
+
+    @property
+    def total(self) -> float:
+        return self.parse + self.passes + self.codegen
+
+
+def compile_objects(texts: Sequence[str], opt_level: int = 2) -> tuple[bytes, Timings]:
+    """The object file with all kernels of a graph, and how long it took."""
+    from torch_mlir.execution_engine import ExecutionEngine
+    from torch_mlir.ir import Context, Location, MLIRError, Module
+    from torch_mlir.passmanager import PassManager
+
+    source = join(list(texts))
+    entry = _ENTRY.search(source)
+    if entry is None:
+        raise KernelError("there is no kernel to compile")
+    marks = [time.perf_counter()]
+    try:
+        with Context(), Location.unknown():
+            module = Module.parse(source)
+            marks.append(time.perf_counter())
+            PassManager.parse(PIPELINE).run(module.operation)
+            marks.append(time.perf_counter())
+            engine = ExecutionEngine(module, opt_level=opt_level, shared_libs=[openmp_library()], enable_object_dump=True)
+            engine.raw_lookup(entry[1])
+    except MLIRError as error:
+        raise KernelError(f"a CPU kernel is not valid MLIR: {error}", where=entry[1]) from error
+    with tempfile.TemporaryDirectory(prefix="symshape-") as folder:
+        path = Path(folder, "kernels.o")
+        engine.dump_to_object_file(str(path))
+        data = path.read_bytes() if path.exists() else b""
+    marks.append(time.perf_counter())
+    if not data:
+        raise KernelError("LLVM gave no object file", where=entry[1])
+    return data, Timings(*(after - before for before, after in zip(marks, marks[1:])))

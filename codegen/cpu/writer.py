@@ -1,0 +1,146 @@
+"""MLIR text under construction: nested regions, and pure operations placed where their operands allow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_NAME = re.compile(r"%\w+")
+
+
+@dataclass
+class _Scope:
+    lines: list[str] = field(default_factory=list)
+    memo: dict[str, str] = field(default_factory=dict)
+
+
+class Writer:
+    """Prints one function. A pure operation is written once, in the outermost region that sees all its operands.
+
+    That is common subexpression elimination and loop-invariant code motion while printing: emitters say what a value
+    is, never where it is computed. Regions opened with ``barrier`` keep their operations (rarely taken branches).
+    """
+
+    def __init__(self) -> None:
+        self._scopes: list[_Scope] = [_Scope()]
+        self._depths: dict[str, int] = {}
+        self._count = 0
+        self._floor = 0
+
+    @property
+    def depth(self) -> int:
+        """The current region's nesting depth; 0 is the function's own."""
+        return len(self._scopes) - 1
+
+    def fresh(self) -> str:
+        """A new value name, visible from the current region on."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._depths[name] = self.depth
+        return name
+
+    def argument(self, name: str) -> str:
+        """Declares a function argument."""
+        self._depths[name] = 0
+        return name
+
+    def depth_of(self, *names: str) -> int:
+        """The depth of the innermost of the values."""
+        return max((self._depths[name.split("#")[0]] for name in names), default=0)
+
+    def pure(self, text: str, at_least: int = 0) -> str:
+        """The value of an operation without effects; ``at_least``: not further out than this depth (loads)."""
+        depth = max(at_least, *map(self._depths.__getitem__, _NAME.findall(text)), 0)
+        found = self._scopes[depth].memo.get(text)
+        if found is not None:
+            return found
+        with self.within(max(depth, self._floor)):
+            found = self._scopes[-1].memo.get(text)
+            if found is None:
+                found = self._scopes[-1].memo[text] = self.emit(text)
+        return found
+
+    def emit(self, text: str) -> str:
+        """An operation with one result, written here."""
+        name = self.fresh()
+        self._scopes[-1].lines.append(f"{name} = {text}")
+        return name
+
+    def effect(self, text: str) -> None:
+        """An operation without results, written here."""
+        self._scopes[-1].lines.append(text)
+
+    @contextmanager
+    def within(self, depth: int) -> Iterator[None]:
+        """Writes into an enclosing region: before the inner regions that are still open."""
+        saved = self._scopes
+        self._scopes = saved[: depth + 1]
+        try:
+            yield
+        finally:
+            self._scopes = saved
+
+    def _region(self, names: Sequence[str], body: Callable[[], Sequence[str]], barrier: bool) -> list[str]:
+        self._scopes.append(_Scope())
+        for name in names:
+            self._depths[name] = self.depth
+        floor = self._floor
+        if barrier:
+            self._floor = self.depth
+        results = body()
+        self._floor = floor
+        lines = [f"  {line}" for line in self._scopes.pop().lines]
+        self._yielded = list(results)
+        return lines
+
+    def _finish(self, head: str, types: Sequence[str], parts: list[list[str]]) -> list[str]:
+        lines = self._scopes[-1].lines
+        name = self.fresh() if types else ""
+        prefix = f"{name}:{len(types)} = " if types else ""
+        lines.append(f"{prefix}{head} {{")
+        for index, part in enumerate(parts):
+            if index:
+                lines.append("} else {")
+            lines.extend(part)
+        lines.append("}")
+        return [f"{name}#{i}" for i in range(len(types))]
+
+    def loop(
+        self,
+        bounds: tuple[str, str, str],
+        carried: Sequence[tuple[str, str]],
+        body: Callable[[str, list[str]], Sequence[str]],
+    ) -> list[str]:
+        """``for i in range(*bounds)`` with (initial value, type) pairs carried; the body returns their next values."""
+        lower, upper, step = bounds
+        induction = self.fresh()
+        names = [self.fresh() for _ in carried]
+        types = [type_ for _, type_ in carried]
+        lines = self._region([induction, *names], lambda: body(induction, names), barrier=False)
+        lines += self._yield(types)
+        pairs = ", ".join(f"{name} = {initial}" for name, (initial, _) in zip(names, carried))
+        state = f" iter_args({pairs}) -> ({', '.join(types)})" if carried else ""
+        return self._finish(f"scf.for {induction} = {lower} to {upper} step {step}{state} : i64", types, [lines])
+
+    def branch(
+        self,
+        condition: str,
+        types: Sequence[str],
+        then: Callable[[], Sequence[str]],
+        otherwise: Callable[[], Sequence[str]] | None = None,
+    ) -> list[str]:
+        """``if``; both branches return values of the types. Their operations stay inside."""
+        parts = [self._region([], then, barrier=True) + self._yield(types)]
+        if otherwise is not None:
+            parts.append(self._region([], otherwise, barrier=True) + self._yield(types))
+        result = f" -> ({', '.join(types)})" if types else ""
+        return self._finish(f"scf.if {condition}{result}", types, parts)
+
+    def _yield(self, types: Sequence[str]) -> list[str]:
+        return [f"  scf.yield {', '.join(self._yielded)} : {', '.join(types)}"] if types else []
+
+    def body(self) -> list[str]:
+        """The function's lines, once all regions are closed."""
+        return [f"  {line}" for line in self._scopes[0].lines]

@@ -1,0 +1,71 @@
+"""Loads object files of CPU kernels into the process. Needs llvmlite, not MLIR."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from symshape.errors import KernelError
+
+_lock = threading.RLock()  # LLVM's execution engines are built and freed by one thread at a time
+
+
+class Library:
+    """One loaded object file; its machine code lives as long as this or any function of it."""
+
+    def __init__(self, data: bytes) -> None:
+        with _lock:
+            _initialize()
+            machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            self._object = llvm.ObjectFileRef.from_data(data)
+            self._engine.add_object_file(self._object)
+            self._engine.finalize_object()
+
+    def function(self, name: str, arguments: int) -> Callable[..., None]:
+        """The C function ``void name(int64, ...)``; it releases the GIL while it runs."""
+        with _lock:
+            address = self._engine.get_function_address(name)
+        if not address:
+            raise KernelError(f"the object file has no kernel {name!r}", next_step="clear the kernel cache")
+        found: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)(address)
+        found.library = self  # keeps the code alive
+        return found
+
+    def __del__(self) -> None:
+        engine = getattr(self, "_engine", None)
+        if engine is not None:
+            with _lock:
+                engine.close()
+
+
+def load_object(data: bytes, arguments: Mapping[str, int]) -> dict[str, Callable[..., None]]:
+    """The kernels of an object file: name -> callable(*ints). ``arguments``: the number of each one's arguments."""
+    library = Library(data)
+    return {name: library.function(name, count) for name, count in arguments.items()}
+
+
+@cache
+def openmp_library() -> str:
+    """The path of the OpenMP library that PyTorch uses, so that kernels share its threads."""
+    import torch
+
+    root = Path(torch.__file__).parent
+    found = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
+    if not found:
+        raise KernelError("PyTorch's libgomp is not where it should be", where=str(root / "lib"),
+                          next_step="use a PyTorch wheel with its own libgomp")
+    return str(found[0])
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.load_library_permanently(openmp_library())

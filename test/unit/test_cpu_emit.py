@@ -1,0 +1,450 @@
+"""CPU kernels from hand-built loop programs, against PyTorch eager."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from symshape.codegen.cpu.emit import emit_cpu
+from symshape.codegen.cpu.jit import compile_objects
+from symshape.codegen.cpu.target import Target
+from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
+from symshape.errors import KernelError
+from symshape.prover.expr import Expr
+from symshape.runtime.cpu_kernels import load_object
+
+SYMBOLS = [Expr.symbol(f"s{i}") for i in range(4)]
+D0, D1, D2 = (Expr.symbol(f"d{i}") for i in range(3))
+ZERO, ONE = Expr.const(0), Expr.const(1)
+SIZES = (0, 1, 2, 3, 15, 16, 17, 257, 100_000)
+
+
+class Builder:
+    """Builds a LoopKernel: each method appends an instruction and returns its result's number."""
+
+    def __init__(self, name: str, sizes: Sequence[Expr], reduced: Sequence[int] = (), symbols: int = 2) -> None:
+        self.name, self.symbols = name, tuple(f"s{i}" for i in range(symbols))
+        self.dims = tuple(Dim(f"d{i}", size, i in reduced) for i, size in enumerate(sizes))
+        self.args: list[Arg] = []
+        self.code: list[Instr] = []
+        self.dtypes: list[str] = []
+
+    def arg(self, dtype: str, sizes: Sequence[Expr], strides: Sequence[Expr] | None = None, output: bool = False) -> int:
+        if strides is None:
+            strides, step = [], ONE
+            for size in reversed(sizes):
+                strides.insert(0, step)
+                step = step * size
+        self.args.append(Arg(f"a{len(self.args)}", dtype, output, tuple(sizes), tuple(strides)))
+        return len(self.args) - 1
+
+    def add(self, op: str, *operands: int, dtype: str = "f32", row: bool = False, results: Sequence[str] | None = None,
+            **attributes: Any) -> int:
+        produced = [dtype] if results is None else list(results)
+        numbers = tuple(range(len(self.dtypes), len(self.dtypes) + len(produced)))
+        self.dtypes.extend(produced)
+        source = self.dtypes[operands[0]] if operands else ""
+        self.code.append(Instr(op, numbers, operands, dtype, row, source_dtype=source, **attributes))
+        return numbers[0] if numbers else -1
+
+    def load(self, arg: int, address: Expr, row: bool = False, mask: tuple[Expr, ...] = ()) -> int:
+        return self.add("load", dtype=self.args[arg].dtype, row=row, arg=arg, address=address, mask=mask)
+
+    def store(self, value: int, arg: int, address: Expr, row: bool = False) -> None:
+        self.add("store", value, dtype=self.args[arg].dtype, row=row, arg=arg, address=address, results=[])
+
+    def constant(self, value: float, dtype: str = "f32", row: bool = False) -> int:
+        return self.add("constant", dtype=dtype, row=row, value=value)
+
+    def reduce(self, value: int, combiner: str) -> int:
+        dtype = self.dtypes[value]
+        results = [dtype, "i64"] if combiner.startswith("arg") else [dtype]
+        return self.add("reduce", value, dtype=dtype, combiner=combiner, results=results)
+
+    def kernel(self) -> LoopKernel:
+        return LoopKernel(self.name, self.dims, tuple(self.args), self.symbols, tuple(self.code))
+
+
+def build(*builders: Builder, target: Target | None = None) -> list[Callable[..., None]]:
+    """Compiled kernels, callable with tensors and ints."""
+    kernels = [builder.kernel() for builder in builders]
+    data, _ = compile_objects([emit_cpu(kernel, target) for kernel in kernels])
+    assert b"malloc" not in data
+    counts = {k.name: len(k.args) + len(k.symbols) + k.checks_index for k in kernels}
+    functions = load_object(data, counts)
+    return [_with_tensors(functions[kernel.name]) for kernel in kernels]
+
+
+def _with_tensors(function: Callable[..., None]) -> Callable[..., None]:
+    return lambda *values: function(*(v.data_ptr() if isinstance(v, torch.Tensor) else v for v in values))
+
+
+def pointwise(dtype: str = "f32", op: str = "arith.addf") -> Builder:
+    n = SYMBOLS[0]
+    b = Builder(f"pointwise_{dtype}_{op.split('.')[1]}", [n], symbols=1)
+    x, y, out = b.arg(dtype, [n]), b.arg(dtype, [n]), b.arg(dtype, [n], output=True)
+    b.store(b.add(op, b.load(x, D0), b.load(y, D0), dtype=dtype), out, D0)
+    return b
+
+
+def broadcast() -> Builder:
+    """x[d0, d1] * w[d1] + c[d0] and a comparison, over [s0, s1]."""
+    n, m = SYMBOLS[:2]
+    b = Builder("broadcast", [n, m])
+    x, w, c = b.arg("f32", [n, m]), b.arg("f32", [m]), b.arg("f32", [n])
+    out, flags = b.arg("f32", [n, m], output=True), b.arg("i1", [n, m], output=True)
+    value = b.add("arith.mulf", b.load(x, D0 * m + D1), b.load(w, D1))
+    value = b.add("arith.addf", value, b.load(c, D0))
+    b.store(value, out, D0 * m + D1)
+    b.store(b.add("arith.cmpf", value, b.constant(0.0), dtype="i1", predicate="ogt"), flags, D0 * m + D1)
+    return b
+
+
+def softmax() -> Builder:
+    n, m = SYMBOLS[:2]
+    b = Builder("softmax", [n, m], [1])
+    x, out = b.arg("f32", [n, m]), b.arg("f32", [n, m], output=True)
+    value = b.load(x, D0 * m + D1)
+    e = b.add("math.exp", b.add("arith.subf", value, b.reduce(value, "max")))
+    b.store(b.add("arith.divf", e, b.reduce(e, "add")), out, D0 * m + D1)
+    return b
+
+
+def layer_norm(dtype: str = "f32") -> Builder:
+    n, m = SYMBOLS[:2]
+    b = Builder(f"layer_norm_{dtype}", [n, m], [1])
+    x, w, c = b.arg(dtype, [n, m]), b.arg("f32", [m]), b.arg("f32", [m])
+    out, mean_out = b.arg(dtype, [n, m], output=True), b.arg("f32", [n], output=True)
+    value = b.load(x, D0 * m + D1)
+    if dtype != "f32":
+        value = b.add("arith.extf", value)
+    count = b.add("arith.sitofp", b.add("arith.index_cast", b.add("index", dtype="index", row=True, address=m),
+                                        dtype="i64", row=True), row=True)
+    mean = b.add("arith.divf", b.reduce(value, "add"), count, row=True)
+    b.store(mean, mean_out, D0, row=True)
+    centred = b.add("arith.subf", value, mean)
+    total = b.reduce(b.add("arith.mulf", centred, centred), "add")
+    variance = b.add("arith.divf", total, count, row=True)
+    scale = b.add("math.rsqrt", b.add("arith.addf", variance, b.constant(1e-5, row=True), row=True), row=True)
+    value = b.add("arith.mulf", b.add("arith.mulf", centred, scale), b.load(w, D1))
+    value = b.add("arith.addf", value, b.load(c, D1))
+    if dtype != "f32":
+        value = b.add("arith.truncf", value, dtype=dtype)
+    b.store(value, out, D0 * m + D1)
+    return b
+
+
+def reduction(combiner: str, dtype: str, axis: int, name: str = "") -> Builder:
+    """One reduction over dim ``axis`` of [s0, s1]."""
+    n, m = SYMBOLS[:2]
+    b = Builder(name or f"reduce_{combiner}_{dtype}_{axis}", [n, m], [axis])
+    x = b.arg(dtype, [n, m])
+    kept = D1 if axis == 0 else D0
+    size = m if axis == 0 else n
+    value = b.reduce(b.load(x, D0 * m + D1), combiner)
+    out = b.arg(dtype, [size], output=True)
+    b.store(value, out, kept, row=True)
+    if combiner.startswith("arg"):
+        b.store(value + 1, b.arg("i64", [size], output=True), kept, row=True)
+    return b
+
+
+@pytest.mark.parametrize("target", [None, Target(8, False)])
+def test_pointwise(target: Target | None) -> None:
+    cases = [("f32", "arith.addf", torch.float32), ("f64", "arith.mulf", torch.float64), ("i64", "arith.addi", torch.int64),
+             ("i32", "arith.muli", torch.int32), ("i8", "arith.subi", torch.int8), ("i16", "arith.maxsi", torch.int16),
+             ("f16", "arith.addf", torch.float16), ("bf16", "arith.mulf", torch.bfloat16), ("ui8", "arith.addi", torch.uint8),
+             ("i1", "arith.xori", torch.bool)]
+    apply = {"addf": torch.add, "mulf": torch.mul, "addi": torch.add, "muli": torch.mul, "subi": torch.sub,
+             "maxsi": torch.maximum, "xori": torch.logical_xor}
+    functions = build(*(pointwise(dtype, op) for dtype, op, _ in cases), target=target)
+    for function, (_, op, dtype) in zip(functions, cases):
+        for size in SIZES:
+            x, y = ((torch.randn(size) * 50).to(dtype) for _ in range(2))
+            out = torch.zeros(size + 1, dtype=dtype)
+            function(x, y, out, size)
+            expected = apply[op.split(".")[1]](x, y)
+            assert torch.equal(out[:size], expected), (op, dtype, size)
+            assert out[size] == 0
+
+
+def test_broadcast() -> None:
+    (function,) = build(broadcast())
+    for n in (0, 1, 3, 40):
+        for m in (0, 1, 15, 16, 17, 5000):
+            x, w, c = torch.randn(n, m), torch.randn(m), torch.randn(n)
+            out, flags = torch.empty(n, m), torch.empty(n, m, dtype=torch.bool)
+            function(x, w, c, out, flags, n, m)
+            torch.testing.assert_close(out, x * w + c[:, None])
+            assert torch.equal(flags, out > 0)
+
+
+def test_softmax_and_layer_norm() -> None:
+    soft, norm, norm_half = build(softmax(), layer_norm(), layer_norm("bf16"))
+    for n, m in ((0, 4), (1, 1), (3, 2), (5, 17), (64, 256), (3, 10_007)):
+        x, w, c = torch.randn(n, m) + 3, torch.randn(m), torch.randn(m)
+        out, mean = torch.empty(n, m), torch.empty(n)
+        soft(x, out, n, m)
+        torch.testing.assert_close(out, torch.softmax(x, 1))
+        norm(x, w, c, out, mean, n, m)
+        torch.testing.assert_close(mean, x.mean(1))
+        torch.testing.assert_close(out, torch.nn.functional.layer_norm(x, [m], w, c), rtol=1e-5, atol=1e-5)
+        x = x.bfloat16()
+        half = torch.empty(n, m, dtype=torch.bfloat16)
+        norm_half(x, w, c, half, mean, n, m)
+        expected = torch.nn.functional.layer_norm(x.float(), [m], w, c)
+        torch.testing.assert_close(half.float(), expected, rtol=8e-3, atol=1e-3)
+
+
+def test_softmax_special_values() -> None:
+    (soft,) = build(softmax())
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[1.0, inf, 2.0], [nan, 1.0, 2.0], [-inf, 1.0, 2.0], [-inf, -inf, -inf]])
+    out = torch.empty(4, 3)
+    soft(x, out, 4, 3)
+    torch.testing.assert_close(out, torch.softmax(x, 1), equal_nan=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_reductions(axis: int) -> None:
+    cases = [("add", "f32", torch.float32), ("max", "f32", torch.float32), ("min", "f64", torch.float64),
+             ("add", "i64", torch.int64), ("mul", "f64", torch.float64), ("or", "i1", torch.bool), ("and", "i1", torch.bool),
+             ("max", "ui8", torch.uint8), ("min", "i32", torch.int32), ("max", "bf16", torch.bfloat16),
+             ("add", "f16", torch.float16)]
+    apply = {"add": torch.sum, "max": torch.amax, "min": torch.amin, "mul": torch.prod, "or": torch.any, "and": torch.all}
+    functions = build(*(reduction(c, d, axis) for c, d, _ in cases))
+    for function, (combiner, _, dtype) in zip(functions, cases):
+        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3)):
+            x = (torch.randn(n, m) * 2 + (combiner in ("or", "and"))).to(dtype)
+            expected = apply[combiner](x, axis).to(dtype)
+            out = torch.empty_like(expected)
+            function(x, out, n, m)
+            torch.testing.assert_close(out, expected, msg=lambda text: f"{combiner} {dtype} {n} {m}: {text}")
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_empty_reduction(axis: int) -> None:
+    (function,) = build(reduction("add", "f32", axis))
+    x = torch.empty((0, 5) if axis == 0 else (5, 0))
+    out = torch.ones(5)
+    function(x, out, *x.shape)
+    assert torch.equal(out, torch.zeros(5))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_arg_reductions(axis: int) -> None:
+    functions = build(*(reduction(c, d, axis) for c in ("argmax", "argmin") for d in ("f32", "i64", "ui8")))
+    cases = [(f, d) for f in (torch.max, torch.min) for d in (torch.float32, torch.int64, torch.uint8)]
+    apply = {torch.max: torch.argmax, torch.min: torch.argmin}
+    for function, (kind, dtype) in zip(functions, cases):
+        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17)):
+            for spread in (2, 1000):  # a small spread gives ties
+                x = torch.randint(0, spread, (n, m)).to(dtype)
+                if dtype is torch.float32 and n > 1:
+                    x[1] = float("-inf") if kind is torch.max else float("inf")
+                    x[2, m // 2:] = float("nan")
+                values = torch.empty(x.shape[1 - axis], dtype=dtype)
+                indices = torch.empty(x.shape[1 - axis], dtype=torch.int64)
+                function(x, values, indices, n, m)
+                assert torch.equal(indices, _first(x, apply[kind], axis)), (kind, dtype, n, m)
+                torch.testing.assert_close(values, kind(x, axis).values, equal_nan=True)
+
+
+def _first(x: torch.Tensor, kind: Callable[..., torch.Tensor], axis: int) -> torch.Tensor:
+    """The first of equal extrema; NaN first of all."""
+    y = x.double() if kind is torch.argmax else -x.double()
+    y = torch.where(y.isnan(), torch.inf, y) if not y.isnan().any() else torch.where(y.isnan(), 1e300, y.clamp(-1e200, 1e200))
+    best = y.amax(axis, keepdim=True)
+    return (y == best).int().argmax(axis)
+
+
+def test_sum_of_all_is_accurate_and_deterministic() -> None:
+    n = SYMBOLS[0]
+    b = Builder("total", [n], [0], symbols=1)
+    x, out = b.arg("f32", [n]), b.arg("f32", [], output=True)
+    b.store(b.reduce(b.load(x, D0), "add"), out, ZERO, row=True)
+    (function,) = build(b)
+    for size in (1, 100, 10_000_000):
+        values = torch.rand(size)
+        first, second = torch.empty(()), torch.empty(())
+        function(values, first, size)
+        with threads(1):
+            function(values, second, size)
+        assert torch.equal(first, second)
+        assert abs(first.double() / values.double().sum() - 1) < 1e-6
+
+
+class threads:  # noqa: N801 - reads as a statement
+    def __init__(self, count: int) -> None:
+        self.count, self.before = count, torch.get_num_threads()
+
+    def __enter__(self) -> None:
+        torch.set_num_threads(self.count)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_num_threads(self.before)
+
+
+def test_thread_counts_agree_bitwise() -> None:
+    functions = build(softmax(), reduction("add", "f32", 0), reduction("add", "f32", 1))
+    for n, m in ((3, 50_000), (2000, 300), (100_000, 5)):
+        x = torch.randn(n, m)
+        for function, shape in zip(functions, ((n, m), (m,), (n,))):
+            outs = [torch.empty(shape) for _ in range(3)]
+            for out, count in zip(outs, (1, 2, 7)):
+                with threads(count):
+                    function(x, out, n, m)
+            assert torch.equal(outs[0], outs[1]) and torch.equal(outs[0], outs[2])
+
+
+def test_masked_loads_concatenate() -> None:
+    """cat along either dim: two masked loads and a select."""
+    n, m, p = SYMBOLS[:3]
+    builders = []
+    for axis, dtype in ((0, "f32"), (1, "f32"), (1, "ui8")):
+        d, first = (D0, n) if axis == 0 else (D1, m)
+        sizes = (n + p, m) if axis == 0 else (n, m + p)
+        b = Builder(f"cat_{axis}_{dtype}", sizes, symbols=3)
+        x = b.arg(dtype, [n, m])
+        y = b.arg(dtype, [p, m] if axis == 0 else [n, p])
+        out = b.arg(dtype, sizes, output=True)
+        left = b.load(x, D0 * m + D1, mask=(first - 1 - d,))
+        right = b.load(y, (D0 - n) * m + D1 if axis == 0 else D0 * p + D1 - m, mask=(d - first,))
+        position = b.add("index", dtype="index", address=d)
+        inside = b.add("arith.cmpi", position, b.add("index", dtype="index", address=first), dtype="i1", predicate="slt")
+        b.store(b.add("arith.select", inside, left, right, dtype=dtype), out, D0 * sizes[1] + D1)
+        builders.append(b)
+    for function, (axis, dtype) in zip(build(*builders), ((0, torch.float32), (1, torch.float32), (1, torch.uint8))):
+        for a, b, c in ((3, 5, 2), (1, 1, 1), (20, 40, 0), (20, 40, 33), (0, 7, 4), (7, 0, 4)):
+            x, y = ((torch.randn(s) * 50).to(dtype) for s in ((a, b), (c, b) if axis == 0 else (a, c)))
+            expected = torch.cat([x, y], axis)
+            out = torch.empty_like(expected)
+            function(x, y, out, a, b, c)
+            assert torch.equal(out, expected)
+
+
+def test_embedding_and_gather() -> None:
+    """w[ids[d0], d1], and x[d0, ids[d0, d1]]: a contiguous and a per-lane data-dependent read."""
+    n, m, vocabulary = SYMBOLS[:3]
+    builders = []
+    for per_lane in (False, True):
+        b = Builder(f"extract_{per_lane}", [n, m], symbols=3)
+        ids = b.arg("i64", [n, m] if per_lane else [n])
+        w = b.arg("f32", [n, vocabulary] if per_lane else [vocabulary, m])
+        out = b.arg("f32", [n, m], output=True)
+        value = b.load(ids, D0 * m + D1 if per_lane else D0)
+        index = b.add("arith.index_cast", value, dtype="index")
+        index = b.add("check_index", index, dtype="index", address=vocabulary)
+        other = b.add("index", dtype="index", address=D0 if per_lane else D1)
+        pair = (other, index) if per_lane else (index, other)
+        b.store(b.add("extract", *pair, arg=w), out, D0 * m + D1)
+        builders.append(b)
+    embedding, gather = build(*builders)
+    for a, b, c in ((3, 5, 7), (20, 64, 100), (1, 17, 1)):
+        error = torch.zeros((), dtype=torch.int64)
+        out = torch.empty(a, b)
+        ids, w = torch.randint(0, c, (a,)), torch.randn(c, b)
+        embedding(ids, w, out, a, b, c, error)
+        assert torch.equal(out, w[ids]) and error == 0
+        ids, x = torch.randint(0, c, (a, b)), torch.randn(a, c)
+        gather(ids, x, out, a, b, c, error)
+        assert torch.equal(out, x.gather(1, ids)) and error == 0
+        ids[-1, -1] = c
+        gather(ids, x, out, a, b, c, error)
+        assert error == 1
+    error = torch.zeros((), dtype=torch.int64)
+    out = torch.ones(2, 3)
+    embedding(torch.zeros(2, dtype=torch.int64), torch.empty(0, 3), out, 2, 3, 0, error)
+    assert error == 1 and torch.equal(out, torch.zeros(2, 3))
+
+
+def test_strided_and_nonaffine_reads() -> None:
+    """A transposed read, a flattened view (floordiv, mod), and a broadcast along the lanes."""
+    n, m = SYMBOLS[:2]
+    builders = []
+    for dtype in ("f32", "i8"):
+        b = Builder(f"transposed_{dtype}", [n, m])
+        x, out = b.arg(dtype, [m, n]), b.arg(dtype, [n, m], output=True)
+        b.store(b.load(x, D1 * n + D0), out, D0 * m + D1)
+        builders.append(b)
+    b = Builder("flat", [n * m])
+    x, out = b.arg("f32", [m, n]), b.arg("f32", [n * m], output=True)
+    b.store(b.load(x, (D0 % m) * n + D0 // m), out, D0)
+    for function, dtype in zip(build(*builders, b), (torch.float32, torch.int8, torch.float32)):
+        for a, b in ((3, 5), (1, 40), (40, 1), (33, 70), (0, 3)):
+            x = (torch.randn(b, a) * 30).to(dtype)
+            out = torch.empty(a, b, dtype=dtype)
+            function(x, out, a, b)
+            assert torch.equal(out, x.t())
+
+
+def test_integer_division_never_crashes() -> None:
+    n = SYMBOLS[0]
+    builders = []
+    cases = [(op, dtype) for op in ("divsi", "remsi", "floordivsi") for dtype in ("i8", "i32", "i64")]
+    for op, dtype in cases:
+        builders.append(pointwise(dtype, f"arith.{op}"))
+    kinds = {"i8": torch.int8, "i32": torch.int32, "i64": torch.int64}
+    for function, (op, dtype) in zip(build(*builders), cases):
+        limits = torch.iinfo(kinds[dtype])
+        values = [limits.min, limits.min + 1, -7, -1, 1, 2, 5, limits.max]
+        x = torch.tensor([a for a in values for _ in values], dtype=kinds[dtype])
+        y = torch.tensor([b for _ in values for b in values], dtype=kinds[dtype])
+        out = torch.empty_like(x)
+        function(x, y, out, len(x))
+        safe = ~((x == limits.min) & (y == -1))
+        mode = "floor" if op == "floordivsi" else "trunc"
+        expected = torch.fmod(x[safe], y[safe]) if op == "remsi" else torch.div(x[safe], y[safe], rounding_mode=mode)
+        assert torch.equal(out[safe], expected), (op, dtype)
+        function(x, torch.zeros_like(y), out, len(x))
+
+
+def test_casts() -> None:
+    n = SYMBOLS[0]
+    kinds = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
+             "i32": torch.int32, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool}
+    floats = ("f32", "f64", "f16", "bf16")
+    cases = []
+    for source in floats:
+        cases += [("arith.truncf" if source in ("f64", "f32") else "arith.extf", source, t) for t in floats if t != source]
+        cases += [("arith.fptosi", source, t) for t in ("i64", "i32", "i8")]
+    for source in ("i64", "i32", "i8"):
+        cases += [("arith.sitofp", source, t) for t in floats]
+    cases += [("arith.uitofp", "ui8", "f32"), ("arith.uitofp", "i1", "f32"), ("arith.extui", "i1", "i64"),
+              ("arith.extsi", "i8", "i64"), ("arith.trunci", "i64", "i8"), ("arith.extui", "ui8", "i32")]
+    builders = []
+    for op, source, target in cases:
+        b = Builder(f"cast_{source}_{target}", [n], symbols=1)
+        x, out = b.arg(source, [n]), b.arg(target, [n], output=True)
+        b.store(b.add(op, b.load(x, D0), dtype=target), out, D0)
+        builders.append(b)
+    for function, (op, source, target) in zip(build(*builders), cases):
+        x = torch.cat([torch.randn(50) * 60, torch.tensor([0.0, -0.0, 1.0, 0.5])])
+        if source in floats and target in floats:
+            x = torch.cat([x, torch.tensor([float("inf"), float("nan"), 1e-7, 65519.9, 3.4e38, -1e-40])])
+        x = x.to(kinds[source])
+        out = torch.empty(len(x), dtype=kinds[target])
+        function(x, out, len(x))
+        torch.testing.assert_close(out, x.to(kinds[target]), rtol=0, atol=0, equal_nan=True)
+
+
+def test_unknown_operation_is_a_kernel_error() -> None:
+    with pytest.raises(KernelError, match="library call"):
+        emit_cpu(pointwise("f32", "math.nothing").kernel())
+
+
+def test_loading_and_freeing_many() -> None:
+    data, timings = compile_objects([emit_cpu(pointwise().kernel())])
+    assert timings.total < 2
+    for _ in range(20):
+        functions = load_object(data, {"pointwise_f32_addf": 4})
+        x = torch.ones(40)
+        out = torch.empty(40)
+        functions["pointwise_f32_addf"](x.data_ptr(), x.data_ptr(), out.data_ptr(), 40)
+        assert torch.equal(out, x + x)
+        del functions
+        gc.collect()
