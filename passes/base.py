@@ -1,7 +1,7 @@
 """What a pass is: a frozen dataclass whose fields are its options.
 
-A pass is written once and serves everywhere: ``symshape-opt --my-pass``, ``--pass-pipeline='builtin.module(my-pass{n=2})'``
-and ``torch.compile(options={"passes": ["my-pass{n=2}"]})``.
+A pass is written once and serves everywhere: ``symshape-opt --my-pass``,
+``--pass-pipeline='builtin.module(my-pass{n=2})'`` and ``torch.compile(options={"passes": ["my-pass{n=2}"]})``.
 """
 
 from __future__ import annotations
@@ -45,12 +45,16 @@ class PassContext:
 
 @dataclass(frozen=True)
 class Pass:
-    """Base of all passes. A subclass sets ``name`` (kebab-case), adds its options as fields with defaults, and ``run``s."""
+    """Base of all passes. A subclass sets ``name`` (kebab-case), adds its options as fields with defaults, and
+    ``run``s.
+    """
 
     name: ClassVar[str] = ""
 
     def run(self, module: ir.Module, context: PassContext) -> None:
-        """Changes ``module`` in place. Raise through ``fail(op, message)``; the manager verifies the module afterwards."""
+        """Changes ``module`` in place. Raise through ``fail(op, message)``; the manager verifies the module
+        afterwards.
+        """
         raise NotImplementedError
 
     @classmethod
@@ -73,7 +77,9 @@ class Pass:
         return cls(**values)
 
     def text(self) -> str:
-        """The pipeline element that builds this pass again: ``my-pass{tile=8}``. Options at their default are left out."""
+        """The pipeline element that builds this pass again: ``my-pass{tile=8}``. Options at their default are left
+        out.
+        """
         shown = [
             f"{f.name.replace('_', '-')}={_print_value(getattr(self, f.name))}"
             for f in dataclasses.fields(self)
@@ -104,7 +110,9 @@ def _parse_value(pass_name: str, key: str, type_: Any, text: str) -> Any:
         return _PARSERS[type_](text)
     except (KeyError, ValueError):
         kind = getattr(type_, "__name__", str(type_))
-        raise OptionError(f"pass '{pass_name}': option '{key}' cannot be '{text}'", next_step=f"its type is {kind}") from None
+        raise OptionError(
+            f"pass '{pass_name}': option '{key}' cannot be '{text}'", next_step=f"its type is {kind}"
+        ) from None
 
 
 def _print_value(value: Any) -> str:

@@ -61,7 +61,9 @@ def collect_diagnostics(ctx: ir.Context) -> Iterator[list[Diagnostic]]:
 
 def read(diagnostic: ir.Diagnostic) -> Diagnostic:
     severity = str(diagnostic.severity).rpartition(".")[2].lower()
-    return Diagnostic(place_of(diagnostic.location), severity, diagnostic.message, tuple(read(n) for n in diagnostic.notes))
+    return Diagnostic(
+        place_of(diagnostic.location), severity, diagnostic.message, tuple(read(n) for n in diagnostic.notes)
+    )
 
 
 def place_of(location: ir.Location) -> Place:

@@ -12,6 +12,7 @@ from pathlib import Path
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from symshape.dialects import verify
 from symshape.errors import CompileError, OptionError, SymshapeError
 from symshape.passes import registry
 from symshape.passes.base import Pass, PassContext
@@ -23,7 +24,9 @@ IRHook = Callable[[str, ir.Module], None]  # (step name, module)
 
 @dataclass
 class Hooks:
-    """What to watch. ``before``/``after`` see the module around each step; ``timings`` collects (step name, seconds)."""
+    """What to watch. ``before``/``after`` see the module around each step; ``timings`` collects (step name,
+    seconds).
+    """
 
     before: IRHook | None = None
     after: IRHook | None = None
@@ -33,7 +36,9 @@ class Hooks:
 class PassFailure(CompileError):
     """A pass failed or left invalid IR behind. ``dump`` holds the IR before it; ``diagnostics`` what MLIR said."""
 
-    def __init__(self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str) -> None:
+    def __init__(
+        self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str
+    ) -> None:
         self.pass_name, self.diagnostics, self.dump, self.command = step_name(step), tuple(diagnostics), dump, command
         where = str(diagnostics[0].place) if diagnostics else ""
         next_step = f"the IR before this pass is in {dump}; replay it with\n    {command}" if dump else ""
@@ -49,7 +54,8 @@ def run_pipeline(
     hooks: Hooks | None = None,
     debug_dir: Path | None = None,
 ) -> None:
-    """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in place.
+    """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in
+    place.
 
     Steps whose name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
     """
@@ -93,7 +99,7 @@ def _run_step(module: ir.Module, step: Step, context: PassContext, debug_dir: Pa
                 step.run(module, context)
             else:
                 PassManager.parse(f"builtin.module({step})").run(module.operation)
-            if not module.operation.verify():
+            if not verify(module):
                 raise CompileError("it leaves invalid IR behind")
         except Exception as error:
             reason = _reason(error, diagnostics)

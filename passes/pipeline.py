@@ -68,7 +68,9 @@ def split_top_level(text: str, separator: str) -> list[str]:
         if depth < 0:
             break
     if depth or quote:
-        raise OptionError(f"unbalanced brackets or quotes in pipeline '{text}'", next_step="check the --pass-pipeline text")
+        raise OptionError(
+            f"unbalanced brackets or quotes in pipeline '{text}'", next_step="check the --pass-pipeline text"
+        )
     return [part.strip() for part in (*parts, text[start:]) if part.strip()]
 
 

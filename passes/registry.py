@@ -44,9 +44,13 @@ def names() -> list[str]:
 def register(cls: type[Pass]) -> type[Pass]:
     """Adds a pass class under its name (usable as a decorator). Registering the same name again replaces it."""
     if not cls.name:
-        raise OptionError(f"pass class {cls.__qualname__} has no name", next_step="set `name: ClassVar[str] = 'my-pass'`")
+        raise OptionError(
+            f"pass class {cls.__qualname__} has no name", next_step="set `name: ClassVar[str] = 'my-pass'`"
+        )
     if cls.name in TABLE:
-        raise OptionError(f"'{cls.name}' is the name of a built-in pass", next_step="give the plugin's pass another name")
+        raise OptionError(
+            f"'{cls.name}' is the name of a built-in pass", next_step="give the plugin's pass another name"
+        )
     _plugins[cls.name] = cls
     return cls
 
@@ -61,7 +65,9 @@ def load_pass_file(path: str | Path) -> list[type[Pass]]:
     spec.loader.exec_module(module)
     own = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass) and c.__module__ == spec.name]
     if not own:
-        raise OptionError(f"'{path}' defines no pass", next_step="define a subclass of symshape.passes.base.Pass with a name")
+        raise OptionError(
+            f"'{path}' defines no pass", next_step="define a subclass of symshape.passes.base.Pass with a name"
+        )
     for cls in own:
         register(cls)
         _plugin_files[cls.name] = file

@@ -1,0 +1,161 @@
+"""What the main function does: library calls (``host.call``) and kernel launches (``host.launch``).
+
+They have a namespace of their own, which MLIR does not know: an op that is defined from Python takes variadic
+operands of one type only (every constraint is bound once per op), and calls take tensors of all types. So these two
+are unregistered ops, ``load`` allows such, and ``symshape.dialects.verify`` checks them (and rejects any other
+unregistered op). MLIR never removes, merges or moves an op that it does not know, which is what calls and launches
+need.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects._ods_common import _cext
+
+from symshape.dialects.symshape import attribute, bad
+from symshape.dialects.template import operand_indices
+
+
+class Host(ir.Dialect):
+    """The two ops of the host program."""
+
+    DIALECT_NAMESPACE = "host"
+
+
+@_cext.register_operation(Host)
+class CallOp(ir.OpView):
+    """A library call to an ATen or custom op, on real tensors and numbers.
+
+    ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
+    positions of its results in ``result_indices``.
+
+    ```mlir
+    %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"}
+         : (tensor<?x256xf32>, tensor<256xf32>) -> tensor<?x256xf32>
+    %v:2 = "host.call"(%a) {target = "aten.max.dim", arguments = "($0, 1)", result_indices = array<i64: 0, 1>}
+         : (tensor<?x256xf32>) -> (tensor<?xf32>, tensor<?xi64>)
+    ```
+    """
+
+    OPERATION_NAME = "host.call"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self, target: str, arguments: str, args: Sequence[ir.Value], results: Sequence[ir.Type],
+        *, result_indices: Sequence[int] | None = None, loc: Any = None, ip: Any = None,
+    ) -> None:  # fmt: skip
+        attributes = {"target": attribute(target), "arguments": attribute(arguments)}
+        if result_indices is not None:
+            attributes["result_indices"] = ir.DenseI64ArrayAttr.get(list(result_indices))
+        _create(self, args, results, attributes, loc, ip)
+
+    @property
+    def target(self) -> str:
+        return ir.StringAttr(self.operation.attributes["target"]).value
+
+    @property
+    def arguments(self) -> str:
+        return ir.StringAttr(self.operation.attributes["arguments"]).value
+
+    @property
+    def result_indices(self) -> list[int] | None:
+        attributes = self.operation.attributes
+        return list(attributes["result_indices"]) if "result_indices" in attributes else None
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, target=ir.StringAttr, arguments=ir.StringAttr):
+            return False
+        if "result_indices" in self.operation.attributes and not _has(self, result_indices=ir.DenseI64ArrayAttr):
+            return False
+        text, given, indices = self.arguments, len(self.operation.operands), self.result_indices
+        if not self.target:
+            return bad(self, "has an empty target")
+        if not (text.startswith("(") and text.endswith(")")):
+            return bad(self, f"arguments '{text}' are not a parenthesised call")
+        for i in operand_indices(text):
+            if i >= given:
+                return bad(self, f"arguments name ${i}, but the call has {given} operands")
+        if indices is not None and len(indices) != len(self.operation.results):
+            return bad(self, f"has {len(self.operation.results)} results, but {len(indices)} result_indices")
+        return True
+
+
+@_cext.register_operation(Host)
+class LaunchOp(ir.OpView):
+    """A kernel launch: inputs, destinations, index symbols, in the callee's order; one result per destination.
+
+    ```mlir
+    %r = "host.launch"(%x, %dest, %s0) {callee = @kernel_0} : (tensor<?x256xf32>, tensor<?x256xf32>, index) ->
+    tensor<?x256xf32>
+    ```
+    """
+
+    OPERATION_NAME = "host.launch"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self, callee: str, args: Sequence[ir.Value], results: Sequence[ir.Type], *, loc: Any = None, ip: Any = None
+    ) -> None:
+        _create(self, args, results, {"callee": ir.FlatSymbolRefAttr.get(callee)}, loc, ip)
+
+    @property
+    def callee(self) -> str:
+        return ir.FlatSymbolRefAttr(self.operation.attributes["callee"]).value
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, callee=ir.FlatSymbolRefAttr):
+            return False
+        function = _find_function(self, self.callee)
+        if function is None:
+            return bad(self, f"callee @{self.callee} is no function of this module")
+        inputs, results = function.type.inputs, function.type.results
+        return _same_types(self, "operand", [v.type for v in self.operation.operands], inputs) and _same_types(
+            self, "result", [v.type for v in self.operation.results], results
+        )
+
+
+HOST_OPS: dict[str, type[CallOp | LaunchOp]] = {cls.OPERATION_NAME: cls for cls in (CallOp, LaunchOp)}
+
+
+def _create(
+    op: CallOp | LaunchOp,
+    args: Sequence[ir.Value],
+    results: Sequence[ir.Type],
+    attributes: dict[str, Any],
+    loc: Any,
+    ip: Any,
+) -> None:
+    ir.OpView.__init__(
+        op, op.OPERATION_NAME, op._ODS_REGIONS, None, None,
+        attributes=attributes, operands=list(args), results=list(results), loc=loc, ip=ip,
+    )  # fmt: skip
+
+
+def _has(op: CallOp | LaunchOp, **kinds: type[ir.Attribute]) -> bool:
+    attributes = op.operation.attributes
+    for key, kind in kinds.items():
+        if key not in attributes or not isinstance(attributes[key], kind):
+            return bad(op, f"needs an attribute '{key}' of type {kind.__name__}")
+    return True
+
+
+def _find_function(op: LaunchOp, name: str) -> Any:
+    module = op.operation.parent
+    while module is not None and module.operation.name != "builtin.module":
+        module = module.operation.parent
+    if module is None:
+        return None
+    table = ir.SymbolTable(module.operation)
+    found = table[name] if name in table else None
+    return found if found is not None and found.operation.name == "func.func" else None
+
+
+def _same_types(op: LaunchOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type]) -> bool:
+    callee = f"@{op.callee}"
+    if len(given) != len(expected):
+        return bad(op, f"has {len(given)} {what}s, but {callee} has {len(expected)}")
+    for i, (mine, theirs) in enumerate(zip(given, expected)):
+        if mine != theirs:
+            return bad(op, f"{what} {i} is {mine}, but {callee} says {theirs}")
+    return True

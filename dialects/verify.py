@@ -1,0 +1,35 @@
+"""Verification of a whole module: MLIR's own, then what MLIR cannot check."""
+
+from __future__ import annotations
+
+from torch_mlir import ir
+
+from symshape.dialects.host import HOST_OPS
+from symshape.dialects.symshape import bad
+
+
+def verify(module: ir.Module | ir.OpView, *, allow_unregistered: bool = False) -> bool:
+    """True if the module is valid; otherwise errors are reported at the ops. Raises MLIRError where MLIR's verifier
+    does.
+
+    ``host.*`` ops are checked here, and every other op that is not registered is an error unless allowed.
+    """
+    if not module.operation.verify():
+        return False
+    known: dict[str, bool] = {}
+    valid = True
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        nonlocal valid
+        name = op.name
+        if name in HOST_OPS:
+            valid &= op.opview.verify_invariants()
+            return ir.WalkResult.ADVANCE
+        if name not in known:
+            known[name] = allow_unregistered or op.context.is_registered_operation(name)
+        if not known[name]:
+            valid &= bad(op.opview, "is not registered; is its name right?")
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return valid
