@@ -9,112 +9,21 @@ Divisors are assumed to be nonzero. Everything else holds for all integers, with
 
 from __future__ import annotations
 
-import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from itertools import count
 from math import gcd
 from typing import Any, Final, Literal
-from weakref import WeakValueDictionary
 
 from symshape.prover import polynomial as poly
+from symshape.prover.atoms import Atom, Function, Kind, Symbol, natural_key
 from symshape.prover.polynomial import Monomial, Polynomial
 
-Kind = Literal["floordiv", "mod", "max", "min"]
+__all__ = [
+    "Atom", "Expr", "Function", "Kind", "Symbol", "Term",
+    "as_expr", "ceildiv", "maximum", "minimum", "product",
+]
 
-_serial = count()
-_lock = threading.RLock()
 _CACHE_SIZE: Final = 1 << 15
-
-
-def _natural_key(text: str) -> tuple[str | int, ...]:
-    """Orders s2 before s10."""
-    return tuple(int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", text))
-
-
-class Symbol:
-    """An integer variable, by name. Interned: equal symbols are the same object."""
-
-    __slots__ = ("__weakref__", "key", "name")
-    __match_args__ = ("name",)
-    _interned: WeakValueDictionary[str, Symbol] = WeakValueDictionary()
-    opaque: Final = False
-    name: str
-    key: tuple[Any, ...]
-
-    def __new__(cls, name: str) -> Symbol:
-        found = cls._interned.get(name)
-        if found is not None:
-            return found
-        with _lock:
-            self = super().__new__(cls)
-            self.name = name
-            self.key = (0, _natural_key(name), name)
-            return cls._interned.setdefault(name, self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Symbol, (self.name,)
-
-    def __repr__(self) -> str:
-        return f"Symbol({self.name!r})"
-
-
-class Function:
-    """An opaque function of expressions: floordiv(a, b), mod(a, b), max(a, b, ...) or min(a, b, ...).
-
-    Interned like symbols. Build them with the operators of `Expr`, which simplify; this constructor does not.
-    """
-
-    __slots__ = ("__weakref__", "_key", "args", "kind", "symbols")
-    __match_args__ = ("kind", "args")
-    _interned: WeakValueDictionary[tuple[Kind, tuple[Expr, ...]], Function] = WeakValueDictionary()
-    opaque: Final = True
-    kind: Kind
-    args: tuple[Expr, ...]
-    symbols: frozenset[str]
-    _key: tuple[Any, ...] | None
-
-    def __new__(cls, kind: Kind, args: tuple[Expr, ...]) -> Function:
-        found = cls._interned.get((kind, args))
-        if found is not None:
-            return found
-        symbols: frozenset[str] = frozenset().union(*(arg.symbols for arg in args))
-        with _lock:
-            self = super().__new__(cls)
-            self.kind, self.args, self.symbols, self._key = kind, args, symbols, None
-            return cls._interned.setdefault((kind, args), self)
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """The sort key; the serial number only separates functions that print alike."""
-        if self._key is None:
-            text = ",".join(arg.python() for arg in self.args)
-            self._key = (1, self.kind, _natural_key(text), next(_serial))
-        return self._key
-
-    def rebuild(self, args: Iterable[Expr]) -> Expr:
-        """The same function of other arguments, simplified."""
-        match self.kind:
-            case "floordiv":
-                left, right = args
-                return left // right
-            case "mod":
-                left, right = args
-                return left % right
-            case "max":
-                return maximum(*args)
-            case "min":
-                return minimum(*args)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Function, (self.kind, self.args)
-
-    def __repr__(self) -> str:
-        return f"Function({self.kind!r}, ({', '.join(map(str, self.args))}))"
-
-
-Atom = Symbol | Function
 Term = tuple[int, tuple[Atom, ...]]
 
 
@@ -231,7 +140,7 @@ class Expr:
         return total
 
     def substitute(self, replacements: Mapping[str, Expr | int]) -> Expr:
-        """All named symbols replaced at once."""
+        """All named symbols replaced at once; ZeroDivisionError when a divisor becomes 0."""
         if self.symbols.isdisjoint(replacements):
             return self
         return self.map_atoms(lambda atom: _substitute_atom(atom, replacements))
@@ -370,7 +279,7 @@ def _extremum(kind: Literal["max", "min"], values: tuple[Expr, ...]) -> Expr:
             kept[shape] = value
     if len(kept) == 1:
         return next(iter(kept.values()))
-    return _atom(kind, *sorted(kept.values(), key=lambda value: _natural_key(value.python())))
+    return _atom(kind, *sorted(kept.values(), key=lambda value: natural_key(value.python())))
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -400,8 +309,8 @@ def _floordiv_rest(rest: Polynomial, divisor: Polynomial) -> Expr:
     if factor > 1 or monomial:
         return _floordiv(_cancel(rest, factor, monomial), _cancel(divisor, factor, monomial))
     if constant is not None:
-        inner = _only_floordiv(rest)
-        if inner is not None:  # (a//b + r)//c == (a + b*r)//(b*c)
+        inner = only_floordiv(rest)
+        if inner is not None:  # (a//b + r)//c == (a + b*r)//(b*c) for c > 0
             numerator, denominator = inner.args
             outer = Expr(poly.add(rest, {(inner,): -1}))
             return _floordiv(numerator + denominator * outer, denominator * constant)
@@ -418,12 +327,16 @@ def _cancel(polynomial: Polynomial, factor: int, monomial: Monomial) -> Expr:
     return Expr(result)
 
 
-def _only_floordiv(polynomial: Polynomial) -> Function | None:
-    """The one a//b with a constant b that is a term by itself; None when there is none or another one."""
+def only_floordiv(polynomial: Polynomial) -> Function | None:
+    """The one a//b in a sum a//b + r for which (a + b*r) is no more complex: b constant or r zero. Else None."""
     found = [
         monomial[0]
         for monomial, coefficient in polynomial.items()
-        if len(monomial) == 1 and coefficient == 1 and isinstance(monomial[0], Function)
-        and monomial[0].kind == "floordiv" and monomial[0].args[1].as_int() is not None
+        if coefficient == 1 and len(monomial) == 1 and _is_floordiv(monomial[0])
+        and (len(polynomial) == 1 or monomial[0].args[1].as_int() is not None)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _is_floordiv(atom: Atom) -> bool:
+    return isinstance(atom, Function) and atom.kind == "floordiv"

@@ -25,13 +25,15 @@ def with_mods(polynomial: Polynomial) -> Polynomial:
 def _readings(floordiv: Function, others: list[Function]) -> Iterator[tuple[Expr, Expr]]:
     """The (e, q) among the candidates for which the atom is e//q: its own arguments, and those of a nested floordiv."""
     numerator, denominator = floordiv.args
-    outer = denominator.as_int()
-    for other in others if outer is not None else ():
-        inner = other.args[1].as_int()
-        if other is not floordiv and inner is not None and inner > 0 and outer is not None and outer % inner == 0:
-            base, quotient = Expr({(other,): 1}), Expr.const(outer // inner)
-            if (base // quotient)._polynomial == {(floordiv,): 1}:
-                yield base, quotient
+    for other in others:
+        if other is floordiv:
+            continue
+        quotient = poly.divide_exactly(denominator._polynomial, other.args[1]._polynomial)
+        if quotient is None:
+            continue
+        base, divisor = Expr({(other,): 1}), Expr(quotient)
+        if (base // divisor)._polynomial == {(floordiv,): 1}:
+            yield base, divisor
     yield numerator, denominator
 
 
