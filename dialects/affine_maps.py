@@ -89,21 +89,21 @@ def read_exprs(results: Sequence[ir.AffineExpr], dims: Sequence[Expr], symbols: 
 
 
 def _read(e: ir.AffineExpr, dims: Sequence[Expr], symbols: Sequence[Expr]) -> Expr:
-    if ir.AffineConstantExpr.isinstance(e):
+    if isinstance(e, ir.AffineConstantExpr):
         return Expr.const(ir.AffineConstantExpr(e).value)
-    if ir.AffineDimExpr.isinstance(e):
+    if isinstance(e, ir.AffineDimExpr):
         return dims[ir.AffineDimExpr(e).position]
-    if ir.AffineSymbolExpr.isinstance(e):
+    if isinstance(e, ir.AffineSymbolExpr):
         return symbols[ir.AffineSymbolExpr(e).position]
     pair = ir.AffineBinaryExpr(e)
     left, right = _read(pair.lhs, dims, symbols), _read(pair.rhs, dims, symbols)
-    if ir.AffineAddExpr.isinstance(e):
+    if isinstance(e, ir.AffineAddExpr):
         return left + right
-    if ir.AffineMulExpr.isinstance(e):
+    if isinstance(e, ir.AffineMulExpr):
         return left * right
-    if ir.AffineModExpr.isinstance(e):
+    if isinstance(e, ir.AffineModExpr):
         return left % right
-    if ir.AffineFloorDivExpr.isinstance(e):
+    if isinstance(e, ir.AffineFloorDivExpr):
         return left // right
     raise CompileError(f"affine expression {e} is not supported")
 

@@ -5,7 +5,7 @@ One walk reads what ``symshape.bind`` says of every tensor; each expression is w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,13 +42,22 @@ class Sizes:
         self.block = block
         self._exprs: dict[ir.Value, Expr] = {}
         self._values: dict[Expr, ir.Value] = {}
+        self._usable = True
         self.layouts: dict[ir.Value, Layout] = {}
         self.index_type = ir.IndexType.get()
 
     def define(self, value: ir.Value, expr: Expr) -> None:
         """Records that an existing SSA value is this expression; the first value of an expression is the canonical one."""
         self._exprs[value] = expr
-        self._values.setdefault(expr, value)
+        if self._usable:
+            self._values.setdefault(expr, value)
+
+    def learn(self, operations: Iterable[Any]) -> None:
+        """Takes in what operations say of sizes, without offering their values for use: they may come later in the block."""
+        self._usable = False
+        for op in operations:
+            self.read(op)
+        self._usable = True
 
     def read(self, op: Any) -> bool:
         """Takes in one operation if it is about sizes; False if it is not."""

@@ -1,4 +1,4 @@
-"""FX graph to the ``imported`` stage: one ``symshape.call`` for each node, one ``symshape.bind`` for each tensor."""
+"""FX graph to the ``imported`` stage: one ``host.call`` for each node, one ``symshape.bind`` for each tensor."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.constraints import emit_condition, import_constraints
 from symshape.frontend.symbols import INT64_MAX, SymbolRow, collect_symbols, layout_of, size_expr
-from symshape.prover.condition import condition_from_sympy
+from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.prover.expr import Expr
-from symshape.prover.sympy_bridge import UnsupportedExpr
 from symshape.runtime.torch_private import symbol_range
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -78,7 +77,9 @@ def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: 
             for row in rows:
                 _emit_symbol(importer, row)
             for node, value, argument in zip(placeholders, fakes, block.arguments):
-                importer.values[node] = argument
+                # A size has one canonical value, whichever argument shows it.
+                known = _known_size(importer, value) if isinstance(value, torch.SymInt) else None
+                importer.values[node] = argument if known is None else known
                 _bind(importer, argument, value, importer.location(node))
             import_constraints(importer.sizes, env)
             results = _import_nodes(importer, gm)
@@ -160,7 +161,7 @@ def _call(target: str, arguments: str, operands: Sequence[ir.Value], types: Sequ
     attributes: dict[str, ir.Attribute] = {"target": ir.StringAttr.get(target), "arguments": ir.StringAttr.get(arguments)}
     if indices is not None:
         attributes["result_indices"] = ir.DenseI64ArrayAttr.get(list(indices))
-    return ir.Operation.create("symshape.call", list(types), list(operands), attributes)
+    return ir.Operation.create("host.call", list(types), list(operands), attributes)
 
 
 def _import_call(importer: Importer, node: torch.fx.Node) -> Any:

@@ -35,7 +35,7 @@ class LowerAten(Pass):
 
     Before::
 
-        %r = "symshape.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1)"} : ...
+        %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1)"} : ...
 
     After::
 
@@ -59,13 +59,13 @@ class LowerAten(Pass):
         block = function.regions[0].blocks[0]
         sizes = Sizes(block)
         builder = Builder(sizes, facts_of(function))
-        layouts = _binds(block)
+        operations = [view.operation for view in block.operations]
+        sizes.learn(operations)
+        binds = _binds(block)
         table = rules()
-        for view in list(block.operations):
-            op = view.operation
-            if op.name != "symshape.call":
-                if sizes.read(op) and op.name == "symshape.bind":
-                    continue
+        for op in operations:
+            if op.name != "host.call":
+                sizes.read(op)
                 continue
             target = ir.StringAttr(op.attributes["target"]).value
             rule = table.get(target)
@@ -73,7 +73,7 @@ class LowerAten(Pass):
                 kept.setdefault(target, "no rule")
                 continue
             try:
-                _lower_call(builder, rule, op, layouts)
+                _lower_call(builder, rule, op, binds)
             except Unsupported as reason:
                 kept[target] = str(reason)
 

@@ -1,129 +1,163 @@
-"""Boolean conditions over integer expressions: comparisons with zero, joined by and, or, not."""
+"""Boolean conditions over size expressions, in normal form.
+
+A comparison is `expr == 0`, `expr != 0` or `expr >= 0` of integers, without a common factor; negation is pushed down to
+the comparisons. Build conditions with the functions below, which decide what is decided by the form alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from symshape.prover.expr import Expr, as_expr
+from symshape.prover import polynomial as poly
+from symshape.prover.expr import Expr, Term, as_expr
+from symshape.prover.polynomial import Polynomial
+from symshape.prover.text import terms_text
 
-Kind = Literal["eq", "ne", "ge", "and", "or", "not", "true", "false"]
+ConditionKind = Literal["true", "false", "eq", "ne", "ge", "and", "or"]
+
+_OPPOSITE: Mapping[ConditionKind, ConditionKind] = {
+    "true": "false", "false": "true", "eq": "ne", "ne": "eq", "and": "or", "or": "and",
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
-    """``eq``/``ne``/``ge``: ``difference`` ==, !=, >= 0. ``and``/``or``/``not`` over ``operands``. Build with the methods."""
+    """A comparison of `expr` with 0 ("eq", "ne", "ge"), an "and" or "or" of `operands`, or "true" or "false"."""
 
-    kind: Kind
-    difference: Expr = Expr.const(0)
+    kind: ConditionKind
+    expr: Expr = Expr.const(0)
     operands: tuple[Condition, ...] = ()
-
-    @staticmethod
-    def true() -> Condition:
-        return Condition("true")
-
-    @staticmethod
-    def false() -> Condition:
-        return Condition("false")
-
-    @staticmethod
-    def _compare(kind: Kind, difference: Expr) -> Condition:
-        value = difference.as_int()
-        if value is None:
-            return Condition(kind, difference)
-        holds = {"eq": value == 0, "ne": value != 0, "ge": value >= 0}[kind]
-        return Condition("true" if holds else "false")
-
-    @staticmethod
-    def eq(left: Expr | int, right: Expr | int) -> Condition:
-        return Condition._compare("eq", as_expr(left) - right)
-
-    @staticmethod
-    def ne(left: Expr | int, right: Expr | int) -> Condition:
-        return Condition._compare("ne", as_expr(left) - right)
-
-    @staticmethod
-    def ge(left: Expr | int, right: Expr | int) -> Condition:
-        return Condition._compare("ge", as_expr(left) - right)
-
-    @staticmethod
-    def all_of(*parts: Condition) -> Condition:
-        return _join("and", "true", "false", parts)
-
-    @staticmethod
-    def any_of(*parts: Condition) -> Condition:
-        return _join("or", "false", "true", parts)
-
-    def negated(self) -> Condition:
-        match self.kind:
-            case "true" | "false":
-                return Condition("false" if self.kind == "true" else "true")
-            case "eq" | "ne":
-                return Condition("ne" if self.kind == "eq" else "eq", self.difference)
-            case "ge":
-                return Condition("ge", -self.difference - 1)
-            case "not":
-                return self.operands[0]
-            case "and":
-                return Condition.any_of(*(p.negated() for p in self.operands))
-            case "or":
-                return Condition.all_of(*(p.negated() for p in self.operands))
 
     @property
     def symbols(self) -> frozenset[str]:
-        return self.difference.symbols.union(*(p.symbols for p in self.operands))
+        """The names of all symbols in it."""
+        return self.expr.symbols.union(*(operand.symbols for operand in self.operands))
+
+    def as_bool(self) -> bool | None:
+        """The value of a decided condition, else None."""
+        return {"true": True, "false": False}.get(self.kind)
 
     def evaluate(self, values: Mapping[str, int]) -> bool:
-        """The truth for symbols given by name; KeyError when one is missing."""
+        """Whether it holds; KeyError when a symbol is missing. Like in Python, operands after a decision do not run."""
         match self.kind:
-            case "true" | "false":
-                return self.kind == "true"
-            case "and":
-                return all(p.evaluate(values) for p in self.operands)
+            case "eq":
+                return self.expr.evaluate(values) == 0
+            case "ne":
+                return self.expr.evaluate(values) != 0
+            case "ge":
+                return self.expr.evaluate(values) >= 0
             case "or":
-                return any(p.evaluate(values) for p in self.operands)
-            case "not":
-                return not self.operands[0].evaluate(values)
-        value = self.difference.evaluate(values)
-        return {"eq": value == 0, "ne": value != 0, "ge": value >= 0}[self.kind]
+                return any(operand.evaluate(values) for operand in self.operands)
+            case _:
+                return self.kind != "false" and all(operand.evaluate(values) for operand in self.operands)
 
-    def sides(self) -> tuple[Expr, Expr]:
-        """The difference as left - right without a negative term on either side: what a reader would write."""
-        left = right = Expr.const(0)
-        for coefficient, atoms in self.difference.terms:
-            term = Expr.const(abs(coefficient))
-            for atom in atoms:
-                term = term * (atom.rebuild(atom.args) if hasattr(atom, "args") else Expr.symbol(atom.name))
-            left, right = (left + term, right) if coefficient > 0 else (left, right + term)
-        return left, right
+    def substitute(self, replacements: Mapping[str, Expr | int]) -> Condition:
+        """All named symbols replaced at once; ZeroDivisionError when a divisor becomes 0."""
+        return self.map_exprs(lambda expr: expr.substitute(replacements))
+
+    def map_exprs(self, change: Callable[[Expr], Expr]) -> Condition:
+        """The same condition with every compared expression changed."""
+        if self.kind in ("and", "or"):
+            operands = [operand.map_exprs(change) for operand in self.operands]
+            return all_of(*operands) if self.kind == "and" else any_of(*operands)
+        return self if self.as_bool() is not None else _comparison(self.kind, change(self.expr))
 
     def python(self) -> str:
-        """Python source."""
-        match self.kind:
-            case "true" | "false":
-                return self.kind.capitalize()
-            case "and" | "or":
-                return f" {self.kind} ".join(f"({p.python()})" for p in self.operands)
-            case "not":
-                return f"not ({self.operands[0].python()})"
-        left, right = self.sides()
-        if self.kind == "ge" and left.as_int() is not None:
-            return f"{right} <= {left}"
-        return f"{left} { {'eq': '==', 'ne': '!=', 'ge': '>='}[self.kind]} {right}"
+        """Python source, a comparison as a person would write it: "s0 == 4*s1", "s0 >= 2"."""
+        if self.kind in ("true", "false"):
+            return self.kind.capitalize()
+        if self.kind not in ("and", "or"):
+            return _comparison_text(self.kind, self.expr)
+        texts = [f"({part})" if part.kind == "or" else str(part) for part in self.operands]
+        return f" {self.kind} ".join(texts)
 
     def __str__(self) -> str:
         return self.python()
 
 
-def _join(kind: Kind, neutral: str, absorbing: str, parts: tuple[Condition, ...]) -> Condition:
-    flat: dict[Condition, None] = {}
-    for part in parts:
-        for item in part.operands if part.kind == kind else (part,):
-            if item.kind == absorbing:
-                return item
-            if item.kind != neutral:
-                flat.setdefault(item)
-    if not flat:
-        return Condition.true() if neutral == "true" else Condition.false()
-    return next(iter(flat)) if len(flat) == 1 else Condition(kind, operands=tuple(flat))
+TRUE = Condition("true")
+FALSE = Condition("false")
+
+
+def equals(left: Expr | int, right: Expr | int) -> Condition:
+    """left == right."""
+    return _comparison("eq", as_expr(left) - right)
+
+
+def differs(left: Expr | int, right: Expr | int) -> Condition:
+    """left != right."""
+    return _comparison("ne", as_expr(left) - right)
+
+
+def at_least(left: Expr | int, right: Expr | int) -> Condition:
+    """left >= right."""
+    return _comparison("ge", as_expr(left) - right)
+
+
+def greater(left: Expr | int, right: Expr | int) -> Condition:
+    """left > right."""
+    return _comparison("ge", as_expr(left) - right - 1)
+
+
+def all_of(*conditions: Condition) -> Condition:
+    """The conjunction, flattened, without repetitions."""
+    return _joined("and", conditions, neutral=TRUE, decided=FALSE)
+
+
+def any_of(*conditions: Condition) -> Condition:
+    """The disjunction, flattened, without repetitions."""
+    return _joined("or", conditions, neutral=FALSE, decided=TRUE)
+
+
+def negation(condition: Condition) -> Condition:
+    """Not the condition, pushed down to the comparisons."""
+    if condition.kind == "ge":
+        return _comparison("ge", -condition.expr - 1)
+    opposite = _OPPOSITE[condition.kind]
+    return Condition(opposite, condition.expr, tuple(map(negation, condition.operands)))
+
+
+def _joined(
+    kind: Literal["and", "or"], conditions: tuple[Condition, ...], neutral: Condition, decided: Condition
+) -> Condition:
+    parts: dict[Condition, None] = {}
+    for condition in conditions:
+        parts.update(dict.fromkeys(condition.operands if condition.kind == kind else (condition,)))
+    parts.pop(neutral, None)
+    if decided in parts or not parts:
+        return decided if decided in parts else neutral
+    return next(iter(parts)) if len(parts) == 1 else Condition(kind, operands=tuple(parts))
+
+
+def _comparison(kind: ConditionKind, expr: Expr) -> Condition:
+    """The normal form: coefficients without common factor, the first positive where the sign means nothing."""
+    value = expr.as_int()
+    if value is not None:
+        return TRUE if {"eq": value == 0, "ne": value != 0, "ge": value >= 0}[kind] else FALSE
+    varying: Polynomial = {monomial: c for monomial, c in expr._polynomial.items() if monomial}
+    factor = poly.content(varying)
+    if kind == "ge":
+        return Condition(kind, expr // factor)
+    if expr._polynomial.get((), 0) % factor:
+        return FALSE if kind == "eq" else TRUE
+    sign = -1 if varying[poly.leading(varying)] < 0 else 1
+    return Condition(kind, expr // (factor * sign))
+
+
+def _comparison_text(kind: ConditionKind, expr: Expr) -> str:
+    """Positive terms on the left, the others on the right; a constant alone on the right."""
+    constant = sum(coefficient for coefficient, atoms in expr.terms if not atoms)
+    left: list[Term] = [term for term in expr.terms if term[0] > 0 and term[1]]
+    right: list[Term] = [(-coefficient, atoms) for coefficient, atoms in expr.terms if coefficient < 0 and atoms]
+    operator = {"eq": "==", "ne": "!=", "ge": ">="}[kind]
+    if not left:  # 5 - s0 >= 0 is s0 <= 5
+        left, right, constant, operator = right, left, -constant, "<=" if kind == "ge" else operator
+    if kind == "ge" and constant == -1 and right:
+        operator, constant = ">", 0
+    if constant > 0 and right:
+        left.append((constant, ()))
+    elif constant:
+        right.append((-constant, ()))
+    return f"{terms_text(left)} {operator} {terms_text(right)}"

@@ -10,8 +10,9 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
 from torch._C._dynamo.guards import _reinterpret_tensor as reinterpret_tensor
 
 __all__ = [
-    "boxed_nop_partition", "decomposition_table", "deferred_runtime_asserts", "empty_strided_cpu", "is_fake",
-    "reinterpret_tensor", "shape_env_guards", "symbol_hint", "symbol_range", "symbol_source", "user_frame",
+    "aot_compile", "common_subexpressions", "decomposition_table", "deferred_runtime_asserts", "empty_strided_cpu",
+    "is_fake", "reinterpret_tensor", "shape_env_guards", "shape_env_of", "symbol_hint", "symbol_range", "symbol_source",
+    "user_frame",
 ]
 
 
@@ -87,11 +88,35 @@ def decomposition_table() -> dict[Any, Any]:
     return dict(select_decomp_table())
 
 
-def boxed_nop_partition() -> Any:
+def shape_env_of(gm: torch.fx.GraphModule) -> Any:
+    """The ShapeEnv behind a graph's fake values; None if all of its sizes are static."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                return item.node.shape_env
+            if is_fake(item) and item.fake_mode.shape_env is not None:
+                return item.fake_mode.shape_env
+    return None
+
+
+def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same graph with repeated pure nodes merged. Strides are compared too: merged values keep their layout."""
+    from torch._functorch.compile_utils import fx_graph_cse
+
+    graph = fx_graph_cse(gm.graph)
+    return torch.fx.GraphModule(gm, graph)
+
+
+def aot_compile(gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any) -> Any:
+    """AOTAutograd with Inductor's decompositions. Backward is lowered at once: an exception there must surface, and what it
+    requires of inputs must still reach the guards."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    return min_cut_rematerialization_partition
+    compile_ = aot_autograd(fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
+                            decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition)  # fmt: skip
+    with config.patch(force_non_lazy_backward_lowering=True):
+        return compile_(gm, example_inputs)
 
-
-def torch_dtype(name: str) -> torch.dtype:
-    return getattr(torch, name)

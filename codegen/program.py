@@ -1,0 +1,269 @@
+"""The host program: Python source that binds sizes, allocates, launches, calls and frees.
+
+Printed from the main function at the ``kernels`` stage. Buffers die at their last use; outputs have the strides that
+their binds promise; every constraint that was not proven is checked as soon as its operands exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.conditions import condition_text
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.template import substitute
+from symshape.dialects.types import TORCH_NAMES, dtype_of
+from symshape.errors import CompileError
+from symshape.prover.expr import Expr
+from symshape.runtime.program import CheckText
+
+# The result strides of these are what the tracer says on every backend: no check at run time.
+_EXACT_STRIDES = frozenset({"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"})
+
+
+@dataclass
+class ProgramText:
+    """``source`` defines ``program(args)``; the names it uses besides its own are listed for the loader."""
+
+    source: str = ""
+    kernels: list[str] = field(default_factory=list)  # names of launched kernels
+    targets: dict[str, str] = field(default_factory=dict)  # Python name -> library op
+    checks: list[CheckText] = field(default_factory=list)
+    launches: int = 0
+    library_calls: list[str] = field(default_factory=list)
+
+
+def emit_program(function: Any, *, pointers: bool, checking: frozenset[str], device: str) -> ProgramText:
+    """``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels with an error slot."""
+    writer = _Writer(function.regions[0].blocks[0], pointers, checking, device)
+    return writer.write()
+
+
+class _Writer:
+    def __init__(self, block: ir.Block, pointers: bool, checking: frozenset[str], device: str) -> None:
+        self.block, self.pointers, self.checking, self.device = block, pointers, checking, device
+        self.sizes = Sizes(block)
+        self.text = ProgramText()
+        self.lines: list[str] = []
+        self.names: dict[ir.Value, str] = {}
+        self.exprs: dict[Expr, str] = {}
+        self.alias: dict[ir.Value, ir.Value] = {}  # launch result -> destination
+        self.counter = 0
+
+    def write(self) -> ProgramText:
+        operations = [view.operation for view in self.block.operations]
+        for i, argument in enumerate(self.block.arguments):
+            self.names[argument] = f"arg{i}"
+        self._learn(operations)
+        last = self._last_uses(operations)
+        names = ", ".join(self.names[a] for a in self.block.arguments)
+        if names:
+            self.lines.append(f"{names}{',' if len(self.block.arguments) == 1 else ''} = args")
+        self.lines.append("args.clear()")
+        for position, op in enumerate(operations):
+            handler = _HANDLERS.get(op.name)
+            if handler is not None:
+                handler(self, op)
+            elif op.name not in _SILENT and not op.name.startswith("arith."):
+                raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
+            if op.name != "func.return":
+                self._free(last.get(position, ()))
+        self.text.source = "def program(args):\n" + "".join(f"    {line}\n" for line in self.lines)
+        return self.text
+
+    def _learn(self, operations: list[Any]) -> None:
+        for op in operations:
+            if op.name == "host.launch":
+                dests = list(op.operands)[: len(op.operands)]
+                tensors = [v for v in dests if isinstance(v.type, ir.RankedTensorType)]
+                for result, dest in zip(op.results, tensors[len(tensors) - len(op.results) :]):
+                    self.alias[dest] = result
+        self.sizes.learn(operations)
+
+    def _last_uses(self, operations: list[Any]) -> dict[int, list[ir.Value]]:
+        """Position -> tensors that no later operation uses."""
+        seen: dict[ir.Value, int] = {}
+        for position, op in enumerate(operations):
+            if op.name == "symshape.bind":
+                continue
+            for value in (*op.operands, *op.results):
+                if isinstance(value.type, ir.RankedTensorType):
+                    seen[self.alias.get(value, value)] = position
+        result: dict[int, list[ir.Value]] = {}
+        for value, position in seen.items():
+            result.setdefault(position, []).append(value)
+        return result
+
+    def _free(self, values: Sequence[ir.Value]) -> None:
+        names = [self.names[v] for v in values if v in self.names]
+        if names:
+            self.lines.append("del " + ", ".join(names))
+
+    def name(self, value: ir.Value) -> str:
+        value = self.alias.get(value, value)
+        if value not in self.names:
+            self.names[value] = f"t{self.counter}"
+            self.counter += 1
+        return self.names[value]
+
+    def size(self, expr: Expr) -> str:
+        """The Python text of a size; anything longer than a symbol is computed once."""
+        if expr.as_int() is not None or expr in self.exprs:
+            return self.exprs.get(expr) or str(expr.as_int())
+        text = expr.python()
+        if text.isidentifier():
+            return text
+        name = f"n{len(self.exprs)}"
+        self.exprs[expr] = name
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def tuple(self, exprs: Sequence[Expr]) -> str:
+        parts = [self.size(e) for e in exprs]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+    def layout(self, value: ir.Value) -> Layout:
+        return self.sizes.layouts[value]
+
+    def operand(self, value: ir.Value) -> str:
+        """Any operand of a call: a tensor, a size, or another scalar."""
+        return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
+
+
+def _symbol(w: _Writer, op: Any) -> None:
+    w.sizes.read(op)
+    name, binding = (ir.StringAttr(op.attributes[k]).value for k in ("name", "binding"))
+    w.lines.append(f"{name} = {binding}" + ("()" if binding.endswith(".offset") else ""))
+    w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
+
+
+def _unbacked(w: _Writer, op: Any) -> None:
+    name, kind = (ir.StringAttr(op.attributes[k]).value for k in ("name", "kind"))
+    tensor = w.name(op.operands[0])
+    dim = ir.IntegerAttr(op.attributes["dim"]).value if "dim" in op.attributes else 0
+    w.lines.append(f"{name} = " + (f"int({tensor}.item())" if kind == "item" else f"{tensor}.{kind}({dim})"))
+
+
+def _expect_true(w: _Writer, op: Any) -> None:
+    text = condition_text(w.sizes, op.operands[0])
+    w.text.checks.append(CheckText(text, ir.StringAttr(op.attributes["message"]).value, str(op.location)))
+    values = ", ".join(f"{s!r}: {s}" for s in sorted(_names_in(text)))
+    w.lines.append(f"if not ({text}): fail({len(w.text.checks) - 1}, {{{values}}})")
+
+
+def _names_in(text: str) -> set[str]:
+    import re
+
+    return {n for n in re.findall(r"[A-Za-z_]\w*", text) if n not in ("and", "or", "not", "max", "min", "True", "False")}
+
+
+def _empty(w: _Writer, op: Any) -> None:
+    value = w.alias[op.results[0]]
+    layout = w.layout(value)
+    dtype = TORCH_NAMES[dtype_of(op.results[0])]
+    sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+    w.lines.append(f"{w.name(value)} = empty_strided({sizes}, {strides}, {dtype})")
+
+
+def _launch(w: _Writer, op: Any) -> None:
+    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    if callee not in w.text.kernels:
+        w.text.kernels.append(callee)
+    w.text.launches += 1
+    args = []
+    for value in op.operands:
+        if isinstance(value.type, ir.RankedTensorType):
+            args.append(w.name(value) + (".data_ptr()" if w.pointers else ""))
+        else:
+            args.append(w.size(w.sizes.expr(value)))
+    if callee in w.checking:
+        w.lines.append("slot = error_slot()")
+        w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.pointers else 'slot'})")
+        w.lines.append(f"if error_code(slot): raise_index_error(error_code(slot), {callee!r})")
+    else:
+        w.lines.append(f"{callee}({', '.join(args)})")
+
+
+def _view(w: _Writer, op: Any) -> None:
+    source, result = op.operands[0], op.results[0]
+    if result not in w.sizes.layouts:
+        raise CompileError("a view that is no strided alias reached the host program", where=str(op.location))
+    layout, base = w.layout(result), w.layout(w.alias.get(source, source))
+    offset = w.size(layout.offset - base.offset)
+    sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+    w.lines.append(f"{w.name(result)} = reinterpret({w.name(source)}, {sizes}, {strides}, {offset})")
+
+
+def _call(w: _Writer, op: Any) -> None:
+    target = ir.StringAttr(op.attributes["target"]).value
+    arguments = substitute(ir.StringAttr(op.attributes["arguments"]).value, [w.operand(v) for v in op.operands])
+    if target == "symshape.constant":
+        w.lines.append(f"{w.name(op.results[0])} = constant[{arguments.strip('(),')}]")
+        return
+    python_name = "".join(c if c.isalnum() else "_" for c in target)
+    w.text.targets[python_name] = target
+    w.text.library_calls.append(target)
+    text = f"{python_name}{_call_arguments(arguments)}"
+    results = list(op.results)
+    if not results:
+        w.lines.append(text)
+        return
+    if "result_indices" in op.attributes:
+        w.lines.append(f"results = {text}")
+        indices = list(ir.DenseI64ArrayAttr(op.attributes["result_indices"]))
+        for result, i in zip(results, indices):
+            w.lines.append(f"{_result_name(w, result)} = results[{i}]")
+        w.lines.append("del results")
+    else:
+        w.lines.append(f"{_result_name(w, results[0])} = {text}")
+    if target not in _EXACT_STRIDES:
+        for result in results:
+            _ensure_layout(w, result)
+
+
+def _call_arguments(arguments: str) -> str:
+    return arguments[:-2] + ")" if arguments.endswith(",)") else arguments
+
+
+def _result_name(w: _Writer, result: ir.Value) -> str:
+    if result in w.sizes:  # an integer result is a symbol of its own name
+        return w.sizes.expr(result).python()
+    return w.name(result)
+
+
+def _ensure_layout(w: _Writer, result: ir.Value) -> None:
+    """Library results may come back with other strides than the tracer foresaw: kernels must never read them wrongly."""
+    layout = w.sizes.layouts.get(result)
+    if layout is None or not layout.sizes:
+        return
+    pending = [e for e in (*layout.sizes, *layout.strides) if not all(_defined(w, n) for n in e.symbols)]
+    if not pending:
+        name = w.name(result)
+        w.lines.append(f"{name} = with_layout({name}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)})")
+
+
+def _defined(w: _Writer, symbol: str) -> bool:
+    return any(line.startswith(f"{symbol} = ") for line in w.lines)
+
+
+def _return(w: _Writer, op: Any) -> None:
+    names = [w.operand(v) for v in op.operands]
+    template = op.attributes["symshape.outputs"] if "symshape.outputs" in op.attributes else None
+    text = substitute(ir.StringAttr(template).value, names) if template is not None else f"({', '.join(names)},)"
+    w.lines.append(f"return {text}")
+
+
+_SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
+_HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
+    "symshape.symbol": _symbol,
+    "symshape.unbacked_symbol": _unbacked,
+    "symshape.expect_true": _expect_true,
+    "tensor.empty": _empty,
+    "host.launch": _launch,
+    "symshape.view": _view,
+    "host.call": _call,
+    "func.return": _return,
+}

@@ -1,0 +1,79 @@
+"""Boolean conditions over sizes as SSA ``i1`` values, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.sizes import Sizes
+from symshape.prover.condition import Condition
+from symshape.prover.expr import Expr
+
+_EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
+_JOIN = {"and": "arith.andi", "or": "arith.ori"}
+
+
+def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
+    """Writes a condition at the current insertion point."""
+    i1 = ir.IntegerType.get_signless(1)
+    kind = condition.kind
+    if kind in ("true", "false"):
+        return ir.Operation.create("arith.constant", [i1], attributes={"value": ir.IntegerAttr.get(i1, int(kind == "true"))}).result
+    if kind in _JOIN:
+        values = [emit_condition(sizes, part) for part in condition.operands]
+        result = values[0]
+        for value in values[1:]:
+            result = ir.Operation.create(_JOIN[kind], [i1], [result, value]).result
+        return result
+    if kind == "not":
+        one = ir.Operation.create("arith.constant", [i1], attributes={"value": ir.IntegerAttr.get(i1, 1)}).result
+        return ir.Operation.create("arith.xori", [i1], [emit_condition(sizes, condition.operands[0]), one]).result
+    left, right = condition.sides()
+    predicate = {"eq": _EQ, "ne": _NE, "ge": _SGE}[kind]
+    attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+    return ir.Operation.create("arith.cmpi", [i1], [sizes.value(left), sizes.value(right)], {"predicate": attribute}).result
+
+
+def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
+    """The condition that an ``i1`` value computes; None where it is not arithmetic on sizes."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    op: Any = value.owner
+    name = op.name
+    if name == "arith.constant":
+        return Condition.true() if ir.IntegerAttr(op.attributes["value"]).value else Condition.false()
+    if name == "arith.cmpi":
+        left, right = op.operands
+        if left not in sizes or right not in sizes:
+            return None
+        return _comparison(ir.IntegerAttr(op.attributes["predicate"]).value, sizes.expr(left), sizes.expr(right))
+    if name in ("arith.andi", "arith.ori", "arith.xori"):
+        parts = [read_condition(sizes, v) for v in op.operands]
+        if any(p is None for p in parts):
+            return None
+        first, second = parts
+        if name == "arith.andi":
+            return Condition.all_of(first, second)
+        if name == "arith.ori":
+            return Condition.any_of(first, second)
+        if second.kind in ("true", "false"):
+            return first.negated() if second.kind == "true" else first
+    return None
+
+
+def _comparison(predicate: int, left: Expr, right: Expr) -> Condition | None:
+    table = {
+        _EQ: lambda: Condition.eq(left, right), _NE: lambda: Condition.ne(left, right),
+        _SLT: lambda: Condition.ge(right, left + 1), _SLE: lambda: Condition.ge(right, left),
+        _SGT: lambda: Condition.ge(left, right + 1), _SGE: lambda: Condition.ge(left, right),
+    }  # fmt: skip
+    return table[predicate]() if predicate in table else None
+
+
+def condition_text(sizes: Sizes, value: ir.Value) -> str:
+    """Python source of an ``i1`` value. ValueError when it is not arithmetic on sizes."""
+    condition = read_condition(sizes, value)
+    if condition is None:
+        raise ValueError(f"not a condition over sizes: {value}")
+    return condition.python()

@@ -1,0 +1,119 @@
+"""Loads a program: plain data in, a callable out. No MLIR here."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+from symshape.errors import ShapeConstraintError
+from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
+
+
+@dataclass(frozen=True)
+class CheckText:
+    """A constraint that the host program checks: the condition as text, its message, the user's line."""
+
+    condition: str
+    message: str
+    location: str
+
+
+@dataclass
+class Program:
+    """The ``program`` stage: everything that is needed to run, as text, bytes and names."""
+
+    source: str
+    targets: dict[str, str]  # Python name in the source -> library op
+    checks: list[CheckText] = field(default_factory=list)
+    constants: list[Any] = field(default_factory=list)
+    device: str = "cpu"
+
+
+def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
+    """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
+    namespace: dict[str, Any] = {
+        "torch": torch, "constant": program.constants, "reinterpret": reinterpret_tensor, "with_layout": with_layout,
+        "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program.device), "address": ctypes.addressof,
+        "error_code": _error_code, "raise_index_error": raise_index_error, "inf": float("inf"), "nan": float("nan"),
+        "fail": functools.partial(fail, program.checks), **_DTYPES,
+    }  # fmt: skip
+    namespace.update({name: resolve_target(target) for name, target in program.targets.items()})
+    namespace.update(kernels)
+    exec(compile(program.source, "<symshape program>", "exec"), namespace)
+    return namespace["program"]
+
+
+_DTYPES = {name: getattr(torch, name) for name in (
+    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
+    "uint16", "uint32", "uint64", "complex32", "complex64", "complex128",
+)}  # fmt: skip
+# The plain functions reach the same kernels through a shorter call path than the overload objects.
+_SHORT = {"aten.mm.default": torch.mm, "aten.addmm.default": torch.addmm, "aten.bmm.default": torch.bmm}
+
+
+def resolve_target(target: str) -> Callable[..., Any]:
+    """The callable behind a ``host.call`` target."""
+    if target in _SHORT:
+        return _SHORT[target]
+    kind, _, rest = target.partition(".")
+    if kind == "higher_order":
+        return getattr(torch.ops.higher_order, rest)
+    if kind == "python":
+        return _python_callable(rest)
+    return functools.reduce(getattr, target.split("."), torch.ops)
+
+
+def _python_callable(path: str) -> Callable[..., Any]:
+    module, _, name = path.rpartition(".")
+    if module == "_operator":
+        return getattr(operator, name)
+    found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    return found
+
+
+def _allocator(device: str) -> Callable[..., torch.Tensor]:
+    if device == "cpu":
+        return empty_strided_cpu
+    return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
+
+
+def _slot_maker(device: str) -> Callable[[], Any]:
+    if device == "cpu":
+        return ctypes.c_int64
+    return lambda: torch.zeros(1, dtype=torch.int64, device=device)
+
+
+def _error_code(slot: Any) -> int:
+    return slot.value if isinstance(slot, ctypes.c_int64) else int(slot.item())
+
+
+def with_layout(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    """The tensor with these strides: itself where they agree in every dim that is longer than 1, else a copy."""
+    actual = tensor.stride()
+    if actual == strides or all(a == s or n <= 1 for a, s, n in zip(actual, strides, sizes)):
+        return tensor
+    return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def raise_index_error(code: int, kernel: str) -> NoReturn:
+    """What eager raises: IndexError for an index out of range, RuntimeError for an integer division by zero."""
+    if code == 2:
+        raise RuntimeError("ZeroDivisionError")
+    raise IndexError(f"index out of range in self (found by {kernel})")
+
+
+def fail(checks: Sequence[CheckText], position: int, values: Mapping[str, int]) -> NoReturn:
+    check = checks[position]
+    shown = ", ".join(f"{name} = {value}" for name, value in values.items())
+    raise ShapeConstraintError(
+        f"{check.message}: {check.condition} does not hold for {shown}", where=check.location,
+        next_step="pass inputs that satisfy the constraint, or relax it in the source",
+    )
+

@@ -1,0 +1,29 @@
+"""The ``torch.compile`` backend: AOTAutograd around the compiler, forward and backward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from symshape.compiler import compile_graph
+from symshape.options import Options
+from symshape.report import GraphReport
+from symshape.runtime.torch_private import aot_compile
+
+
+def symshape_backend(gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
+                     options: Mapping[str, Any] | None = None, reports: list[GraphReport] | None = None) -> Any:  # fmt: skip
+    """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages."""
+    parsed = Options.parse(options, mode)
+
+    def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
+        if reports is not None:
+            reports.append(compiled.report)
+        return compiled.run
+
+    kinds = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
+    return aot_compile(gm, example_inputs, **kinds)

@@ -1,0 +1,137 @@
+"""The compiler: one straight function of named stages, from an FX graph to a callable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from symshape import dialects
+from symshape.codegen.program import ProgramText, emit_program
+from symshape.codegen.kernels import KernelSet, build_kernels
+from symshape.errors import CompileError, KernelError, OptionError
+from symshape.frontend.import_fx import import_graph
+from symshape.options import PIPELINE, Options
+from symshape.passes.base import PassContext
+from symshape.passes.manager import Hooks, run_pipeline
+from symshape.passes.pipeline import parse_pipeline, step_name
+from symshape.passes.registry import load_pass_file, names
+from symshape.report import GraphReport, KernelReport
+from symshape.runtime.program import Program, load_program
+from symshape.runtime.torch_private import common_subexpressions, shape_env_of
+
+Runner = Callable[[list[Any]], Any]
+
+
+@dataclass
+class Compiled:
+    """A compiled graph: ``run(args)`` takes the flat argument list (and clears it)."""
+
+    run: Runner
+    report: GraphReport
+
+
+@dataclass
+class _Timer:
+    stages: list[tuple[str, float]] = field(default_factory=list)
+    last: float = field(default_factory=time.perf_counter)
+
+    def mark(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.stages.append((stage, now - self.last))
+        self.last = now
+
+
+def compile_graph(gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False) -> Compiled:
+    """Compiles a functional ATen graph. ``keep_stages``: the report keeps the IR text of every stage."""
+    timer = _Timer()
+    target, device = choose_target(gm, options)
+    graph = common_subexpressions(gm)
+    context = ir.Context()
+    dialects.load(context)
+    imported = import_graph(graph, context, shape_env_of(graph))
+    report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
+    _record(report, "imported", imported.module, keep_stages)
+    timer.mark("imported")
+
+    pass_context = PassContext(options={"target": target})
+    for stage, steps in stage_pipelines(options):
+        hooks = Hooks()
+        run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
+        _record(report, stage, imported.module, keep_stages)
+        timer.mark(stage)
+    report.passes = pass_context.report
+
+    with context, ir.Location.unknown(context):
+        kernels = build_kernels(imported.module, target, options.opt_level)
+        timer.mark("kernel code")
+        main = next(op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes)
+        text = emit_program(main, pointers=target == "cpu", checking=kernels.checking, device=device)
+    program = Program(text.source, text.targets, text.checks, imported.constants, device)
+    run = load_program(program, kernels.load())
+    timer.mark("program")
+    _fill(report, text, kernels)
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return Compiled(run, report)
+
+
+def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
+    """The passes of each stage, after the user's additions and removals."""
+    for file in options.pass_files:
+        load_pass_file(file)
+    lower, fuse = (parse_pipeline(element)[0] for element in PIPELINE.split(","))
+    extra = [step for element in options.passes for step in parse_pipeline(element)]
+    disabled = set(options.disable_passes)
+    unknown = disabled - set(names()) - {step_name(s) for s in extra}
+    if unknown:
+        raise OptionError(f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {', '.join(names())}")
+    if step_name(fuse) in disabled:
+        fuse = parse_pipeline("fuse-kernels{vertical=false siblings=false}")[0]
+    linalg = [s for s in (lower, *extra) if step_name(s) not in disabled]
+    return [("linalg", linalg), ("kernels", [fuse])]
+
+
+def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]:
+    """("cpu" | "triton", device of the buffers). CompileError for a device that we do not generate for."""
+    devices: dict[torch.device, str] = {}
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, torch.Tensor):
+                devices.setdefault(item.device, node.name)
+    unknown = {d: n for d, n in devices.items() if d.type not in ("cpu", "cuda")}
+    for device, name in unknown.items():
+        raise CompileError(f"no code is generated for device {device}", where=f"tensor {name}",
+                           next_step="move it to cpu or cuda, or leave this part out of torch.compile")  # fmt: skip
+    cuda = [d for d in devices if d.type == "cuda"]
+    if len(cuda) > 1:
+        raise CompileError(f"tensors on several GPUs: {', '.join(map(str, cuda))}", next_step="compile the parts separately")
+    device = str(cuda[0]) if cuda else "cpu"
+    if options.target == "cpu" and cuda:
+        raise KernelError("target 'cpu' was asked for, but a tensor is on a GPU", where=devices[cuda[0]],
+                          next_step="leave the target out, or move the tensors to the CPU")  # fmt: skip
+    target = "triton" if cuda or options.target == "triton" else "cpu"
+    return target, device
+
+
+def _folder(options: Options) -> Any:
+    from pathlib import Path
+
+    return Path(options.debug_dir)
+
+
+def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> None:
+    if keep:
+        report.stages[stage] = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=False)
+
+
+def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:
+    report.program_source = text.source
+    report.launches = text.launches
+    report.library_calls = list(text.library_calls)
+    report.checks = list(text.checks)
+    report.kernels = [KernelReport(k.name, k.kind, kernels.target, k.source, k.loops) for k in kernels.kernels]

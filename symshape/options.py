@@ -1,0 +1,58 @@
+"""The options of a compile: what ``torch.compile(options={...}, mode=...)`` accepts."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from symshape.errors import OptionError
+
+TARGETS = ("auto", "cpu", "triton")
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+PIPELINE = "lower-aten,fuse-kernels"
+
+
+@dataclass(frozen=True)
+class Options:
+    """``target``          "auto": CPU code for CPU tensors, Triton for CUDA; "cpu"; "triton" (interpreted on CPU tensors)
+    ``passes``          further passes, run between lowering and fusion: pipeline elements such as "my-pass{n=2}"
+    ``pass_files``      Python files that define passes
+    ``disable_passes``  names of passes to leave out (fuse-kernels cannot be left out: each operation is then a kernel)
+    ``debug_dir``       where the IR before a failing pass is written
+    ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
+    """
+
+    target: str = "auto"
+    passes: tuple[str, ...] = ()
+    pass_files: tuple[str, ...] = ()
+    disable_passes: tuple[str, ...] = ()
+    debug_dir: str = "symshape-debug"
+    opt_level: int = 2
+
+    @classmethod
+    def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
+        """Checks names and values; OptionError lists the valid ones."""
+        if mode not in (None, *MODES):
+            raise OptionError(f"unknown mode {mode!r}", next_step=f"modes: {', '.join(MODES)}")
+        if mode == "reduce-overhead":
+            warnings.warn("symshape: mode='reduce-overhead' has no effect yet (no CUDA graphs)", stacklevel=2)
+        fields = {f.name for f in dataclasses.fields(cls)}
+        for name in options or {}:
+            if name not in fields:
+                near = difflib.get_close_matches(name, fields, 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise OptionError(f"unknown option {name!r}", next_step=f"{hint}options: {', '.join(sorted(fields))}")
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
+        parsed = cls(**values)
+        if parsed.target not in TARGETS:
+            raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")
+        if not isinstance(parsed.opt_level, int) or not 0 <= parsed.opt_level <= 3:
+            raise OptionError(f"opt_level cannot be {parsed.opt_level!r}", next_step="it is an integer from 0 to 3")
+        for name in ("passes", "pass_files", "disable_passes"):
+            if not isinstance(getattr(parsed, name), tuple):
+                raise OptionError(f"{name} cannot be {getattr(parsed, name)!r}", next_step="it is a list of texts")
+        return parsed
