@@ -86,8 +86,8 @@ class LaunchOp(ir.OpView):
     """A kernel launch: inputs, destinations, index symbols, in the callee's order; one result per destination.
 
     ```mlir
-    %r = "host.launch"(%x, %dest, %s0) {callee = @kernel_0} : (tensor<?x256xf32>, tensor<?x256xf32>, index) ->
-    tensor<?x256xf32>
+    %r = "host.launch"(%x, %dest, %s0) {callee = @kernel_0}
+         : (tensor<?x256xf32>, tensor<?x256xf32>, index) -> tensor<?x256xf32>
     ```
     """
 

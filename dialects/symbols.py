@@ -13,8 +13,7 @@ _SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
 
 
 class SymbolOp(Op, name="symbol", traits=[ext.Pure]):
-    """A backed symbol, with its assumption row: min, max and divisor are what the prover, the kernels and the stub
-    read.
+    """A backed symbol, with its assumption row: min, max and divisor are what prover, kernels and stub all read.
 
     ``binding`` says where the value is read: "arg3" (an index argument), "arg0.size(1)", "arg0.stride(0)",
     "arg0.offset". ``source`` is the framework's name for it, for messages; ``hint`` the size first seen, -1 for none.
@@ -54,9 +53,9 @@ class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=(
     (kind "size", with ``dim``).
 
     ```mlir
-    %u0 = "symshape.unbacked_symbol"(%t) {name = "u0", min = 0 : i64, max = 4096 : i64, kind = "item"} : (tensor<i64>)
-    -> index %u1 = "symshape.unbacked_symbol"(%x) {name = "u1", min = 0 : i64, max = 4096 : i64, kind = "size", dim =
-    1 : i64}
+    %u0 = "symshape.unbacked_symbol"(%t) {name = "u0", min = 0 : i64, max = 4096 : i64, kind = "item"}
+          : (tensor<i64>) -> index
+    %u1 = "symshape.unbacked_symbol"(%x) {name = "u1", min = 0 : i64, max = 4096 : i64, kind = "size", dim = 1 : i64}
           : (tensor<2x?xi64>) -> index
     ```
     """

@@ -45,16 +45,12 @@ class PassContext:
 
 @dataclass(frozen=True)
 class Pass:
-    """Base of all passes. A subclass sets ``name`` (kebab-case), adds its options as fields with defaults, and
-    ``run``s.
-    """
+    """Base of all passes. A subclass sets ``name`` (kebab-case), its options as fields with defaults, and ``run``."""
 
     name: ClassVar[str] = ""
 
     def run(self, module: ir.Module, context: PassContext) -> None:
-        """Changes ``module`` in place. Raise through ``fail(op, message)``; the manager verifies the module
-        afterwards.
-        """
+        """Changes ``module`` in place; the manager verifies it afterwards. Raise through ``fail(op, message)``."""
         raise NotImplementedError
 
     @classmethod
@@ -77,9 +73,7 @@ class Pass:
         return cls(**values)
 
     def text(self) -> str:
-        """The pipeline element that builds this pass again: ``my-pass{tile=8}``. Options at their default are left
-        out.
-        """
+        """The pipeline element that builds this pass again: ``my-pass{tile=8}``, without options at their default."""
         shown = [
             f"{f.name.replace('_', '-')}={_print_value(getattr(self, f.name))}"
             for f in dataclasses.fields(self)

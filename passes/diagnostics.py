@@ -36,15 +36,15 @@ class Diagnostic:
 
 
 @contextmanager
-def collect_diagnostics(ctx: ir.Context) -> Iterator[list[Diagnostic]]:
+def collect_diagnostics(ctx: ir.Context, *, only_errors: bool = True) -> Iterator[list[Diagnostic]]:
     """Collects the errors reported while the block runs, instead of having them printed or folded into an exception.
 
-    Warnings and remarks go on to the next handler (by default MLIR prints them).
+    With ``only_errors``, warnings and remarks go on to the next handler (the last one is MLIR's, which prints them).
     """
     found: list[Diagnostic] = []
 
     def handle(diagnostic: ir.Diagnostic) -> bool:
-        if diagnostic.severity is not ir.DiagnosticSeverity.ERROR:
+        if only_errors and diagnostic.severity is not ir.DiagnosticSeverity.ERROR:
             return False
         found.append(read(diagnostic))
         return True

@@ -53,6 +53,7 @@ def run_pipeline(
     disable: Collection[str] = (),
     hooks: Hooks | None = None,
     debug_dir: Path | None = None,
+    allow_unregistered: bool = False,
 ) -> None:
     """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in
     place.
@@ -69,7 +70,7 @@ def run_pipeline(
         if hooks.before:
             hooks.before(name, module)
         start = time.perf_counter()
-        _run_step(module, step, context, debug_dir)
+        _run_step(module, step, context, debug_dir, allow_unregistered)
         hooks.timings.append((name, time.perf_counter() - start))
         if hooks.after:
             hooks.after(name, module)
@@ -91,15 +92,19 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-def _run_step(module: ir.Module, step: Step, context: PassContext, debug_dir: Path | None) -> None:
+def _run_step(
+    module: ir.Module, step: Step, context: PassContext, debug_dir: Path | None, allow_unregistered: bool
+) -> None:
     before = module.operation.clone()  # cheap; it is printed only if the step fails
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             if isinstance(step, Pass):
                 step.run(module, context)
             else:
-                PassManager.parse(f"builtin.module({step})").run(module.operation)
-            if not verify(module):
+                manager = PassManager.parse(f"builtin.module({step})")
+                manager.enable_verifier(False)  # it is verified below
+                manager.run(module.operation)
+            if not verify(module, allow_unregistered=allow_unregistered):
                 raise CompileError("it leaves invalid IR behind")
         except Exception as error:
             reason = _reason(error, diagnostics)

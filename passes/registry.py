@@ -7,9 +7,14 @@ import importlib.util
 import inspect
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from symshape.errors import OptionError
-from symshape.passes.base import Pass
+
+if TYPE_CHECKING:
+    from symshape.passes.base import (
+        Pass,
+    )  # at run time this would load MLIR, which `symshape-opt --help` has no use for
 
 # Modules are imported on first use, so that the tools start fast.
 TABLE: dict[str, str] = {
@@ -57,6 +62,8 @@ def register(cls: type[Pass]) -> type[Pass]:
 
 def load_pass_file(path: str | Path) -> list[type[Pass]]:
     """Runs a Python file and registers every ``Pass`` subclass defined in it."""
+    from symshape.passes.base import Pass
+
     file = Path(path).resolve()
     spec = importlib.util.spec_from_file_location(f"symshape_plugin_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():

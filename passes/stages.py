@@ -1,0 +1,27 @@
+"""The stages between ``imported`` and ``program``, in order, each with the passes that make it."""
+
+from __future__ import annotations
+
+from symshape.errors import OptionError
+
+STAGES: dict[str, tuple[str, ...]] = {
+    "imported": (),
+    "shaped": (),
+    "linalg": ("lower-aten",),
+    "kernels": ("fuse-kernels",),
+    "planned": (),
+}
+
+
+def passes_between(start: str, end: str) -> list[str]:
+    """Pipeline elements that take a module in stage ``start`` to stage ``end``."""
+    names = list(STAGES)
+    for stage in (start, end):
+        if stage not in STAGES:
+            raise OptionError(f"unknown stage '{stage}'", next_step=f"the stages are {', '.join(names)}")
+    return [name for stage in names[names.index(start) + 1 : names.index(end) + 1] for name in STAGES[stage]]
+
+
+def last_pass(stage: str) -> str | None:
+    """The pass after which a module is in ``stage``; None where no pass makes it."""
+    return STAGES[stage][-1] if STAGES.get(stage) else None

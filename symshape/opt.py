@@ -1,0 +1,247 @@
+"""``symshape-opt``: reads MLIR, runs passes (ours and MLIR's), writes MLIR. Its habits are those of mlir-opt.
+
+It never imports torch, and loads MLIR only after the arguments have been read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symshape.errors import OptionError, SymshapeError
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from symshape.passes.diagnostics import Diagnostic
+    from symshape.passes.manager import Hooks, PassFailure, Step
+
+_SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
+
+_FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("input",), dict(nargs="?", default="-", help="input file, - for standard input (the default)")),
+    (("-o",), dict(dest="output", default="-", metavar="FILE", help="output file, - for standard output (the
+    default)")), (("--pass-pipeline",), dict(metavar="TEXT", help="e.g.
+    'builtin.module(lower-aten,canonicalize,func.func(cse))'")), (("--from-stage",), dict(metavar="STAGE",
+    default="imported", help="with --to-stage: the stage that the input is in")), (("--to-stage",),
+    dict(metavar="STAGE", help="run the compiler's own passes up to this stage")), (("--load-pass",),
+    dict(action="append", default=[], metavar="FILE.py", help="register the passes of a file")), (("--disable-pass",),
+    dict(action="append", default=[], metavar="NAME", help="leave a pass out")), (("--list-passes",),
+    dict(action="store_true", help="list our passes and stop (MLIR's own are those of mlir-opt)")),
+    (("--split-input-file",), dict(action="store_true", help="treat the parts between '// -----' lines separately")),
+    (("--verify-diagnostics",), dict(action="store_true", help="check what is reported against '// expected-error'
+    comments")), (("--allow-unregistered-dialect",), dict(action="store_true", help="accept ops of unknown
+    dialects")), (("--mlir-print-ir-before-all",), dict(action="store_true", help="print the module before each pass,
+    on stderr")), (("--mlir-print-ir-after-all",), dict(action="store_true", help="print the module after each pass,
+    on stderr")), (("--print-after",), dict(action="append", default=[], metavar="NAME", help="print it after this
+    pass or stage only")), (("--mlir-print-debuginfo",), dict(action="store_true", help="print source locations")),
+    (("--mlir-print-op-generic",), dict(action="store_true", help="print all ops in generic form")),
+    (("--mlir-timing",), dict(action="store_true", help="print the wall time of each pass, on stderr")),
+    (("--debug-dir",), dict(metavar="DIR", default="symshape-debug", help="where the IR before a failing pass goes")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """One part of the input. ``text`` starts with as many empty lines as precede it in the file."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part: its printed IR (None after an error), and everything that was reported."""
+
+    text: str | None
+    diagnostics: Sequence[Diagnostic]
+    failure: PassFailure | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status: 0, or 1 after any error (nothing is then written to the output file)."""
+    args, rest = _parser().parse_known_args(argv)
+    try:
+        return _run(args, rest)
+    except (SymshapeError, OSError, UnicodeDecodeError) as error:
+        print(f"symshape-opt: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    from symshape.passes.registry import TABLE
+
+    epilog = f"A pass is a flag of its own: --canonicalize, --cse, --NAME='option=value ...'. Ours: {', '.join(TABLE)}."
+    parser = argparse.ArgumentParser("symshape-opt", description=__doc__, epilog=epilog, allow_abbrev=False)
+    for names, options in _FLAGS:
+        parser.add_argument(*names, **options)
+    return parser
+
+
+def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
+    from symshape.passes import registry
+
+    for file in args.load_pass:
+        registry.load_pass_file(file)
+    if args.list_passes:
+        return _list_passes()
+    steps, timings, outputs, failed = read_steps(args, rest), [], [], False
+    for source in _read(args):
+        outcome = _process(source, steps, timings, args)
+        if args.verify_diagnostics:
+            failed |= _complain(source, outcome)
+        else:
+            failed |= outcome.text is None
+            _report(source, outcome)
+        outputs.append(outcome.text or "")
+    if args.mlir_timing:
+        _print_timings(timings)
+    if failed:
+        return 1
+    _write(args.output, "// -----\n".join(outputs))
+    return 0
+
+
+def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
+    """The passes to run: of --pass-pipeline, of --to-stage, or of flags named like passes, in the order given."""
+    from symshape.passes.manager import parse_pipeline
+    from symshape.passes.pipeline import parse_step
+    from symshape.passes.stages import passes_between
+
+    ways = [bool(args.pass_pipeline), bool(args.to_stage), bool(rest)]
+    if sum(ways) > 1:
+        raise OptionError("give passes in one way only", next_step="use --pass-pipeline, --to-stage or flags of passes")
+    if args.pass_pipeline:
+        return parse_pipeline(args.pass_pipeline)
+    if args.to_stage:
+        return [parse_step(text) for text in passes_between(args.from_stage, args.to_stage)]
+    return [parse_step(_flag_as_element(flag)) for flag in rest]
+
+
+def _flag_as_element(flag: str) -> str:
+    name, equals, options = flag.removeprefix("--").partition("=")
+    if not flag.startswith("--") or not name:
+        raise OptionError(f"unknown argument '{flag}'", next_step="see symshape-opt --help")
+    return f"{name}{{{options}}}" if equals else name
+
+
+def _read(args: argparse.Namespace) -> list[Source]:
+    text = sys.stdin.read() if args.input == "-" else Path(args.input).read_text()
+    file = "<stdin>" if args.input == "-" else args.input
+    if not args.split_input_file:
+        return [Source(file, text)]
+    starts = [0, *(m.end() + 1 for m in _SEPARATOR.finditer(text))]
+    ends = [*(m.start() for m in _SEPARATOR.finditer(text)), len(text)]
+    return [Source(file, "\n" * text.count("\n", 0, start) + text[start:end]) for start, end in zip(starts, ends)]
+
+
+def _process(
+    source: Source, steps: Sequence[Step], timings: list[tuple[str, float]], args: argparse.Namespace
+) -> Outcome:
+    from torch_mlir import ir
+
+    from symshape.dialects import load, verify
+    from symshape.passes.diagnostics import collect_diagnostics
+    from symshape.passes.manager import PassFailure, run_pipeline
+
+    foreign = args.allow_unregistered_dialect
+    with load(ir.Context()) as ctx, collect_diagnostics(ctx, only_errors=False) as diagnostics:
+        try:
+            module = ir.Module.parse(source.text)
+        except ir.MLIRError:
+            return Outcome(None, diagnostics)
+        if not verify(module, allow_unregistered=foreign):
+            return Outcome(None, diagnostics)
+        try:
+            run_pipeline(
+                module, steps, disable=args.disable_pass, hooks=_hooks(args, timings),
+                debug_dir=Path(args.debug_dir), allow_unregistered=foreign,
+            )  # fmt: skip
+        except PassFailure as failure:
+            return Outcome(None, [*diagnostics, *failure.diagnostics], failure)
+        return Outcome(_print(module, args), diagnostics)
+
+
+def _print(module: ir.Module, args: argparse.Namespace) -> str:
+    text: str = module.operation.get_asm(
+        enable_debug_info=args.mlir_print_debuginfo,
+        print_generic_op_form=args.mlir_print_op_generic,
+        assume_verified=True,
+    )
+    return text.rstrip("\n") + "\n"
+
+
+def _hooks(args: argparse.Namespace, timings: list[tuple[str, float]]) -> Hooks:
+    from symshape.passes.manager import Hooks
+    from symshape.passes.stages import last_pass
+
+    after = {last_pass(name) or name for name in args.print_after}
+
+    def dump(when: str) -> Any:
+        def show(name: str, module: ir.Module) -> None:
+            if when == "Before" or args.mlir_print_ir_after_all or name in after:
+                print(f"// -----// IR Dump {when} {name} //----- //\n{_print(module, args)}", file=sys.stderr)
+
+        return show
+
+    shows_after = args.mlir_print_ir_after_all or after
+    before = dump("Before") if args.mlir_print_ir_before_all else None
+    return Hooks(before=before, after=dump("After") if shows_after else None, timings=timings)
+
+
+def _report(source: Source, outcome: Outcome) -> None:
+    """What MLIR reported, with the source line it is about; then what to do about a failed pass."""
+    lines = source.text.split("\n")
+    for diagnostic in outcome.diagnostics:
+        for d in (diagnostic, *diagnostic.notes):
+            own = d.place.file == "-"  # the name MLIR has for text that it did not read from a file
+            place = f"{source.file}:{d.place.line}:{d.place.column}" if own else str(d.place)
+            print(f"{place}: {d.severity}: {d.message}", file=sys.stderr)
+            if own and 0 < d.place.line <= len(lines):
+                print(f"{lines[d.place.line - 1]}\n{' ' * (d.place.column - 1)}^", file=sys.stderr)
+    if outcome.failure is not None:
+        cause = outcome.failure.__cause__
+        if cause is not None and not isinstance(cause, SymshapeError):
+            traceback.print_exception(cause, file=sys.stderr)
+        print(f"symshape-opt: error: {outcome.failure}", file=sys.stderr)
+
+
+def _complain(source: Source, outcome: Outcome) -> bool:
+    from symshape.expectations import check
+
+    complaints = check(source.file, source.text, outcome.diagnostics)
+    print("".join(f"{line}\n" for line in complaints), end="", file=sys.stderr)
+    return bool(complaints)
+
+
+def _list_passes() -> int:
+    from symshape.passes import registry
+
+    for name in registry.names():
+        cls = registry.lookup(name)
+        print(f"  --{name:<28} {cls.description() if cls else ''}")
+    return 0
+
+
+def _print_timings(timings: Sequence[tuple[str, float]]) -> None:
+    total = sum(seconds for _, seconds in timings) or 1e-9
+    print("  wall time (s)          pass", file=sys.stderr)
+    for name, seconds in (*timings, ("total", total)):
+        print(f"  {seconds:9.4f} ({seconds / total:6.1%})  {name}", file=sys.stderr)
+
+
+def _write(output: str, text: str) -> None:
+    if output == "-":
+        sys.stdout.write(text)
+    else:
+        Path(output).write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
