@@ -24,27 +24,28 @@ if TYPE_CHECKING:
 
 _SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
 
-_FLAGS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("input",), dict(nargs="?", default="-", help="input file, - for standard input (the default)")),
-    (("-o",), dict(dest="output", default="-", metavar="FILE", help="output file, - for standard output (the
-    default)")), (("--pass-pipeline",), dict(metavar="TEXT", help="e.g.
-    'builtin.module(lower-aten,canonicalize,func.func(cse))'")), (("--from-stage",), dict(metavar="STAGE",
-    default="imported", help="with --to-stage: the stage that the input is in")), (("--to-stage",),
-    dict(metavar="STAGE", help="run the compiler's own passes up to this stage")), (("--load-pass",),
-    dict(action="append", default=[], metavar="FILE.py", help="register the passes of a file")), (("--disable-pass",),
-    dict(action="append", default=[], metavar="NAME", help="leave a pass out")), (("--list-passes",),
-    dict(action="store_true", help="list our passes and stop (MLIR's own are those of mlir-opt)")),
-    (("--split-input-file",), dict(action="store_true", help="treat the parts between '// -----' lines separately")),
-    (("--verify-diagnostics",), dict(action="store_true", help="check what is reported against '// expected-error'
-    comments")), (("--allow-unregistered-dialect",), dict(action="store_true", help="accept ops of unknown
-    dialects")), (("--mlir-print-ir-before-all",), dict(action="store_true", help="print the module before each pass,
-    on stderr")), (("--mlir-print-ir-after-all",), dict(action="store_true", help="print the module after each pass,
-    on stderr")), (("--print-after",), dict(action="append", default=[], metavar="NAME", help="print it after this
-    pass or stage only")), (("--mlir-print-debuginfo",), dict(action="store_true", help="print source locations")),
-    (("--mlir-print-op-generic",), dict(action="store_true", help="print all ops in generic form")),
-    (("--mlir-timing",), dict(action="store_true", help="print the wall time of each pass, on stderr")),
-    (("--debug-dir",), dict(metavar="DIR", default="symshape-debug", help="where the IR before a failing pass goes")),
-)  # fmt: skip
+_LIST: dict[str, Any] = {"action": "append", "default": []}
+_SWITCH: dict[str, Any] = {"action": "store_true"}
+_FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("input", {"nargs": "?", "default": "-"}, "input file, - for standard input (the default)"),
+    ("-o", {"dest": "output", "default": "-", "metavar": "FILE"}, "output file, - for standard output (the default)"),
+    ("--pass-pipeline", {"metavar": "TEXT"}, "e.g. 'builtin.module(lower-aten,canonicalize,func.func(cse))'"),
+    ("--to-stage", {"metavar": "STAGE"}, "run the compiler's own passes up to this stage"),
+    ("--from-stage", {"metavar": "STAGE", "default": "imported"}, "with --to-stage: the stage that the input is in"),
+    ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
+    ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
+    ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
+    ("--split-input-file", _SWITCH, "treat the parts between '// -----' lines separately"),
+    ("--verify-diagnostics", _SWITCH, "check what is reported against '// expected-error' comments"),
+    ("--allow-unregistered-dialect", _SWITCH, "accept ops of unknown dialects"),
+    ("--mlir-print-ir-before-all", _SWITCH, "print the module before each pass, on stderr"),
+    ("--mlir-print-ir-after-all", _SWITCH, "print the module after each pass, on stderr"),
+    ("--print-after", {"metavar": "NAME", **_LIST}, "print it after this pass or stage, on stderr"),
+    ("--mlir-print-debuginfo", _SWITCH, "print source locations"),
+    ("--mlir-print-op-generic", _SWITCH, "print all ops in generic form"),
+    ("--mlir-timing", _SWITCH, "print the wall time of each pass, on stderr"),
+    ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug"}, "where the IR before a failing pass goes"),
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def _parser() -> argparse.ArgumentParser:
 
     epilog = f"A pass is a flag of its own: --canonicalize, --cse, --NAME='option=value ...'. Ours: {', '.join(TABLE)}."
     parser = argparse.ArgumentParser("symshape-opt", description=__doc__, epilog=epilog, allow_abbrev=False)
-    for names, options in _FLAGS:
-        parser.add_argument(*names, **options)
+    for name, options, help_ in _FLAGS:
+        parser.add_argument(name, help=help_, **options)
     return parser
 
 
