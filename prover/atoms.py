@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterable
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, final
 from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
@@ -23,12 +23,13 @@ def natural_key(text: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", text))
 
 
+@final
 class Symbol:
     """An integer variable, by name. Interned: equal symbols are the same object."""
 
     __slots__ = ("__weakref__", "key", "name")
     __match_args__ = ("name",)
-    _interned: WeakValueDictionary[str, Symbol] = WeakValueDictionary()
+    _interned: ClassVar[WeakValueDictionary[str, Symbol]] = WeakValueDictionary()
     opaque: Final = False
     name: str
     key: tuple[Any, ...]
@@ -50,6 +51,7 @@ class Symbol:
         return f"Symbol({self.name!r})"
 
 
+@final
 class Function:
     """An opaque function of expressions: floordiv(a, b), mod(a, b), max(a, b, ...) or min(a, b, ...).
 
@@ -58,7 +60,7 @@ class Function:
 
     __slots__ = ("__weakref__", "_key", "args", "kind", "symbols")
     __match_args__ = ("kind", "args")
-    _interned: WeakValueDictionary[tuple[Kind, tuple[Expr, ...]], Function] = WeakValueDictionary()
+    _interned: ClassVar[WeakValueDictionary[tuple[Kind, tuple[Expr, ...]], Function]] = WeakValueDictionary()
     opaque: Final = True
     kind: Kind
     args: tuple[Expr, ...]

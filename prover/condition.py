@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from symshape.prover import polynomial as poly
 from symshape.prover.expr import Expr, Term, as_expr
@@ -20,6 +20,7 @@ ConditionKind = Literal["true", "false", "eq", "ne", "ge", "and", "or"]
 _OPPOSITE: Mapping[ConditionKind, ConditionKind] = {
     "true": "false", "false": "true", "eq": "ne", "ne": "eq", "and": "or", "or": "and",
 }  # fmt: skip
+_ZERO: Final = Expr.const(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Condition:
     """A comparison of `expr` with 0 ("eq", "ne", "ge"), an "and" or "or" of `operands`, or "true" or "false"."""
 
     kind: ConditionKind
-    expr: Expr = Expr.const(0)
+    expr: Expr = _ZERO
     operands: tuple[Condition, ...] = ()
 
     @property

@@ -174,9 +174,9 @@ class Expr:
     def python(self) -> str:
         """Python source with + - * // % max min and few parentheses."""
         if self._text is None:
-            from symshape.prover.text import python_text
+            from symshape.prover.text import terms_text
 
-            self._text = python_text(self)
+            self._text = terms_text(self.terms)
         return self._text
 
     def __str__(self) -> str:

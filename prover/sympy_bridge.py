@@ -1,119 +1,237 @@
-"""Between sympy, the exchange form with PyTorch, and our expressions. PyTorch's own functions are known by class name."""
+"""Expressions and conditions from sympy, the exchange form of PyTorch's symbolic sizes, and back.
+
+PyTorch's own sympy classes are matched by class name: this file imports no torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, reduce
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
 
 import sympy
 
+from symshape.errors import SymshapeError
+from symshape.prover import condition as conditions
+from symshape.prover import polynomial as poly
 from symshape.prover.condition import Condition
-from symshape.prover.expr import Expr, Symbol, ceildiv, maximum, minimum
+from symshape.prover.expr import Atom, Expr, Symbol, ceildiv, maximum, minimum, product
+
+Names = Callable[[Any], str]
+_CACHE_SIZE: Final = 1 << 13
+_MAX_POWER: Final = 16
 
 
-class UnsupportedExpr(ValueError):
-    """A sympy expression that is no integer expression of ours: floats, unknown functions."""
+class UnsupportedExpr(SymshapeError, ValueError):
+    """A sympy expression that is not an integer expression of the known functions (floats, Piecewise, ...)."""
+
+    def __init__(self, expr: object, reason: str) -> None:
+        super().__init__(f"no integer size expression: {expr} ({reason})")
 
 
-def _floor(args: tuple[Any, ...]) -> Expr:
-    numerator, denominator = sympy.fraction(sympy.together(args[0]))
-    return from_sympy(numerator) // from_sympy(denominator)
+def from_sympy(expr: Any, names: Names = str) -> Expr:
+    """The canonical expression, `names` naming the symbols; UnsupportedExpr when there is none."""
+    try:
+        return _convert(sympy.sympify(expr, strict=True), names)
+    except sympy.SympifyError as error:
+        raise UnsupportedExpr(expr, "not a sympy expression") from error
 
 
-def _ceiling(args: tuple[Any, ...]) -> Expr:
-    numerator, denominator = sympy.fraction(sympy.together(args[0]))
-    return -((-from_sympy(numerator)) // from_sympy(denominator))
+def condition_from_sympy(relation: Any, names: Names = str) -> Condition:
+    """The condition of a relation, And, Or, Not or truth value; UnsupportedExpr when there is none."""
+    match relation:
+        case bool() | sympy.logic.boolalg.BooleanAtom():
+            return conditions.TRUE if relation else conditions.FALSE
+        case sympy.Not():
+            return conditions.negation(condition_from_sympy(relation.args[0], names))
+        case sympy.And() | sympy.Or():
+            operands = [condition_from_sympy(arg, names) for arg in relation.args]
+            return (conditions.all_of if isinstance(relation, sympy.And) else conditions.any_of)(*operands)
+        case sympy.core.relational.Relational():
+            return _comparison(relation, names)
+    raise UnsupportedExpr(relation, "not a relation")
 
 
-def _power(args: tuple[Any, ...]) -> Expr:
-    base, exponent = args
-    if not (isinstance(exponent, sympy.Integer) and 0 <= int(exponent) <= 16):
-        raise UnsupportedExpr(f"a power with exponent {exponent}")
-    return reduce(lambda x, y: x * y, [from_sympy(base)] * int(exponent), Expr.const(1))
+def to_sympy(expr: Expr, symbols: Callable[[str], Any] | None = None) -> Any:
+    """The sympy expression, floordiv as floor(a/b); `symbols` makes the symbols (default: integer symbols)."""
+    make = symbols or (lambda name: sympy.Symbol(name, integer=True))
+    return sympy.Add(
+        *(sympy.Mul(coefficient, *(_atom_to_sympy(atom, make) for atom in atoms)) for coefficient, atoms in expr.terms)
+    )
 
 
-def _all(args: tuple[Any, ...]) -> list[Expr]:
-    return [from_sympy(a) for a in args]
+def _atom_to_sympy(atom: Atom, make: Callable[[str], Any]) -> Any:
+    if isinstance(atom, Symbol):
+        return make(atom.name)
+    args = [to_sympy(arg, make) for arg in atom.args]
+    match atom.kind:
+        case "floordiv":
+            return sympy.floor(args[0] / args[1])
+        case "mod":
+            return sympy.Mod(*args)
+        case "max":
+            return sympy.Max(*args)
+        case "min":
+            return sympy.Min(*args)
 
 
-_FUNCTIONS: dict[str, Callable[[tuple[Any, ...]], Expr]] = {
-    "Add": lambda a: reduce(lambda x, y: x + y, _all(a)),
-    "Mul": lambda a: reduce(lambda x, y: x * y, _all(a)),
-    "Pow": _power,
-    "PowByNatural": _power,
-    "Mod": lambda a: from_sympy(a[0]) % from_sympy(a[1]),
-    "PythonMod": lambda a: from_sympy(a[0]) % from_sympy(a[1]),
-    "FloorDiv": lambda a: from_sympy(a[0]) // from_sympy(a[1]),
-    "CleanDiv": lambda a: from_sympy(a[0]) // from_sympy(a[1]),
-    "CeilDiv": lambda a: ceildiv(from_sympy(a[0]), from_sympy(a[1])),
-    "ModularIndexing": lambda a: (from_sympy(a[0]) // from_sympy(a[1])) % from_sympy(a[2]),
-    "Max": lambda a: maximum(*_all(a)),
-    "Min": lambda a: minimum(*_all(a)),
-    "floor": _floor,
-    "ceiling": _ceiling,
-    "Identity": lambda a: from_sympy(a[0]),
-}
+def _comparison(relation: Any, names: Names) -> Condition:
+    left, right = relation.args
+    numerator, denominator = _difference(relation, left, right, names)
+    match relation:
+        case sympy.Eq():
+            return conditions.equals(numerator, 0)
+        case sympy.Ne():
+            return conditions.differs(numerator, 0)
+    number = denominator.as_int()
+    if number is None or number <= 0:
+        raise UnsupportedExpr(relation, "the sign of a divisor is not known")
+    match relation:
+        case sympy.Ge():
+            return conditions.at_least(numerator, 0)
+        case sympy.Gt():
+            return conditions.greater(numerator, 0)
+        case sympy.Le():
+            return conditions.at_least(-numerator, 0)
+        case sympy.Lt():
+            return conditions.greater(-numerator, 0)
+    raise UnsupportedExpr(relation, "an unknown relation")
 
 
-@lru_cache(maxsize=1 << 14)
-def from_sympy(expr: Any) -> Expr:
-    """An integer expression; UnsupportedExpr for anything else."""
-    if isinstance(expr, int):
-        return Expr.const(expr)
+def _difference(relation: Any, left: Any, right: Any, names: Names) -> tuple[Expr, Expr]:
+    for side in (left, right):
+        if not isinstance(side, sympy.Expr):
+            raise UnsupportedExpr(relation, f"{side} is no number")
+        if side in (sympy.oo, -sympy.oo):
+            raise UnsupportedExpr(relation, "infinity")
+    (a, b), (c, d) = _fraction(left, names), _fraction(right, names)
+    return a * d - c * b, b * d
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _convert(expr: Any, names: Names) -> Expr:
     if isinstance(expr, sympy.Integer):
         return Expr.const(int(expr))
     if isinstance(expr, sympy.Symbol):
-        return Expr.symbol(expr.name)
-    convert = _FUNCTIONS.get(type(expr).__name__)
-    if convert is None:
-        raise UnsupportedExpr(f"{type(expr).__name__} in {expr}")
-    if type(expr).__name__ == "Mul" and any(isinstance(a, sympy.Rational) and not isinstance(a, sympy.Integer) for a in expr.args):
-        raise UnsupportedExpr(f"a fraction in {expr}")
-    return convert(expr.args)
+        if expr.is_integer is False or (expr.is_integer is None and expr.is_real):
+            raise UnsupportedExpr(expr, "a symbol that is not an integer")
+        return Expr.symbol(names(expr))
+    if isinstance(expr, sympy.Add | sympy.Mul | sympy.Pow | sympy.Rational):
+        numerator, denominator = _fraction(expr, names)
+        if denominator == 1:
+            return numerator
+        exact = poly.divide_exactly(numerator._polynomial, denominator._polynomial) if denominator != 0 else None
+        if exact is None:
+            raise UnsupportedExpr(expr, "a fraction")
+        return Expr(exact)
+    rule = _RULES.get(type(expr).__name__)
+    if rule is None:
+        raise UnsupportedExpr(expr, f"{type(expr).__name__} is not known")
+    try:
+        return rule(expr.args, names)
+    except ZeroDivisionError as error:
+        raise UnsupportedExpr(expr, "division by zero") from error
 
 
-_RELATIONS: dict[str, Callable[[Expr, Expr], Condition]] = {
-    "Equality": Condition.eq, "Unequality": Condition.ne,
-    "GreaterThan": Condition.ge, "LessThan": lambda a, b: Condition.ge(b, a),
-    "StrictGreaterThan": lambda a, b: Condition.ge(a, b + 1), "StrictLessThan": lambda a, b: Condition.ge(b, a + 1),
-}  # fmt: skip
+def _fraction(expr: Any, names: Names) -> tuple[Expr, Expr]:
+    """(numerator, denominator), the denominator 1 or a product of what is divided by."""
+    one = Expr.const(1)
+    match expr:
+        case sympy.Integer():
+            return _convert(expr, names), one
+        case sympy.Rational():
+            return Expr.const(int(expr.p)), Expr.const(int(expr.q))
+        case sympy.Mul():
+            parts = [_fraction(arg, names) for arg in expr.args]
+            return product(n for n, _ in parts), product(d for _, d in parts)
+        case sympy.Add():
+            numerator, denominator = Expr.const(0), one
+            for arg in expr.args:
+                n, d = _fraction(arg, names)
+                numerator, denominator = (
+                    (numerator + n, d) if d == denominator else (numerator * d + n * denominator, denominator * d)
+                )
+            return numerator, denominator
+        case sympy.Pow():
+            base, exponent = expr.args
+            if not isinstance(exponent, sympy.Integer) or abs(int(exponent)) > _MAX_POWER:
+                raise UnsupportedExpr(expr, "an exponent that is not a small integer")
+            n, d = _fraction(base, names)
+            up, down = product([n] * abs(int(exponent))), product([d] * abs(int(exponent)))
+            return (up, down) if exponent > 0 else (down, up)
+    if type(expr).__name__ == "IntTrueDiv":
+        (a, b), (c, d) = (_fraction(arg, names) for arg in expr.args)
+        return a * d, b * c
+    return _convert(expr, names), one
 
 
-@lru_cache(maxsize=1 << 12)
-def condition_from_sympy(relation: Any) -> Condition:
-    """A relation, And, Or, Not, true or false; UnsupportedExpr for anything else."""
-    name = type(relation).__name__
-    if name in _RELATIONS:
-        return _RELATIONS[name](from_sympy(relation.args[0]), from_sympy(relation.args[1]))
-    if name == "And":
-        return Condition.all_of(*(condition_from_sympy(a) for a in relation.args))
-    if name == "Or":
-        return Condition.any_of(*(condition_from_sympy(a) for a in relation.args))
-    if name == "Not":
-        return condition_from_sympy(relation.args[0]).negated()
-    if relation in (sympy.true, True):
-        return Condition.true()
-    if relation in (sympy.false, False):
-        return Condition.false()
-    raise UnsupportedExpr(f"{name} in {relation}")
+# The functions, by class name. Each rule takes (arguments, names).
+
+Rule = Callable[[tuple[Any, ...], Names], Expr]
 
 
-def to_sympy(expr: Expr) -> Any:
-    """The same expression for sympy; symbols are integers."""
-    total = sympy.Integer(0)
-    for coefficient, atoms in expr.terms:
-        term = sympy.Integer(coefficient)
-        for atom in atoms:
-            term *= _atom_to_sympy(atom)
-        total += term
-    return total
+def _floor(args: tuple[Any, ...], names: Names) -> Expr:
+    numerator, denominator = _fraction(args[0], names)
+    return numerator // denominator
 
 
-def _atom_to_sympy(atom: Any) -> Any:
-    if isinstance(atom, Symbol):
-        return sympy.Symbol(atom.name, integer=True)
-    args = [to_sympy(a) for a in atom.args]
-    if atom.kind == "floordiv":
-        return sympy.floor(args[0] / args[1])
-    return {"mod": sympy.Mod, "max": sympy.Max, "min": sympy.Min}[atom.kind](*args)
+def _ceiling(args: tuple[Any, ...], names: Names) -> Expr:
+    numerator, denominator = _fraction(args[0], names)
+    if (denominator.as_int() or 0) > 0 or sympy.denom(args[0]).is_positive:
+        return ceildiv(numerator, denominator)
+    return -(-numerator // denominator)
+
+
+def _truncation(args: tuple[Any, ...], names: Names) -> Expr:
+    """Toward zero: the floor of what is not negative. A true division of ints is exact below 2**53, as sizes are."""
+    numerator, denominator = _fraction(args[0], names)
+    if denominator == 1:
+        return numerator
+    if type(args[0]).__name__ == "IntTrueDiv":
+        nonnegative = args[0].args[0].is_nonnegative and args[0].args[1].is_positive
+    else:
+        nonnegative = args[0].is_nonnegative
+    if not nonnegative:
+        raise UnsupportedExpr(args[0], "truncated, and not known to be nonnegative")
+    return numerator // denominator
+
+
+def _power(args: tuple[Any, ...], names: Names) -> Expr:
+    base, exponent = (_convert(arg, names) for arg in args)
+    number = exponent.as_int()
+    if number is None or not 0 <= number <= _MAX_POWER:
+        raise UnsupportedExpr(args[1], "an exponent that is not a small natural number")
+    return product([base] * number)
+
+
+def _shifted_left(args: tuple[Any, ...], names: Names) -> Expr:
+    base, shift = (_convert(arg, names) for arg in args)
+    number = shift.as_int()
+    if number is None or not 0 <= number < 64:
+        raise UnsupportedExpr(args[1], "a shift that is not a small natural number")
+    return base * (1 << number)
+
+
+def _of_integers(build: Callable[..., Expr]) -> Rule:
+    return lambda args, names: build(*(_convert(arg, names) for arg in args))
+
+
+_RULES: Final[Mapping[str, Rule]] = {
+    "Abs": _of_integers(lambda a: maximum(a, -a)),
+    "CeilDiv": _of_integers(ceildiv),
+    "CeilToInt": _ceiling,
+    "CleanDiv": _of_integers(lambda a, b: a // b),
+    "FloorDiv": _of_integers(lambda a, b: a // b),
+    "FloorToInt": _floor,
+    "Identity": _of_integers(lambda a: a),
+    "LShift": _shifted_left,
+    "Max": _of_integers(maximum),
+    "Min": _of_integers(minimum),
+    "Mod": _of_integers(lambda a, b: a % b),
+    "ModularIndexing": _of_integers(lambda a, b, c: (a // b) % c),
+    "PowByNatural": _power,
+    "PythonMod": _of_integers(lambda a, b: a % b),
+    "TruncToInt": _truncation,
+    "ceiling": _ceiling,
+    "floor": _floor,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,11 +11,11 @@ if TYPE_CHECKING:
 _OPERATORS = {"floordiv": "//", "mod": "%"}
 
 
-def python_text(expr: Expr) -> str:
+def terms_text(terms: Sequence[Term]) -> str:
     """Python source of the sum; a positive term comes first where there is one."""
-    terms = list(expr.terms)
     if not terms:
         return "0"
+    terms = list(terms)
     first = next((i for i, (coefficient, _) in enumerate(terms) if coefficient > 0), 0)
     terms.insert(0, terms.pop(first))
     pieces = [_term_text(terms[0])]
