@@ -7,7 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.sizes import Sizes
-from symshape.prover.condition import Condition
+from symshape.prover.condition import FALSE, TRUE, Condition, all_of, any_of, at_least, differs, equals, greater, negation
 from symshape.prover.expr import Expr
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
@@ -26,13 +26,21 @@ def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
         for value in values[1:]:
             result = ir.Operation.create(_JOIN[kind], [i1], [result, value]).result
         return result
-    if kind == "not":
-        one = ir.Operation.create("arith.constant", [i1], attributes={"value": ir.IntegerAttr.get(i1, 1)}).result
-        return ir.Operation.create("arith.xori", [i1], [emit_condition(sizes, condition.operands[0]), one]).result
-    left, right = condition.sides()
+    left, right = _sides(condition.expr)
     predicate = {"eq": _EQ, "ne": _NE, "ge": _SGE}[kind]
     attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
     return ir.Operation.create("arith.cmpi", [i1], [sizes.value(left), sizes.value(right)], {"predicate": attribute}).result
+
+
+def _sides(difference: Expr) -> tuple[Expr, Expr]:
+    """The difference as left - right with no negative term on either side: what a reader would write."""
+    left = right = Expr.const(0)
+    for coefficient, atoms in difference.terms:
+        term = Expr.const(abs(coefficient))
+        for atom in atoms:
+            term = term * (atom.rebuild(atom.args) if hasattr(atom, "args") else Expr.symbol(atom.name))
+        left, right = (left + term, right) if coefficient > 0 else (left, right + term)
+    return left, right
 
 
 def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
@@ -42,7 +50,7 @@ def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
     op: Any = value.owner
     name = op.name
     if name == "arith.constant":
-        return Condition.true() if ir.IntegerAttr(op.attributes["value"]).value else Condition.false()
+        return TRUE if ir.IntegerAttr(op.attributes["value"]).value else FALSE
     if name == "arith.cmpi":
         left, right = op.operands
         if left not in sizes or right not in sizes:
@@ -54,19 +62,18 @@ def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
             return None
         first, second = parts
         if name == "arith.andi":
-            return Condition.all_of(first, second)
+            return all_of(first, second)
         if name == "arith.ori":
-            return Condition.any_of(first, second)
+            return any_of(first, second)
         if second.kind in ("true", "false"):
-            return first.negated() if second.kind == "true" else first
+            return negation(first) if second.kind == "true" else first
     return None
 
 
 def _comparison(predicate: int, left: Expr, right: Expr) -> Condition | None:
     table = {
-        _EQ: lambda: Condition.eq(left, right), _NE: lambda: Condition.ne(left, right),
-        _SLT: lambda: Condition.ge(right, left + 1), _SLE: lambda: Condition.ge(right, left),
-        _SGT: lambda: Condition.ge(left, right + 1), _SGE: lambda: Condition.ge(left, right),
+        _EQ: lambda: equals(left, right), _NE: lambda: differs(left, right), _SLT: lambda: greater(right, left),
+        _SLE: lambda: at_least(right, left), _SGT: lambda: greater(left, right), _SGE: lambda: at_least(left, right),
     }  # fmt: skip
     return table[predicate]() if predicate in table else None
 

@@ -38,9 +38,9 @@ def assume(facts: Facts, condition: Any) -> None:
         for part in condition.operands:
             assume(facts, part)
     elif condition.kind == "eq":
-        facts.assume_equal(condition.difference, 0)
+        facts.assume_equal(condition.expr, 0)
     elif condition.kind == "ge":
-        facts.assume_nonnegative(condition.difference)
+        facts.assume_nonnegative(condition.expr)
 
 
 def _row(op: Any) -> Row:
