@@ -150,7 +150,7 @@ class Bounds:
         return ends
 
     def _multiplied(self, atom: Function, powers: dict[int, Polynomial]) -> int | None:
-        """For rest + k*(n//q): from the bound of q*(rest + k*(n//q)) == q*rest + k*(n - n%q), common factors left out."""
+        """For rest + k*(n//q): from the bound of q*(rest + k*(n//q)) == q*rest + k*(n - n%q), no common factors."""
         numerator, divisor = atom.args
         if not _at_least(self.lower(divisor), 1):
             return None

@@ -19,8 +19,17 @@ from symshape.prover.atoms import Atom, Function, Kind, Symbol, natural_key
 from symshape.prover.polynomial import Monomial, Polynomial
 
 __all__ = [
-    "Atom", "Expr", "Function", "Kind", "Symbol", "Term",
-    "as_expr", "ceildiv", "maximum", "minimum", "product",
+    "Atom",
+    "Expr",
+    "Function",
+    "Kind",
+    "Symbol",
+    "Term",
+    "as_expr",
+    "ceildiv",
+    "maximum",
+    "minimum",
+    "product",
 ]
 
 _CACHE_SIZE: Final = 1 << 15
@@ -146,7 +155,7 @@ class Expr:
         return self.map_atoms(lambda atom: _substitute_atom(atom, replacements))
 
     def map_atoms(self, replace: Callable[[Atom], Expr]) -> Expr:
-        """Each atom (Symbol or Function, never mod) of the polynomial replaced by the Expr that `replace(atom)` gives."""
+        """Each atom (Symbol or Function, never mod) of the polynomial replaced by the Expr `replace(atom)`."""
         cache: dict[Atom, Expr] = {}
         total: Polynomial = {}
         for monomial, coefficient in self._polynomial.items():
@@ -170,6 +179,14 @@ class Expr:
             if any(atom is symbol or (isinstance(atom, Function) and name in atom.symbols) for atom in others):
                 return None
         return Expr(result)
+
+    def exact_quotient(self, divisor: Expr | int) -> Expr | None:
+        """self/divisor where the division of polynomials leaves no rest, else None; ZeroDivisionError for 0."""
+        divisor = as_expr(divisor)
+        if not divisor._polynomial:
+            raise ZeroDivisionError(f"{self} / 0")
+        quotient = poly.divide_exactly(self._polynomial, divisor._polynomial)
+        return None if quotient is None else Expr(quotient)
 
     def python(self) -> str:
         """Python source with + - * // % max min and few parentheses."""
@@ -332,7 +349,9 @@ def only_floordiv(polynomial: Polynomial) -> Function | None:
     found = [
         monomial[0]
         for monomial, coefficient in polynomial.items()
-        if coefficient == 1 and len(monomial) == 1 and _is_floordiv(monomial[0])
+        if coefficient == 1
+        and len(monomial) == 1
+        and _is_floordiv(monomial[0])
         and (len(polynomial) == 1 or monomial[0].args[1].as_int() is not None)
     ]
     return found[0] if len(found) == 1 else None

@@ -232,7 +232,7 @@ class Facts:
         return self._simplifier.simplify(_substituted(expr, self._solved))
 
     def _shown(self, expr: Expr) -> Expr:
-        """The expression without "s0/k" symbols: k times one is s0, else it is s0//k."""
+        """The expression without "s0/k" symbols: one is s0//k, and g times one is s0//(k/g)."""
         if self._parts.keys().isdisjoint(expr.symbols):
             return expr
         total = Expr.const(0)
@@ -243,10 +243,9 @@ class Facts:
                     term = term * atom.rebuild(self._shown(arg) for arg in atom.args)
                     continue
                 whole, divisor = self._parts.get(atom.name, (atom.name, 1))
-                if coefficient % divisor == 0:
-                    coefficient //= divisor
-                    divisor = 1
-                term = term * (Expr.symbol(whole) // divisor)
+                factor = gcd(coefficient, divisor)
+                coefficient //= factor
+                term = term * (Expr.symbol(whole) // (divisor // factor))
             total = total + coefficient * term
         return total
 
@@ -281,8 +280,7 @@ class Facts:
             self._proofs[key] = False  # while the proof is under way
             low = self._bounds.lower(known)
             self._proofs[key] = (low is not None and low >= 0) or (
-                combined < _MAX_COMBINED
-                and any(self._proven(rest, combined + 1) for rest in self._less_assumed(known))
+                combined < _MAX_COMBINED and any(self._proven(rest, combined + 1) for rest in self._less_assumed(known))
             )
         return self._proofs[key]
 
@@ -300,7 +298,8 @@ class Facts:
                     if rest is not None and value // coefficient >= 1:
                         multipliers.add(Expr({rest: value // coefficient}))
             for multiplier in sorted(multipliers, key=str)[:_MAX_MULTIPLIERS]:
-                if (self._bounds.lower(multiplier) or 0) >= 0 and self._bounds.lower(multiplier) is not None:
+                low = self._bounds.lower(multiplier)
+                if low is not None and low >= 0:
                     yield known - multiplier * assumed
 
     def _divides(self, number: int, known: Expr) -> bool:
@@ -366,7 +365,7 @@ def _modulo(polynomial: Polynomial, number: int) -> Polynomial:
 
 
 def _reduced(polynomial: Polynomial, zero: Polynomial) -> Polynomial | None:
-    """A nonzero multiple of the polynomial without a term that the zero's leading term divides; None if there is none."""
+    """A nonzero multiple of the polynomial without a term that the zero's leading term divides; or None."""
     lead = poly.leading(zero)
     for monomial, coefficient in polynomial.items():
         rest = poly.divide_monomial(monomial, lead)

@@ -1,0 +1,257 @@
+"""Facts: what they prove, and by brute force that nothing they say is wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from prover_trees import Tree, build, compute, trees
+
+from symshape.prover.expr import Expr, as_expr, maximum, minimum
+from symshape.prover.facts import Facts, Row
+
+SIZES = ["s0", "s1", "s2"]
+DIMS = ["d0", "d1"]
+s0, s1, s2, s3, d0, d1, d2, d3 = map(Expr.symbol, ["s0", "s1", "s2", "s3", "d0", "d1", "d2", "d3"])
+
+
+def sizes() -> Facts:
+    return Facts({"s0": Row(2, None), "s1": Row(2, None), "s2": Row(1, 64, 4), "s3": Row(2, None)})
+
+
+def loop() -> Facts:
+    return sizes().with_dims({"d0": s0, "d1": s1, "d2": 64, "d3": s3})
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (s0 * s1, (4, None)),
+        (s0 * s1 - s0, (2, None)),
+        (s2 + 1, (5, 65)),
+        (s0 % s1, (0, None)),
+        (s0 % 8, (0, 7)),
+        (s0 - s0 % 8, (0, None)),
+        ((s2 + 7) // 8, (1, 8)),
+        (maximum(s2, 10), (10, 64)),
+        (minimum(s0, 10), (2, 10)),
+        ((s0 + 3) // 4 - s0 // 4, (0, 1)),
+        (s0 * s0 - 4, (0, None)),
+        (as_expr(5), (5, 5)),
+        (Expr.symbol("unknown"), (None, None)),
+    ],
+)
+def test_bounds(expr: Expr, expected: tuple[int | None, int | None]) -> None:
+    assert sizes().bounds(expr) == expected
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        ((d0 * s1 + d1) // s1, d0),
+        ((d0 * s1 + d1) % s1, d1),
+        ((d0 * s1 * 64 + d1 * 64 + d2) // 64, d0 * s1 + d1),
+        ((d0 * s1 * 64 + d1 * 64 + d2) // (64 * s1), d0),
+        (((d0 * s1 * 64 + d1 * 64 + d2) // 64) % s1, d1),
+        (((d0 * s1 + d1) * s3 + d3) // s3 // s1, d0),
+        (((d0 * s1 + d1) * s3 + d3) // s3 % s1, d1),
+        (((d0 * s1 + d1) * s3 + d3) // (s1 * s3) % s0, d0),
+        (((d0 * s1 + d1) * s3 + d3) % (s1 * s3), d1 * s3 + d3),
+        (((d0 * (s1 + 1) + d1) * s3 + d3) // (s3 * (s1 + 1)), d0),
+        ((((d0 * s1 + d1) * s3 + d3) * 64 + d2) // 64 % s3, d3),
+        ((((d0 * s1 + d1) * s3 + d3) * 64 + d2) // (64 * s3) % s1, d1),
+        (d1 // s1, as_expr(0)),
+        (maximum(d0, s0), s0),
+        (minimum(d0 + 1, s0), d0 + 1),
+        (maximum(s0 - 1, d0, 0), s0 - 1),
+        (4 * (s2 // 4), s2),
+        ((s2 + 3) // 4, s2 // 4),
+        (s2 % 4, as_expr(0)),
+        (d0 // s1, d0 // s1),
+    ],
+)
+def test_simplify(expr: Expr, expected: Expr) -> None:
+    assert loop().simplify(expr) == expected
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        (d0 // 64 // s1) * (s1 * 64) + (d0 // 64 % s1) * 64 + d0 % 64,
+        (d0 // (64 * s1)) * (s1 * 64) + (d0 % (64 * s1)) // 64 * 64 + d0 % 64,
+    ],
+)
+def test_mixed_radix_digits_recombine(expr: Expr) -> None:
+    facts = sizes().with_dims({"d0": s0 * s1 * 64})
+    assert facts.simplify(expr) == d0
+    assert facts.simplify(d0 // (64 * s1) % s0) == d0 // (64 * s1)
+
+
+def test_order_is_proven() -> None:
+    facts = loop()
+    assert facts.less_equal(d0 * s1 + d1 + 1, s0 * s1)
+    assert facts.less_equal((d0 * s1 + d1) * s3 + d3 + 1, s0 * s1 * s3)
+    assert facts.nonnegative(d0 * s1 + d1)
+    assert not facts.less_equal(d0 * s1 + d1 + 2, s0 * s1)
+    assert not facts.less_equal(s0, s1)
+
+
+def test_divides() -> None:
+    facts = sizes()
+    assert facts.divides(4, s2 * s0 + 8)
+    assert facts.divides(8, 2 * s2)
+    assert facts.divides(16, s2 * s2)
+    assert not facts.divides(8, s2)
+    assert facts.divides(1, s0)
+    facts.assume_equal((s0 + s1) % 8, 0)
+    assert facts.divides(4, s0 + s1)
+    assert not facts.divides(4, s0 - s1)
+    assert facts.simplify((s0 + s1) % 4) == 0
+    assert facts.simplify(8 * ((s0 + s1) // 8)) == s0 + s1
+
+
+def test_equalities() -> None:
+    facts = sizes()
+    facts.assume_equal(s0, 4 * s1)
+    assert facts.equal(s0 * s3, s1 * s3 * 4)
+    assert facts.simplify(s0 // 4) == s1
+    assert facts.divides(4, s0)
+    assert facts.bounds(s0) == (8, None)
+    assert not facts.equal(s0, s1)
+
+
+def test_remainder_of_a_symbol_makes_it_a_multiple() -> None:
+    facts = sizes()
+    facts.assume_equal(s0 % 6, 0)
+    assert facts.equal(6 * (s0 // 6), s0)
+    assert facts.bounds(s0) == (6, None)
+    assert facts.simplify((s0 + 4) // 2) == s0 // 2 + 2
+    facts.assume_equal(s0 % 4, 0)
+    assert facts.divides(12, s0)
+    facts.assume_equal(s1 % s0, 0)
+    assert facts.simplify(s0 * (s1 // s0)) == s1
+
+
+def test_coprime_factors_across_an_equality() -> None:
+    facts = sizes()
+    facts.assume_equal(4 * s0, 3 * s1)
+    assert facts.divides(4, s1)
+    assert facts.divides(3, s0)
+
+
+def test_products_cancel() -> None:
+    facts = sizes()
+    facts.assume_equal(s0 * s1, s0 * s3)
+    assert facts.equal(s1, s3)
+    facts = Facts({"s0": Row(0, None)})
+    facts.assume_equal(s0 * s1, s0 * s3)  # s0 may be 0
+    assert not facts.equal(s1, s3)
+    facts = sizes()
+    facts.assume_equal(s0 * s1, s2 * s3)
+    assert facts.equal(2 * s0 * s1 + d0, 2 * s2 * s3 + d0)
+    assert facts.equal(s0 * s1 * d0, s2 * s3 * d0)
+
+
+def test_assumed_order() -> None:
+    facts = sizes()
+    facts.assume_nonnegative(s0 - s1 - 3)
+    assert facts.simplify(maximum(s0, s1)) == s0
+    assert facts.bounds(s0 - s1) == (3, None)
+    assert facts.nonnegative(2 * s0 - 2 * s1 - 6)
+    facts.assume_nonnegative(100 - s0)
+    assert facts.bounds(s0)[1] == 100
+
+
+def test_what_a_copy_learns_stays_there() -> None:
+    facts = sizes()
+    branch = facts.copy()
+    branch.assume_equal(s0, s1)
+    branch.assume_equal(s3 % 8, 0)
+    assert branch.equal(s0, s1)
+    assert branch.divides(8, s3)
+    assert not facts.equal(s0, s1)
+    assert not facts.divides(8, s3)
+    assert facts.with_dims({"d0": s3 - 4}).bounds(s3) == (5, None)
+    assert facts.bounds(s3) == (2, None)
+
+
+def test_contradictions_are_ignored() -> None:
+    facts = sizes()
+    facts.assume_equal(3, 4)
+    facts.assume_nonnegative(-s0)
+    facts.assume_equal(s1, 0)
+    facts.simplify(s0 // s1)
+    assert not facts.equal(s3, 4)
+
+
+rows = st.builds(
+    Row, st.sampled_from([None, -3, 0, 1, 2]), st.sampled_from([None, 4, 6, 9]), st.sampled_from([1, 1, 2, 3])
+)
+
+
+def _points(
+    ranges: Mapping[str, Row], dims: Mapping[str, Tree], zeros: list[Tree], nonnegatives: list[Tree], seed: int
+) -> Iterator[dict[str, int]]:
+    """Some of the values for which everything assumed holds."""
+    chance = random.Random(seed)
+    for _ in range(200):
+        values = {}
+        for name, row in ranges.items():
+            low, high = (-4 if row.min is None else row.min), (12 if row.max is None else row.max)
+            values[name] = chance.choice([v for v in range(low, high + 1) if v % row.divisor == 0])
+        try:
+            ends = {name: compute(size, values) for name, size in dims.items()}
+            if min(ends.values()) < 1:
+                continue
+            values.update((name, chance.randrange(end)) for name, end in ends.items())
+            if all(compute(t, values) == 0 for t in zeros) and all(compute(t, values) >= 0 for t in nonnegatives):
+                yield values
+        except ZeroDivisionError:
+            continue
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.fixed_dictionaries(dict.fromkeys(SIZES, rows)),
+    st.fixed_dictionaries({name: trees(SIZES, 2) for name in DIMS}),
+    st.lists(trees(SIZES + DIMS, 3), max_size=2),
+    st.lists(trees(SIZES + DIMS, 3), max_size=2),
+    trees(SIZES + DIMS, 6),
+    trees(SIZES + DIMS, 3),
+    st.integers(0, 2**20),
+)
+def test_nothing_said_is_wrong(
+    ranges: dict[str, Row],
+    dims: dict[str, Tree],
+    zeros: list[Tree],
+    nonnegatives: list[Tree],
+    tree: Tree,
+    other: Tree,
+    seed: int,
+) -> None:
+    try:
+        expr, other_expr = build(tree), build(other)
+        facts = Facts(ranges).with_dims({name: build(size) for name, size in dims.items()})
+        for zero in zeros:
+            facts.assume_equal(build(zero), 0)
+        for nonnegative in nonnegatives:
+            facts.assume_nonnegative(build(nonnegative))
+    except ZeroDivisionError:
+        assume(False)
+    simple, (low, high) = facts.simplify(expr), facts.bounds(expr)
+    below, same = facts.less_equal(expr, other_expr), facts.equal(expr, other_expr)
+    divisors = [k for k in (2, 3, 4, 6) if facts.divides(k, expr)]
+    for values in _points(ranges, dims, zeros, nonnegatives, seed):
+        try:
+            value, other_value = compute(tree, values), compute(other, values)
+        except ZeroDivisionError:
+            continue
+        assert simple.evaluate(values) == value
+        assert low is None or low <= value
+        assert high is None or value <= high
+        assert not below or value <= other_value
+        assert not same or value == other_value
+        assert all(value % k == 0 for k in divisors)
