@@ -13,14 +13,14 @@ from symshape.prover.expr import Expr
 HALF: Final = frozenset({"bf16", "f16"})
 # Computed where they stand: at row level they would also run for a row without elements, and trap on a zero divisor.
 _NOT_HOISTED: Final = frozenset({
-    "reduce", "store", "check_index", "extract",
-    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui",
+    "reduce", "store", "check_index", "extract", "arith.divsi", "arith.divui", "arith.remsi", "arith.remui",
+    "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui",
 })  # fmt: skip
 _EFFECTS: Final = frozenset({"store", "check_index"})
 
 
 class InstrBuilder:
-    """Appends instructions in dependence order; equal ones are the same value, and row-invariant ones move to row level."""
+    """Appends instructions in dependence order: equal ones are one value, row-invariant ones move to row level."""
 
     def __init__(self, reduced: frozenset[str], simplify: Callable[[Expr, bool], Expr]) -> None:
         self.code: list[Instr] = []
@@ -29,8 +29,10 @@ class InstrBuilder:
         self._known: dict[tuple[Any, ...], Instr] = {}
         self._made: list[Instr] = []  # the instruction that makes value i
 
-    def emit(self, op: str, operands: tuple[int, ...], dtype: str, *, row: bool = False, results: int = 1, **fields: Any) -> int:
-        """The value of an instruction at full level, or at row level where ``row`` asks for it or nothing needs the rest."""
+    def emit(
+        self, op: str, operands: tuple[int, ...], dtype: str, *, row: bool = False, results: int = 1, **fields: Any
+    ) -> int:
+        """The value of an instruction, at row level where ``row`` asks for it or it depends on nothing else."""
         if row and not all(self.is_row(value) for value in operands):
             raise KernelError(f"a row-level {op} uses a full-level value", next_step="this is a bug of the fusion pass")
         row = row or self._hoists(op, operands, fields)
@@ -56,7 +58,7 @@ class InstrBuilder:
         return self.emit("index", (), "index", row=row, address=self.simplify(expr, row))
 
     def cast(self, op: str, value: int, source: str, dtype: str, *, row: bool = False) -> int:
-        """A cast. A value that was rounded to a half type and widened again keeps its float32: a kernel rounds at stores."""
+        """A cast. What was rounded to a half type and widened again stays the float32: a kernel rounds at stores."""
         maker = self._made[value]
         undoes = {"arith.extf": "arith.truncf", "arith.truncf": "arith.extf"}.get(op)
         exact = op == "arith.truncf" or (source in HALF and dtype == "f32")

@@ -46,7 +46,7 @@ class _Space:
 def normalise(kernel: LoopKernel) -> LoopKernel:
     """The same kernel over the simplest iteration space."""
     names = frozenset(d.name for d in kernel.dims)
-    addresses = {i.address: i.address for i in kernel.code if i.address is not None and not names.isdisjoint(i.address.symbols)}
+    addresses = {e: e for i in kernel.code if (e := i.address) is not None and not names.isdisjoint(e.symbols)}
     masks = {e: e for i in kernel.code for e in i.mask}
     space = _Space(kernel.dims, addresses, masks)
     space = _split_dims(kernel, space)
@@ -140,7 +140,7 @@ def _functions(exprs: Iterable[Expr]) -> Iterator[Function]:
 
 
 def _drop_unit_dims(space: _Space) -> _Space:
-    """Without dims of size 1, but one reduced dim stays where there was one: the reductions need a level of their own."""
+    """Without dims of size 1; the last reduced dim stays, because reductions need a level of their own."""
     unit = {d.name for d in space.dims if d.size == 1}
     reduced = [d.name for d in space.dims if d.reduced]
     if reduced and unit.issuperset(reduced):

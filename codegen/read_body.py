@@ -18,7 +18,7 @@ _CMPI: Final = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "ug
 _CMPF: Final = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
                 "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true")  # fmt: skip
 PREDICATES: Final = {"arith.cmpi": _CMPI, "arith.cmpf": _CMPF}
-# What a reduction's body may combine with. Unsigned order is not in it: such values are widened before they are reduced.
+# What a reduction's body may combine with. Unsigned order is not in it: such values are widened before.
 _COMBINES: Final = {
     "add": {"arith.addf", "arith.addi"},
     "mul": {"arith.mulf", "arith.muli"},
@@ -170,7 +170,8 @@ class BodyReader:
             if dtype == "index":
                 self._sizes.define(op.results[0], Expr.const(value))
                 return Expr.const(value)
-            return self._builder.emit("constant", (), dtype, row=body.row, value=bool(value) if dtype == "i1" else value)
+            value = bool(value) if dtype == "i1" else value
+            return self._builder.emit("constant", (), dtype, row=body.row, value=value)
         raise KernelError(f"constant {attribute} in a kernel", where=str(op.location),
                           next_step="scalars only: a tensor constant is a kernel input")  # fmt: skip
 

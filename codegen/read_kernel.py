@@ -22,7 +22,10 @@ from symshape.prover.facts import Facts
 
 _BUG: Final = "this is a bug of the fusion pass"
 # Made where a destination-passing form needs them; a loop program has neither destinations nor initial values.
-_IGNORED: Final = frozenset({"func.func", "func.return", "tensor.empty", "tensor.splat", "builtin.unrealized_conversion_cast", "linalg.fill", "symshape.expect_true"})
+_IGNORED: Final = frozenset({
+    "func.func", "func.return", "tensor.empty", "tensor.splat", "builtin.unrealized_conversion_cast", "linalg.fill",
+    "symshape.expect_true",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,8 @@ class _KernelReader:
     def _start_generic(self, op: Any) -> Body:
         maps = [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.attributes["indexing_maps"])]
         names = self._names(op, maps[0].n_dims if maps else 0)
-        combiner = ir.StringAttr(op.attributes["symshape.combiner"]).value if "symshape.combiner" in op.attributes else ""
+        attributes = op.attributes
+        combiner = ir.StringAttr(attributes["symshape.combiner"]).value if "symshape.combiner" in attributes else ""
         body = Body(op, self._is_row(names) and not combiner, names, combiner)
         arguments = op.regions[0].blocks[0].arguments
         outs = len(op.results)

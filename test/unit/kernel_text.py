@@ -30,7 +30,7 @@ def contiguous(sizes: Sequence[Size]) -> list[Size]:
 
 
 class KernelText:
-    """One kernel function, written top to bottom. Values are MLIR names; ``types`` knows their element type and rank."""
+    """One kernel function, written top to bottom. Values are MLIR names; ``types`` has their element type and rank."""
 
     def __init__(self, name: str, symbols: int, space: Sequence[tuple[Size, str]]) -> None:
         self.name, self.symbols = name, symbols
@@ -90,7 +90,9 @@ class KernelText:
         self.lines.append(f"{name} = {text}")
         return name
 
-    def arg(self, dtype: str, sizes: Sequence[Size], strides: Sequence[Size] | None = None, output: bool = False) -> str:
+    def arg(
+        self, dtype: str, sizes: Sequence[Size], strides: Sequence[Size] | None = None, output: bool = False
+    ) -> str:
         name = f"%out{len(self.outputs)}" if output else f"%in{len(self.inputs)}"
         (self.outputs if output else self.inputs).append(name)
         self.types[name] = (dtype, len(sizes))
@@ -110,8 +112,8 @@ class KernelText:
         types = ", ".join([self.type(source), *["index"] * len(operands)])
         name = self.fresh()
         self.types[name] = (dtype, len(dims))
-        self.lines.append(f'{name} = "symshape.view"({", ".join([source, *operands])}) {{map = affine_map<{map_}>{set_}}}'
-                          f" : ({types}) -> {self.type(name)}")  # fmt: skip
+        attributes = f"{{map = affine_map<{map_}>{set_}}} : ({types}) -> {self.type(name)}"
+        self.lines.append(f'{name} = "symshape.view"({", ".join([source, *operands])}) {attributes}')
         return name
 
     def generic(self, inputs: Sequence[str], dtype: str, body: str, row: bool = False) -> str:
@@ -135,7 +137,8 @@ class KernelText:
         outs = []
         for result, dtype in zip(results, dtypes, strict=True):
             self.types[result] = (dtype, out_rank)
-            sizes = [self.index(self.space[i][0]) for i in (range(self.rank) if out_rank == self.rank else self.parallel)]
+            dims_out = range(self.rank) if out_rank == self.rank else self.parallel
+            sizes = [self.index(self.space[i][0]) for i in dims_out]
             outs.append(self._line(f"tensor.empty({', '.join(sizes)}) : {tensor(dtype, out_rank)}"))
         maps = [f"affine_map<({dims}) -> ({dims if self.types[v][1] == rank else projection})>" for v in inputs]
         maps += [f"affine_map<({dims}) -> ({projection if combiner else dims})>"] * len(outs)
@@ -152,7 +155,8 @@ class KernelText:
         self.lines.append(
             f"{results[0]}{count} = linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = "
             f"[{iterators}]{attribute}}} {ins}outs({', '.join(outs)} : {types}) {{\n"
-            f"  ^bb0({', '.join(arguments)}):\n    {body}\n    linalg.yield {', '.join(yielded)} : {', '.join(dtypes)}\n"
+            f"  ^bb0({', '.join(arguments)}):\n    {body}\n"
+            f"    linalg.yield {', '.join(yielded)} : {', '.join(dtypes)}\n"
             f"  }} -> {types if len(dtypes) == 1 else f'({types})'}"
         )
         if len(results) > 1:
@@ -176,8 +180,8 @@ class KernelText:
         attributes = ", ".join(["symshape.kernel", *(f"symshape.{n} = {len(v)} : i64" for n, v in counts)])
         # Index arithmetic is pure and its operands come first, so written order is a valid order.
         body = "\n  ".join(self.lines)
-        return (f"func.func private @{self.name}({', '.join(parameters)}) -> ({types})\n    attributes {{{attributes}}} {{\n"
-                f"  {body}\n  return {', '.join(self.results)} : {types}\n}}\n")  # fmt: skip
+        head = f"func.func private @{self.name}({', '.join(parameters)}) -> ({types})\n    attributes {{{attributes}}}"
+        return f"{head} {{\n  {body}\n  return {', '.join(self.results)} : {types}\n}}\n"
 
     def read(self) -> Any:
         """The loop program, as read from the text."""

@@ -18,7 +18,7 @@ COPY = "%r = arith.negf %a0 : f32"
 
 
 def trace(kernel: LoopKernel, **symbols: int) -> list[Any]:
-    """What happens at the points of a kernel, as a multiset: every memory access with its mask, per row and reduced point."""
+    """What happens at the points of a kernel, as a multiset: memory accesses with their masks, per row and point."""
     parallel = [d for d in kernel.dims if not d.reduced]
     reduced = [d for d in kernel.dims if d.reduced]
 
@@ -35,7 +35,8 @@ def trace(kernel: LoopKernel, **symbols: int) -> list[Any]:
     for row in points(parallel):
         full = [tuple(access(i, {**row, **at}) for i in kernel.code if not i.row) for at in points(reduced)]
         ordered = any(i.combiner.startswith("arg") for i in kernel.code)
-        rows.append((tuple(access(i, row) for i in kernel.code if i.row), tuple(full if ordered else sorted(full, key=repr))))
+        level = tuple(access(i, row) for i in kernel.code if i.row)
+        rows.append((level, tuple(full if ordered else sorted(full, key=repr))))
     return sorted(rows, key=repr)
 
 
@@ -168,7 +169,8 @@ def test_gather_uint8_and_common_subexpressions() -> None:
     first, second = k.generic([v], "f32", body), k.generic([v], "f32", body)
     k.store(k.generic([first, second], "f32", ADD), out, "(d0, d1) -> (d0, d1)")
     kernel = k.read()
-    assert ops(kernel) == ["load", "arith.index_cast", "check_index", "index", "extract", "arith.uitofp", "arith.addf", "store"]
+    expected = ["load", "arith.index_cast", "check_index", "index", "extract", "arith.uitofp", "arith.addf", "store"]
+    assert ops(kernel) == expected
     assert kernel.checks_index and kernel.code[2].address == S1
     assert kernel.code[4].operands == (kernel.code[2].results[0], kernel.code[3].results[0])
 
