@@ -24,11 +24,13 @@ class SymShape(ext.Dialect, name="symshape"):
 class Op(ext.Operation, dialect=SymShape):
     """Base of all ops: fields plus a docstring.
 
-    It differs from ``ext.Operation`` in three ways:
+    It differs from ``ext.Operation`` in four ways:
     - the last operand field may be a ``Sequence``: it takes the rest (all of one type), without
       ``operandSegmentSizes``;
     - ``optional=("domain",)`` in the class header names attributes that may be absent (the property is then None);
     - the constructor takes Python values for attributes: str, int, lists, AffineMap, IntegerSet.
+    - ``verify_invariants`` only sees ops whose fields are there and of their types: MLIR calls it first, and checks the
+      fields afterwards.
     A field called ``name`` has no property, since ``op.name`` is the op's own name: use ``symbol_name``.
     """
 
@@ -38,6 +40,8 @@ class Op(ext.Operation, dialect=SymShape):
     def __init_subclass__(cls, *, optional: tuple[str, ...] = (), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._optional = optional
+        if "verify_invariants" in cls.__dict__:
+            cls.verify_invariants = _only_if_well_formed(cls.verify_invariants, cls._fields)
         for key in optional:
             setattr(cls, key, property(lambda self, key=key: optional_attribute(self, key)))
 
@@ -150,6 +154,33 @@ def enclosing_function(op: ir.OpView) -> ir.OpView | None:
     while parent is not None and parent.operation.name != "func.func":
         parent = parent.operation.parent
     return parent.opview if parent is not None else None
+
+
+def _only_if_well_formed(verify: Any, fields: Sequence[Any]) -> Any:
+    operands, attrs, results, _ = ext.partition_fields(fields)
+    kinds = [(a.name, a.constraint) for a in attrs]
+
+    def verify_invariants(self: ir.OpView) -> bool:
+        op = self.operation
+        attributes = op.attributes
+        for name, kind in kinds:
+            if name not in attributes or not isinstance(attributes[name], kind):
+                return True  # MLIR is about to report it
+        return not _fits(op.operands, operands) or not _fits(op.results, results) or bool(verify(self))
+
+    return verify_invariants
+
+
+def _fits(values: Sequence[ir.Value], fields: Sequence[Any]) -> bool:
+    rest = bool(fields) and fields[-1].variadicity == ext.Variadicity.variadic
+    if len(values) < len(fields) - rest or (len(values) > len(fields) and not rest):
+        return False
+    kinds = [field.constraint for field in fields]
+    for i, value in enumerate(values):
+        kind = kinds[min(i, len(kinds) - 1)]
+        if isinstance(kind, type) and not isinstance(value.type, kind):
+            return False
+    return True
 
 
 def _slot(group: str, i: int, variadicity: Any) -> Any:

@@ -1,0 +1,46 @@
+# make demo    a small model, many sizes, one compile          make test    everything, about ten minutes on two cores
+# make lint    style, types, import rules                      make smoke   the least that shows it works on this machine
+# make bench   the measurements behind docs/
+#
+# The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
+
+VENV ?= .venv
+PIP_FLAGS ?=
+JOBS ?= 2
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+    $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
+
+.PHONY: demo test lint smoke bench clean
+.SILENT:
+
+$(READY): pyproject.toml constraints.txt
+	test -n "$(PYTHON)" || { echo "symshape needs python3.11 or newer" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	# torch first and by exact version: left to itself, pip may take a build that brings gigabytes of GPU libraries.
+	$(PIP) $$(grep '^torch==' constraints.txt)
+	$(PIP) -e '.[test,dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/symshape demo
+
+test: $(READY)
+	$(BIN)/lit -q -j $(JOBS) test
+	$(BIN)/pytest -n $(JOBS) test
+
+lint: $(READY)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
+	$(BIN)/mypy --no-error-summary
+
+smoke: $(READY)
+	$(BIN)/python -m symshape.smoke
+
+bench: $(READY)
+	$(BIN)/symshape bench
+
+clean:
+	rm -rf build *.egg-info symshape-debug

@@ -1,0 +1,19 @@
+"""lit: text tests of the tools. The tests are the files under test/ whose names end as test/lit.local.cfg says."""
+
+import os
+import sys
+
+import lit.formats
+
+config = globals()["config"]  # provided by lit
+
+root = os.path.dirname(os.path.abspath(__file__))
+config.name = "symshape"
+config.test_format = lit.formats.ShTest()
+config.test_source_root = root
+config.test_exec_root = os.path.join(root, "build", "lit")
+
+# The tools of the environment that lit itself runs in.
+bin_folder = os.path.dirname(os.path.abspath(sys.executable))
+config.environment["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
+config.substitutions.append(("%python", sys.executable))

@@ -1,0 +1,32 @@
+// RUN: symshape-opt %s | symshape-opt | filecheck %s
+// RUN: symshape-opt %s --canonicalize --cse --symbol-dce | filecheck %s
+
+// CHECK-LABEL: func.func @call(
+// CHECK-SAME:    %[[A:.*]]: tensor<?x256xf32>, %[[B:.*]]: tensor<256xf32>, %[[N:.*]]: index
+func.func @call(%a: tensor<?x256xf32>, %b: tensor<256xf32>, %n: index) -> tensor<?x256xf32> {
+  // Operands and results of any types; an unused call stays, since the library may do more than return.
+  // CHECK-NEXT: %{{.*}}:2 = "host.call"(%[[A]], %[[N]]) {arguments = "($0, $1)", result_indices = array<i64: 0, 1>, target = "aten.topk.default"} : (tensor<?x256xf32>, index) -> (tensor<?x?xf32>, tensor<?x?xi64>)
+  %v:2 = "host.call"(%a, %n) {target = "aten.topk.default", arguments = "($0, $1)", result_indices = array<i64: 0, 1>}
+       : (tensor<?x256xf32>, index) -> (tensor<?x?xf32>, tensor<?x?xi64>)
+  // CHECK-NEXT: "host.call"() {arguments = "()", target = "aten.manual_seed"} : () -> ()
+  "host.call"() {target = "aten.manual_seed", arguments = "()"} : () -> ()
+  // CHECK-NEXT: %[[R:.*]] = "host.call"(%[[A]], %[[B]]) {arguments = "($0, $1, alpha=2)", target = "aten.add.Tensor"} : (tensor<?x256xf32>, tensor<256xf32>) -> tensor<?x256xf32>
+  %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"} : (tensor<?x256xf32>, tensor<256xf32>) -> tensor<?x256xf32>
+  // CHECK-NEXT: return %[[R]]
+  return %r : tensor<?x256xf32>
+}
+
+// CHECK-LABEL: func.func @launch(
+// CHECK-SAME:    %[[X:.*]]: tensor<?xf32>, %[[N:.*]]: index
+func.func @launch(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  // CHECK: %[[D:.*]] = tensor.empty(%[[N]])
+  %d = tensor.empty(%n) : tensor<?xf32>
+  // CHECK: "host.launch"(%[[X]], %[[D]], %[[N]]) {callee = @kernel_0} : (tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  %r = "host.launch"(%x, %d, %n) {callee = @kernel_0} : (tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+
+// CHECK-LABEL: func.func private @kernel_0(
+func.func private @kernel_0(%x: tensor<?xf32>, %d: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  return %x : tensor<?xf32>
+}
