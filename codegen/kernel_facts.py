@@ -27,7 +27,7 @@ def divides(facts: Facts, factor: Expr, size: Expr) -> bool:
 
 
 class SpaceFacts:
-    """The facts at the points of a space. At row level the reduced dims may be empty: nothing is known of their sizes."""
+    """The facts at the points of a space. At row level the reduced dims may be empty."""
 
     def __init__(self, facts: Facts, dims: Sequence[Dim]) -> None:
         self._facts, self._dims = facts, dims

@@ -8,10 +8,12 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.affine_maps import affine_map, integer_set, is_dim
+from symshape.dialects.conditions import emit_condition
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.fusion.graph import Graph
 from symshape.passes.fusion.plan import KernelPlan, Load, Ref, Step
+from symshape.prover.condition import at_least, equals
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
@@ -75,6 +77,7 @@ class KernelWriter:
         with ir.InsertionPoint(block):
             for name, value in zip(self.symbols, arguments[len(tensors) :]):
                 self.sizes.define(value, Expr.symbol(name))
+            self._assume_rows()
             for value, argument in zip(tensors, arguments):
                 self._bind(argument, self.graph.sizes.layouts[value])
             self._space()
@@ -86,15 +89,24 @@ class KernelWriter:
 
     def _attributes(self) -> dict[str, ir.Attribute]:
         i64 = ir.IntegerType.get_signless(64)
-        rows = [bound for name in self.symbols for bound in _row(self.facts, name)]
         return {
             "symshape.kernel": ir.UnitAttr.get(),
             "symshape.kind": ir.StringAttr.get("reduction" if self.has_reduction else "pointwise"),
             "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.plan.inputs)),
             "symshape.num_outputs": ir.IntegerAttr.get(i64, len(self.plan.stores)),
-            # min, max, divisor of each index argument.
-            "symshape.rows": ir.DenseI64ArrayAttr.get(rows),
         }
+
+    def _assume_rows(self) -> None:
+        """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
+        for name in self.symbols:
+            symbol = Expr.symbol(name)
+            low, high = self.facts.bounds(symbol)
+            divisor = next(k for k in (16, 8, 4, 2, 1) if self.facts.divides(k, symbol))
+            known = [at_least(symbol, low)] if low is not None else []
+            known += [at_least(high, symbol)] if high is not None else []
+            known += [equals(symbol % divisor, 0)] if divisor > 1 else []
+            for condition in known:
+                ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 
     def _buffer_type(self, value: ir.Value) -> ir.Type:
         return tensor_type([s.as_int() for s in self.graph.sizes.layouts[value].sizes], dtype_of(value))
@@ -232,14 +244,3 @@ class KernelWriter:
                 for i in range(rank)]  # fmt: skip
         attributes = {"map": ir.AffineMapAttr.get(map_)}
         return ir.Operation.create("affine.apply", [index], [*dims, *(self.sizes.value(e) for e in symbols)], attributes).result
-
-
-_INT64_MAX = 2**63 - 1
-
-
-def _row(facts: Facts, name: str) -> tuple[int, int, int]:
-    """Least and greatest value and a divisor (a power of two up to 16) of a symbol."""
-    symbol = Expr.symbol(name)
-    low, high = facts.bounds(symbol)
-    divisor = next(k for k in (16, 8, 4, 2, 1) if facts.divides(k, symbol))
-    return (-_INT64_MAX if low is None else low), (_INT64_MAX if high is None else high), divisor
