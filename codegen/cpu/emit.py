@@ -20,7 +20,7 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
     """
     target = target or host()
     plan = schedule(kernel)
-    state = State(Writer(), kernel, target.lanes)
+    state = State(Writer(), kernel, target)
     body = _body(state, plan)
     entry = _entry(kernel, plan, target)
     helpers = [launch.shared(name, text) for name, text in state.shared.items()]
@@ -50,7 +50,7 @@ def _body(state: State, plan: Schedule) -> list[str]:
 def _entry(kernel: LoopKernel, plan: Schedule, target: Target) -> list[str]:
     """The C function: arguments into a context on the stack, sizes into units and work, then `launch.LAUNCH`."""
     writer = Writer()
-    state = State(writer, kernel, target.lanes)
+    state = State(writer, kernel, target)
     names = [writer.argument(f"%a{i}") for i in range(launch.arguments(kernel))]
     state.symbols.update(zip(kernel.symbols, names[len(kernel.args):]))
     count = scalar(state, units(kernel.dims, plan.lane).count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from symshape.codegen.cpu.state import State
@@ -96,6 +96,10 @@ class Floats:
     def to_int(self, value: str) -> str:
         return self.cast("fptosi", value, self.type_, self.integers)
 
+    def _to_int_defined(self, value: str) -> str:
+        """0 for NaN, whose conversion LLVM leaves undefined."""
+        return self.to_int(self.select(self.compare("uno", value, value), 0.0, value))
+
     def to_float(self, value: str) -> str:
         return self.cast("sitofp", value, self.integers, self.type_)
 
@@ -122,3 +126,54 @@ class Floats:
         """2**exponent for an integer in the normal range."""
         bias, shift = (1023, 52) if self.element == "f64" else (127, 23)
         return self.from_bits(self.int_op("shli", self.int_op("addi", exponent, bias), shift))
+
+    def widen(self, value: str) -> str:
+        """An f32 as f64."""
+        return self.cast("extf", value, self.type_, self.of("f64").type_)
+
+    def narrow(self, value: str) -> str:
+        """An f64 rounded to f32."""
+        return self.cast("truncf", value, self.of("f64").type_, self.type_)
+
+    def scale(self, value: str, exponent: str) -> str:
+        """value * 2**exponent for an integral float; right for results that are subnormal or overflow."""
+        if not self.uniform and self.state.target.scalef:
+            return self._scalef(value, exponent)
+        number = self._to_int_defined(exponent)
+        half = self.int_op("shrsi", number, 1)
+        first = self.mul(value, self.power_of_two(half))
+        return self.mul(first, self.power_of_two(self.int_op("subi", number, half)))
+
+    def exponent(self, exponent: str) -> str:
+        """2**exponent for an integral float, in the normal range."""
+        if not self.uniform and self.state.target.scalef:
+            return self._scalef(self.constant(1.0), exponent)
+        return self.power_of_two(self._to_int_defined(exponent))
+
+    def _scalef(self, value: str, exponent: str) -> str:
+        """AVX-512's instruction: 16 floats or 8 doubles at a time."""
+        pure, width = self.state.writer.pure, 512 // (64 if self.element == "f64" else 32)
+        suffix, part = "pd" if self.element == "f64" else "ps", f"vector<{width}x{self.element}>"
+        every, nearest = f"arith.constant -1 : i{width}", "arith.constant 4 : i32"
+
+        def one(left: str, right: str) -> str:
+            return pure(f'llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.{suffix}.512"({left}, {right}, {left}, '
+                        f"{pure(every)}, {pure(nearest)}) : ({part}, {part}, {part}, i{width}, i32) -> {part}")
+
+        if width == self.state.width:
+            return one(value, exponent)
+        halves = [
+            one(*(pure(f"vector.extract_strided_slice {name} {{offsets = [{start}], sizes = [{width}], strides = [1]}}"
+                       f" : {self.type_} to {part}") for name in (value, exponent)))
+            for start in range(0, self.state.width, width)
+        ]
+        order = ", ".join(map(str, range(self.state.width)))
+        return pure(f"vector.shuffle {halves[0]}, {halves[1]} [{order}] : {part}, {part}")
+
+    def if_any(self, condition: str, then: Callable[[], str], otherwise: str) -> str:
+        """then() if the condition holds in any lane, else the other value."""
+        writer = self.state.writer
+        if not self.uniform:
+            condition = writer.pure(f"vector.reduction <or>, {condition} : {self.state.vector('i1')} into i1")
+        with writer.within(min(writer.depth, max(writer.floor, writer.depth_of(condition, otherwise)))):
+            return writer.branch(condition, [self.type_], lambda: [then()], lambda: [otherwise])[0]

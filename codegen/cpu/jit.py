@@ -52,8 +52,8 @@ def compile_objects(texts: Sequence[str], opt_level: int = 2) -> tuple[bytes, Ti
             marks.append(time.perf_counter())
             engine = ExecutionEngine(module, opt_level=opt_level, shared_libs=[openmp_library()], enable_object_dump=True)
             engine.raw_lookup(entry[1])
-    except MLIRError as error:
-        raise KernelError(f"a CPU kernel is not valid MLIR: {error}", where=entry[1]) from error
+    except (MLIRError, RuntimeError) as error:
+        raise KernelError(f"a CPU kernel does not compile: {error}", where=entry[1]) from error
     with tempfile.TemporaryDirectory(prefix="symshape-") as folder:
         path = Path(folder, "kernels.o")
         engine.dump_to_object_file(str(path))

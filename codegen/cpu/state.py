@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from symshape.codegen.cpu import types
+from symshape.codegen.cpu.target import Target
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
 
@@ -37,7 +38,7 @@ class State:
 
     writer: Writer
     kernel: LoopKernel
-    width: int
+    target: Target
     symbols: dict[str, str] = field(default_factory=dict)
     pointers: list[str] = field(default_factory=list)
     lane: str | None = None
@@ -46,6 +47,11 @@ class State:
     error: str = ""
     safe: str = ""
     shared: dict[str, str] = field(default_factory=dict)  # helper functions this kernel calls: name -> text
+
+    @property
+    def width(self) -> int:
+        """Lanes per vector."""
+        return self.target.lanes
 
     def vector(self, type_: str) -> str:
         """The vector type of an element type."""

@@ -9,10 +9,11 @@ from functools import cache
 @dataclass(frozen=True)
 class Target:
     """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations
-    of all widths cost no more than plain ones."""
+    of all widths cost no more than plain ones. ``scalef``: AVX-512's instruction is there (needs 16 lanes)."""
 
     lanes: int
     fast_masks: bool
+    scalef: bool
 
 
 @cache
@@ -22,4 +23,4 @@ def host() -> Target:
 
     features = llvm.get_host_cpu_features()
     wide = all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl"))
-    return Target(16, True) if wide else Target(8, False)
+    return Target(16, True, True) if wide else Target(8, False, False)

@@ -27,7 +27,7 @@ class Writer:
         self._scopes: list[_Scope] = [_Scope()]
         self._depths: dict[str, int] = {}
         self._count = 0
-        self._floor = 0
+        self.floor = 0  # no pure operation leaves the innermost barrier
 
     @property
     def depth(self) -> int:
@@ -56,7 +56,7 @@ class Writer:
         found = self._scopes[depth].memo.get(text)
         if found is not None:
             return found
-        with self.within(max(depth, self._floor)):
+        with self.within(max(depth, self.floor)):
             found = self._scopes[-1].memo.get(text)
             if found is None:
                 found = self._scopes[-1].memo[text] = self.emit(text)
@@ -86,11 +86,11 @@ class Writer:
         self._scopes.append(_Scope())
         for name in names:
             self._depths[name] = self.depth
-        floor = self._floor
+        floor = self.floor
         if barrier:
-            self._floor = self.depth
+            self.floor = self.depth
         results = body()
-        self._floor = floor
+        self.floor = floor
         lines = [f"  {line}" for line in self._scopes.pop().lines]
         self._yielded = list(results)
         return lines

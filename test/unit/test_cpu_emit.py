@@ -153,7 +153,7 @@ def reduction(combiner: str, dtype: str, axis: int, name: str = "") -> Builder:
     return b
 
 
-@pytest.mark.parametrize("target", [None, Target(8, False)])
+@pytest.mark.parametrize("target", [None, Target(8, False, False)])
 def test_pointwise(target: Target | None) -> None:
     cases = [("f32", "arith.addf", torch.float32), ("f64", "arith.mulf", torch.float64), ("i64", "arith.addi", torch.int64),
              ("i32", "arith.muli", torch.int32), ("i8", "arith.subi", torch.int8), ("i16", "arith.maxsi", torch.int16),

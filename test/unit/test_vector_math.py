@@ -1,0 +1,141 @@
+"""Errors of the vectorised math functions, in units in the last place, against float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy
+import pytest
+import torch
+
+from symshape.codegen.cpu.emit import emit_cpu
+from symshape.codegen.cpu.jit import compile_objects
+from symshape.codegen.cpu.target import Target, host
+from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
+from symshape.prover.expr import Expr
+from symshape.runtime.cpu_kernels import load_object
+
+N, I, ONE, ZERO = Expr.symbol("s0"), Expr.symbol("d0"), Expr.const(1), Expr.const(0)
+INF, NAN = float("inf"), float("nan")
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, 100.0, 1000.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-38, -1e-38,
+           1.17549435e-38, 3.4028235e38, -3.4028235e38, 88.72283, 88.72284, -103.97, -104.0, -87.4, 1e-10, -1e-10, 1e10, -1e10,
+           3.1415927, 1.5707964, -1.5707964, 0.99999994, -0.99999994, 1.0000001, 16777216.0, 127.99999, 128.0, -149.0, -150.0,
+           9.0, 4.0, 3.919, 10.05, 10.1]
+
+
+@dataclass(frozen=True)
+class Case:
+    """``focus``: the range that gets more random values than the whole f32 range; ``bound`` in ulp."""
+
+    name: str
+    reference: Callable[..., torch.Tensor]
+    focus: tuple[float, float]
+    bound: float = 1.0
+    arity: int = 1
+
+
+CASES = [
+    Case("exp", torch.exp, (-104, 89)),
+    Case("exp2", torch.exp2, (-150, 128)),
+    Case("expm1", torch.expm1, (-20, 89), 1.5),
+    Case("log", torch.log, (0, 4)),
+    Case("log2", torch.log2, (0, 4), 1.5),
+    Case("log10", torch.log10, (0, 4), 1.5),
+    Case("log1p", torch.log1p, (-1, 4), 1.5),
+    Case("sin", torch.sin, (-100, 100), 1.5),
+    Case("cos", torch.cos, (-100, 100), 1.5),
+    Case("tan", torch.tan, (-100, 100)),
+    Case("tanh", torch.tanh, (-10, 10), 2.0),
+    Case("erf", torch.erf, (-4, 4), 1.5),
+    Case("erfc", torch.erfc, (-4, 10.1)),
+    Case("rsqrt", torch.rsqrt, (0, 100), 1.5),
+    Case("sqrt", torch.sqrt, (0, 100), 0.5),
+    Case("asin", torch.asin, (-1, 1)),
+    Case("acos", torch.acos, (-1, 1)),
+    Case("atan", torch.atan, (-10, 10)),
+    Case("sinh", torch.sinh, (-90, 90)),
+    Case("cosh", torch.cosh, (-90, 90)),
+    Case("asinh", torch.asinh, (-10, 10)),
+    Case("acosh", torch.acosh, (1, 10)),
+    Case("atanh", torch.atanh, (-1, 1)),
+    Case("cbrt", lambda x: torch.from_numpy(numpy.cbrt(x.numpy())), (-10, 10)),
+    Case("powf", torch.pow, (-5, 5), 1.0, 2),
+    Case("atan2", torch.atan2, (-5, 5), 1.0, 2),
+]
+
+
+def kernel(case: Case, dtype: str) -> LoopKernel:
+    names = [f"x{i}" for i in range(case.arity)]
+    args = [Arg(name, dtype, False, (N,), (ONE,)) for name in names]
+    code = [Instr("load", (i,), (), dtype, False, arg=i, address=I) for i in range(case.arity)]
+    operands = tuple(range(case.arity))
+    code.append(Instr(f"math.{case.name}", (9,), operands, dtype, False, source_dtype=dtype))
+    code.append(Instr("store", (), (9,), dtype, False, arg=case.arity, address=I))
+    return LoopKernel(f"{case.name}_{dtype}", (Dim("d0", N, False),), (*args, Arg("y", dtype, True, (N,), (ONE,))), ("s0",),
+                      tuple(code))
+
+
+def compiled(dtype: str, target: Target) -> dict[str, Callable[..., None]]:
+    texts = [emit_cpu(kernel(case, dtype), target) for case in CASES]
+    data, _ = compile_objects(texts)
+    return load_object(data, {f"{case.name}_{dtype}": case.arity + 2 for case in CASES})
+
+
+@pytest.fixture(scope="module", params=["host", "narrow"])
+def functions(request: pytest.FixtureRequest) -> dict[str, Callable[..., None]]:
+    return compiled("f32", host() if request.param == "host" else Target(8, False, False))
+
+
+def inputs(case: Case) -> list[torch.Tensor]:
+    """Special values (all pairs for two operands), every kind of bit pattern, and the focus range."""
+    generator = torch.Generator().manual_seed(7)
+    count = 200_000
+    special = torch.tensor(SPECIAL)
+    columns = torch.cartesian_prod(*[special] * case.arity).reshape(-1, case.arity)
+    patterns = torch.randint(-(1 << 31), 1 << 31, (count, case.arity), generator=generator).to(torch.int32).view(torch.float32)
+    low, high = case.focus
+    near = torch.rand(count, case.arity, generator=generator) * (high - low) + low
+    small = torch.rand(count // 4, case.arity, generator=generator) - 0.5
+    whole = torch.randint(-6, 7, (count // 4, case.arity), generator=generator).float()
+    return [column.contiguous() for column in torch.cat([columns, patterns, near, small, near.abs() * 1e-4, whole]).unbind(1)]
+
+
+def ulp_errors(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """|actual - expected| in f32 ulps of the expected value; 0 where both are NaN or the same infinity."""
+    rounded = expected.float()
+    exponent = torch.frexp(rounded.double().abs().clamp(2.0**-126)).exponent - 24
+    errors = (actual.double() - expected).abs() / torch.ldexp(torch.ones_like(expected), exponent.clamp(min=-149))
+    same = (actual == rounded) & rounded.isinf() | (actual.isnan() & rounded.isnan())
+    return torch.where(same, 0.0, torch.where(errors.isnan(), INF, errors))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_f32(functions: dict[str, Callable[..., None]], case: Case) -> None:
+    values = inputs(case)
+    out = torch.empty_like(values[0])
+    functions[f"{case.name}_f32"](*(v.data_ptr() for v in values), out.data_ptr(), len(out))
+    expected = case.reference(*(v.double() for v in values))
+    errors = ulp_errors(out, expected)
+    worst = int(errors.argmax())
+    where = [v[worst].item() for v in values]
+    assert errors[worst] <= case.bound, (case.name, errors[worst].item(), where, out[worst].item(), expected[worst].item())
+    print(f"{case.name}: {errors[worst]:.3f} ulp at {where}")
+    signed = (expected == 0) & (values[0] == 0) & (case.arity == 1)
+    assert torch.equal(torch.signbit(out[signed]), torch.signbit(expected[signed]))
+
+
+@pytest.fixture(scope="module")
+def doubles() -> dict[str, Callable[..., None]]:
+    return compiled("f64", host())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_f64(doubles: dict[str, Callable[..., None]], case: Case) -> None:
+    """Against PyTorch's own float64 functions, which are libm's or SLEEF's (1 ulp)."""
+    values = [v.double() for v in inputs(case)]
+    values = [torch.cat([v[:20_000], v[-120_000:]]) for v in values]
+    out = torch.empty_like(values[0])
+    doubles[f"{case.name}_f64"](*(v.data_ptr() for v in values), out.data_ptr(), len(out))
+    tolerance = 1e-12 if case.name == "cbrt" else 2e-15
+    torch.testing.assert_close(out, case.reference(*values), rtol=tolerance, atol=0, equal_nan=True)
