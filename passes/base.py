@@ -72,7 +72,7 @@ class Pass:
             values[name] = _parse_value(cls.name, key, types[name], text)
         return cls(**values)
 
-    def text(self) -> str:
+    def as_text(self) -> str:
         """The pipeline element that builds this pass again: ``my-pass{tile=8}``, without options at their default."""
         shown = [
             f"{f.name.replace('_', '-')}={_print_value(getattr(self, f.name))}"

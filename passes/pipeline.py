@@ -42,7 +42,7 @@ def print_pipeline(steps: Iterable[Step]) -> str:
 
 
 def step_text(step: Step) -> str:
-    return step if isinstance(step, str) else step.text()
+    return step if isinstance(step, str) else step.as_text()
 
 
 def step_name(step: Step) -> str:

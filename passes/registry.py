@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import sys
+import zlib
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,10 +67,11 @@ def load_pass_file(path: str | Path) -> list[type[Pass]]:
     from symshape.passes.base import Pass
 
     file = Path(path).resolve()
-    spec = importlib.util.spec_from_file_location(f"symshape_plugin_{file.stem}", file)
+    spec = importlib.util.spec_from_file_location(f"symshape_plugin_{zlib.crc32(bytes(file)):x}_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
         raise OptionError(f"no Python file with passes at '{path}'", next_step="give the path of a .py file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up while the file runs
     spec.loader.exec_module(module)
     own = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass) and c.__module__ == spec.name]
     if not own:

@@ -1,0 +1,46 @@
+"""A pass outside of the package: removes views that change nothing.
+
+    symshape-opt in.mlir --load-pass=docs/examples/drop_noop_views.py --drop-noop-views
+    torch.compile(fn, backend="symshape", options={"pass_files": [".../drop_noop_views.py"], "passes": ["drop-noop-views"]})
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects import BindOp, ViewOp
+from symshape.passes.base import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class DropNoopViews(Pass):
+    """Removes views that change nothing: an identity map over all of a tensor.
+
+    ``limit`` stops after so many (-1: never).
+
+    ```mlir
+    "symshape.bind"(%x, %n, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+    %v = "symshape.view"(%x, %n) {map = affine_map<(d0) -> (d0)>} : (tensor<?xf32>, index) -> tensor<?xf32>
+    ```
+    becomes: every use of %v uses %x
+    """
+
+    name: ClassVar[str] = "drop-noop-views"
+    limit: int = -1
+
+    def run(self, module: ir.Module, context: PassContext) -> None:
+        ops = [op for function in module.body.operations for block in function.regions[0] for op in block.operations]
+        sizes = {op.tensor: op.sizes for op in ops if isinstance(op, BindOp)}
+        noops = [op for op in ops if isinstance(op, ViewOp) and changes_nothing(op, sizes)]
+        for view in noops if self.limit < 0 else noops[: self.limit]:
+            view.result.replace_all_uses_with(view.source)
+            view.operation.erase()
+        context.report[self.name] = {"dropped": len(noops)}
+
+
+def changes_nothing(view: ViewOp, sizes: dict[ir.Value, list[ir.Value]]) -> bool:
+    identity = ir.AffineMap.get_identity(view.map.value.n_dims)
+    return view.domain is None and view.map.value == identity and sizes.get(view.source) == view.sizes
