@@ -1,0 +1,78 @@
+"""What is installed: every package and file, the entry points, and nothing twice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("frontend", "dialects", "passes", "codegen", "runtime", "prover")
+
+
+def _settings() -> dict[str, dict[str, object]]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def _sources() -> set[str]:
+    """All modules, as paths inside of the wheel."""
+    own = {f"symshape/{path.name}" for path in (ROOT / "symshape").glob("*.py")}
+    return own | {f"symshape/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+
+
+def test_every_package_is_listed() -> None:
+    listed = set(_settings()["tool"]["setuptools"]["packages"])  # type: ignore[index]
+    present = {str(Path(source).parent).replace("/", ".") for source in _sources()}
+    assert listed == present
+
+
+def test_links_lead_to_the_folders() -> None:
+    for folder in FOLDERS:
+        link = ROOT / "symshape" / folder
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / folder
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = folder / "tree"  # built from a copy, so that nothing is left behind in the checkout
+    ignored = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.splitlines()
+    for name in ignored:
+        source, target = ROOT / name, tree / name
+        if source.is_file() and name.split("/")[0] in (*FOLDERS, "symshape", "pyproject.toml", "README.md"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    done = subprocess.run([*command, str(tree)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_wheel_holds_every_file_once(wheel: zipfile.ZipFile) -> None:
+    modules = [name for name in wheel.namelist() if name.endswith(".py")]
+    assert len(modules) == len(set(modules))
+    assert set(modules) == _sources()
+
+
+def test_the_wheel_has_the_entry_points(wheel: zipfile.ZipFile) -> None:
+    name = next(name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+    text = wheel.read(name).decode()
+    assert "symshape = symshape.backend:symshape_backend" in text
+    for tool in ("symshape-opt = symshape.opt:main", "symshape-translate = ", "symshape = symshape.cli:main"):
+        assert tool in text
+
+
+def test_entry_points_can_be_loaded() -> None:
+    (backend,) = entry_points(group="torch_dynamo_backends", name="symshape")
+    assert callable(backend.load())
+    for script in _settings()["project"]["scripts"]:  # type: ignore[attr-defined]
+        (entry,) = entry_points(group="console_scripts", name=script)
+        assert callable(entry.load())

@@ -1,0 +1,63 @@
+"""A pass from a file, in a compile: the same file that test/tools/plugin.mlir runs by symshape-opt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from symshape.backend import symshape_backend
+from symshape.errors import OptionError
+from symshape.passes import registry
+from symshape.passes.base import Pass
+from symshape.report import GraphReport
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = str(ROOT / "docs" / "examples" / "drop_noop_views.py")
+FAILING = str(ROOT / "test" / "tools" / "Inputs" / "failing_passes.py")
+
+
+def _compile(options: dict[str, Any]) -> list[GraphReport]:
+    torch._dynamo.reset()
+    reports: list[GraphReport] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return symshape_backend(gm, inputs, options=options, reports=reports)
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x) + 1
+
+    compiled = torch.compile(fn, backend=backend, dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), fn(x))
+    return reports
+
+
+def test_a_pass_from_a_file_runs_in_a_compile() -> None:
+    (report,) = _compile({"pass_files": [FILE], "passes": ["drop-noop-views{limit=3}"]})
+    assert "dropped" in report.passes["drop-noop-views"]
+
+
+def test_a_pass_can_be_switched_off() -> None:
+    options = {"pass_files": [FILE], "passes": ["drop-noop-views"], "disable_passes": ["drop-noop-views"]}
+    (report,) = _compile(options)
+    assert "drop-noop-views" not in report.passes
+
+
+def test_a_failing_pass_is_named_with_a_replay_command(tmp_path: Path) -> None:
+    options = {"pass_files": [FAILING], "passes": ["fail-at-op"], "debug_dir": str(tmp_path)}
+    with pytest.raises(Exception, match="pass 'fail-at-op' failed: 'func.func' op is not welcome") as raised:
+        _compile(options)
+    assert f"symshape-opt {tmp_path}/fail-at-op-0.mlir" in str(raised.value)
+    assert "func.func" in (tmp_path / "fail-at-op-0.mlir").read_text()
+
+
+def test_names_of_built_in_passes_are_taken() -> None:
+    class Taken(Pass):
+        name = "lower-aten"
+
+    with pytest.raises(OptionError, match="'lower-aten' is the name of a built-in pass"):
+        registry.register(Taken)
