@@ -31,6 +31,7 @@ class Symbol:
     __match_args__ = ("name",)
     _interned: ClassVar[WeakValueDictionary[str, Symbol]] = WeakValueDictionary()
     opaque: Final = False
+    depth: Final = 0
     name: str
     key: tuple[Any, ...]
 
@@ -58,13 +59,14 @@ class Function:
     Interned like symbols. Build them with the operators of `Expr`, which simplify; this constructor does not.
     """
 
-    __slots__ = ("__weakref__", "_key", "args", "kind", "symbols")
+    __slots__ = ("__weakref__", "_key", "args", "depth", "kind", "symbols")
     __match_args__ = ("kind", "args")
     _interned: ClassVar[WeakValueDictionary[tuple[Kind, tuple[Expr, ...]], Function]] = WeakValueDictionary()
     opaque: Final = True
     kind: Kind
     args: tuple[Expr, ...]
     symbols: frozenset[str]
+    depth: int
     _key: tuple[Any, ...] | None
 
     def __new__(cls, kind: Kind, args: tuple[Expr, ...]) -> Function:
@@ -72,8 +74,10 @@ class Function:
         if found is not None:
             return found
         symbols: frozenset[str] = frozenset().union(*(arg.symbols for arg in args))
+        depth = 1 + max((atom.depth for arg in args for atom in arg.atoms), default=0)
         with _lock:
             self = super().__new__(cls)
+            self.depth = depth
             self.kind, self.args, self.symbols, self._key = kind, args, symbols, None
             return cls._interned.setdefault((kind, args), self)
 

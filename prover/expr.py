@@ -125,10 +125,15 @@ class Expr:
         return self._terms
 
     @property
+    def atoms(self) -> set[Atom]:
+        """The atoms (never mod) of the polynomial, not those inside functions."""
+        return {atom for monomial in self._polynomial for atom in monomial}
+
+    @property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols in it, also inside functions."""
         if self._symbols is None:
-            atoms = {atom for monomial in self._polynomial for atom in monomial}
+            atoms = self.atoms
             plain = frozenset(atom.name for atom in atoms if isinstance(atom, Symbol))
             self._symbols = plain.union(*(atom.symbols for atom in atoms if isinstance(atom, Function)))
         return self._symbols
@@ -154,16 +159,17 @@ class Expr:
             return self
         return self.map_atoms(lambda atom: _substitute_atom(atom, replacements))
 
-    def map_atoms(self, replace: Callable[[Atom], Expr]) -> Expr:
-        """Each atom (Symbol or Function, never mod) of the polynomial replaced by the Expr `replace(atom)`."""
-        cache: dict[Atom, Expr] = {}
+    def map_atoms(self, replace: Callable[[Atom], Expr | None]) -> Expr:
+        """Each atom (Symbol or Function, never mod) of the polynomial replaced by `replace(atom)`; None keeps it."""
+        cache: dict[Atom, Polynomial] = {}
         total: Polynomial = {}
         for monomial, coefficient in self._polynomial.items():
             part: Polynomial = {(): coefficient}
             for atom in monomial:
                 if atom not in cache:
-                    cache[atom] = replace(atom)
-                part = poly.multiply(part, cache[atom]._polynomial)
+                    replacement = replace(atom)
+                    cache[atom] = {(atom,): 1} if replacement is None else replacement._polynomial
+                part = poly.multiply(part, cache[atom])
             total = poly.add(total, part)
         return Expr(total)
 
@@ -237,11 +243,11 @@ def _evaluate(function: Function, values: Mapping[str, int]) -> int:
             return min(args)
 
 
-def _substitute_atom(atom: Atom, replacements: Mapping[str, Expr | int]) -> Expr:
+def _substitute_atom(atom: Atom, replacements: Mapping[str, Expr | int]) -> Expr | None:
     if isinstance(atom, Symbol):
-        return as_expr(replacements[atom.name]) if atom.name in replacements else _symbol(atom.name)
+        return as_expr(replacements[atom.name]) if atom.name in replacements else None
     if atom.symbols.isdisjoint(replacements):
-        return Expr({(atom,): 1})
+        return None
     return atom.rebuild(arg.substitute(replacements) for arg in atom.args)
 
 
@@ -359,3 +365,8 @@ def only_floordiv(polynomial: Polynomial) -> Function | None:
 
 def _is_floordiv(atom: Atom) -> bool:
     return isinstance(atom, Function) and atom.kind == "floordiv"
+
+
+def has_functions(expr: Expr) -> bool:
+    """Whether anything but symbols, sums and products is in it: what facts could simplify."""
+    return any(isinstance(atom, Function) for monomial in expr._polynomial for atom in monomial)

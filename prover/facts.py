@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import gcd
 from typing import Final
 
@@ -13,7 +14,7 @@ from symshape.prover.expr import Expr, Function, Symbol, as_expr
 from symshape.prover.polynomial import Polynomial
 from symshape.prover.simplify import Simplifier
 
-_MAX_COMBINED: Final = 2  # assumed inequalities in one proof
+_ATTEMPTS: Final = (16, 3, 0)  # how many assumed inequalities to try as the first, the second, ... of a proof
 _MAX_MULTIPLIERS: Final = 6
 _MAX_REDUCTIONS: Final = 16
 
@@ -218,7 +219,7 @@ class Facts:
 
     def simplify(self, expr: Expr | int) -> Expr:
         """An expression with the same value wherever the facts hold, with equal symbols replaced by one of them."""
-        return self._shown(self._normal(as_expr(expr)))
+        return self._shown(self._simplifier.with_nested_mods(self._normal(as_expr(expr))))
 
     # The machinery.
 
@@ -279,13 +280,13 @@ class Facts:
         if key not in self._proofs:
             self._proofs[key] = False  # while the proof is under way
             low = self._bounds.lower(known)
-            self._proofs[key] = (low is not None and low >= 0) or (
-                combined < _MAX_COMBINED and any(self._proven(rest, combined + 1) for rest in self._less_assumed(known))
+            self._proofs[key] = (low is not None and low >= 0) or any(
+                self._proven(rest, combined + 1) for rest in islice(self._less_assumed(known), _ATTEMPTS[combined])
             )
         return self._proofs[key]
 
     def _best_lower(self, known: Expr) -> int | None:
-        lows = [self._bounds.lower(known), *map(self._bounds.lower, self._less_assumed(known))]
+        lows = [self._bounds.lower(known), *map(self._bounds.lower, islice(self._less_assumed(known), _ATTEMPTS[0]))]
         return max((low for low in lows if low is not None), default=None)
 
     def _less_assumed(self, known: Expr) -> Iterator[Expr]:

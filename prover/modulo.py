@@ -16,7 +16,7 @@ def with_mods(polynomial: Polynomial) -> Polynomial:
         for atom in {atom for monomial in polynomial for atom in monomial}
         if isinstance(atom, Function) and atom.kind == "floordiv"
     ]
-    for floordiv in sorted(floordivs, key=lambda atom: atom.key):
+    for floordiv in sorted(floordivs, key=lambda atom: (-atom.depth, atom.key)):  # outer ones hold the inner as terms
         for base, divisor in _readings(floordiv, floordivs):
             polynomial = _extract(polynomial, floordiv, base, divisor)
     return polynomial

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from math import gcd
 from typing import Final
 
@@ -48,11 +49,34 @@ class Simplifier:
         self._results[expr] = result
         return result
 
-    def _atom(self, atom: Atom) -> Expr:
-        whole = Expr({(atom,): 1})
+    def with_nested_mods(self, expr: Expr) -> Expr:
+        """n//a - b*(n//(a*b)), which is normal for positive b, as (n//a) % b, which is shorter; for answers only."""
+        if not any(atom.opaque for atom in expr.atoms):
+            return expr
+        result = expr.map_atoms(self._with_nested_args)
+        functions = [atom for atom in result.atoms if isinstance(atom, Function) and atom.kind == "floordiv"]
+        floordivs = sorted(functions, key=lambda atom: atom.key)
+        for outer, inner in permutations(floordivs, 2):
+            divisor = outer.args[1].exact_quotient(inner.args[1])
+            if outer.args[0] != inner.args[0] or divisor is None or divisor.as_int() is not None:
+                continue
+            nested = Expr({(Function("floordiv", (Expr({(inner,): 1}), divisor)),): 1})
+            replacements: dict[Atom, Expr] = {outer: nested}
+            changed = result.map_atoms(replacements.get)
+            if len(changed.terms) < len(result.terms) and self._nonnegative(divisor - 1):
+                result = changed
+        return result
+
+    def _with_nested_args(self, atom: Atom) -> Expr | None:
         if not isinstance(atom, Function):
-            return whole
+            return None
+        return atom.rebuild(self.with_nested_mods(arg) for arg in atom.args)
+
+    def _atom(self, atom: Atom) -> Expr | None:
+        if not isinstance(atom, Function):
+            return None
         if atom not in self._atoms:
+            whole = Expr({(atom,): 1})
             try:
                 rebuilt = atom.rebuild(self.simplify(arg) for arg in atom.args)
                 self._atoms[atom] = rebuilt if rebuilt != whole else self._improved(atom, whole)
@@ -96,11 +120,9 @@ class Simplifier:
             low, high = self._interval(numerator)
             if low is not None and high is not None and low // number == high // number:
                 return low // number
-        for quotient in (0, -1):
-            rest = numerator - quotient * divisor
-            if self._nonnegative(rest) and self._nonnegative(divisor - 1 - rest):
-                return quotient
-        return None
+        if self._nonnegative(numerator):
+            return 0 if self._nonnegative(divisor - 1 - numerator) else None
+        return -1 if self._nonnegative(-1 - numerator) and self._nonnegative(numerator + divisor) else None
 
     def _reduced(self, numerator: Expr, divisor: Expr, factor: Expr) -> Expr | None:
         """(g*a + r)//(g*q) -> (a + r//g)//q for a positive factor g where r//g is a constant."""

@@ -90,6 +90,15 @@ def test_mixed_radix_digits_recombine(expr: Expr) -> None:
     assert facts.simplify(d0 // (64 * s1) % s0) == d0 // (64 * s1)
 
 
+def test_digits_of_symbolic_radix_are_shown_as_mod() -> None:
+    facts = sizes().with_dims({"d0": s0 * s1 * s3})
+    digit = facts.simplify(d0 // s3 % s1)
+    assert str(digit) == "(d0 // s3) % s1"
+    assert facts.simplify(digit) == digit
+    assert str(facts.simplify((digit + s2) % s0)) == "(s2 + (d0 // s3) % s1) % s0"
+    assert facts.simplify(d0 // (s1 * s3) * (s1 * s3) + digit * s3 + d0 % s3) == d0
+
+
 def test_order_is_proven() -> None:
     facts = loop()
     assert facts.less_equal(d0 * s1 + d1 + 1, s0 * s1)
