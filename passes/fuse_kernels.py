@@ -56,7 +56,9 @@ class FuseKernels(Pass):
         block = function.regions[0].blocks[0]
         graph = read_graph(block)
         facts = facts_of(function)
-        grouping = make_groups(graph, facts, vertical=self.vertical, siblings=self.siblings, max_members=self.max_members)
+        grouping = make_groups(
+            graph, facts, vertical=self.vertical, siblings=self.siblings, max_members=self.max_members
+        )
         outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g)).stores]
         callees = [_outline(module, graph, facts, plan, names) for plan in outlined]
         launched: dict[ir.Value, ir.Value] = {}
@@ -69,7 +71,12 @@ class FuseKernels(Pass):
 
 def _plan(grouping: Grouping, group: Group) -> KernelPlan:
     """The plan that stores what operations outside the group need in memory."""
-    stored = [r for node in sorted(group.placements, key=lambda n: n.index) for r in node.results if _is_needed(grouping, group, r)]
+    stored = [
+        r
+        for node in sorted(group.placements, key=lambda n: n.index)
+        for r in node.results
+        if _is_needed(grouping, group, r)
+    ]
     return plan_kernel(grouping, group, stored)
 
 
@@ -84,7 +91,9 @@ def _is_needed(grouping: Grouping, group: Group, value: ir.Value) -> bool:
     )
 
 
-def _outline(module: ir.Module, graph: Graph, facts: Facts, plan: KernelPlan, names: dict[str, str]) -> tuple[str, list[str]]:
+def _outline(
+    module: ir.Module, graph: Graph, facts: Facts, plan: KernelPlan, names: dict[str, str]
+) -> tuple[str, list[str]]:
     """Writes the kernel function; its name, and the symbols that it takes."""
     symbols = kernel_symbols(plan, graph)
     with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -93,7 +102,7 @@ def _outline(module: ir.Module, graph: Graph, facts: Facts, plan: KernelPlan, na
 
 def _share(function: Any, names: dict[str, str]) -> str:
     """The name under which an identical kernel exists already, or a new one."""
-    text = str(function)
+    text = function.get_asm(assume_verified=True)  # else printing verifies, op by op, in Python
     if text in names:
         function.erase()
         return names[text]
@@ -102,14 +111,16 @@ def _share(function: Any, names: dict[str, str]) -> str:
     return name
 
 
-def _launch(graph: Graph, block: ir.Block, plan: KernelPlan, callee: str, symbols: list[str], launched: dict[ir.Value, ir.Value]) -> None:
+def _launch(
+    graph: Graph, block: ir.Block, plan: KernelPlan, callee: str, symbols: list[str], launched: dict[ir.Value, ir.Value]
+) -> None:
     """Writes destinations and the launch at the end of main; the block is sorted afterwards."""
     terminator = block.operations[len(block.operations) - 1]
     last = max((item.node for item in plan.items if isinstance(item, Step)), key=lambda n: n.index)
     with ir.InsertionPoint(terminator), last.op.location:
         dests = []
         for store in plan.stores:
-            sizes = graph.sizes.layouts[store.value].sizes
+            sizes = graph.layout(store.value).sizes
             type_ = tensor_type([s.as_int() for s in sizes], dtype_of(store.value))
             dynamic = [graph.sizes.value(s) for s in sizes if s.as_int() is None]
             dests.append(ir.Operation.create("tensor.empty", [type_], dynamic).result)
@@ -117,6 +128,11 @@ def _launch(graph: Graph, block: ir.Block, plan: KernelPlan, callee: str, symbol
         inputs = [launched.get(v, v) for v in plan.inputs]
         attributes = {"callee": ir.FlatSymbolRefAttr.get(callee)}
         op = ir.Operation.create("host.launch", [d.type for d in dests], [*inputs, *dests, *indices], attributes)
+        for store, result in zip(plan.stores, op.results):
+            if not any(use.owner.operation.name == "symshape.bind" for use in store.value.uses):
+                layout = graph.layout(store.value)
+                values = [graph.sizes.value(e) for e in (*layout.sizes, *layout.strides, layout.offset)]
+                ir.Operation.create("symshape.bind", [], [result, *values])
     for store, result in zip(plan.stores, op.results):
         # The generics still use the value as well; they go with the dead code.
         store.value.replace_all_uses_with(result)
@@ -149,7 +165,9 @@ def _sort(block: ir.Block) -> None:
         producers = {v.owner for v in op.operands if not isinstance(v.owner, ir.Block)}
         for region in op.regions:
             for inner in region.blocks[0].operations:
-                producers |= {v.owner for v in inner.operands if not isinstance(v.owner, ir.Block) and v.owner in position}
+                producers |= {
+                    v.owner for v in inner.operands if not isinstance(v.owner, ir.Block) and v.owner in position
+                }
         waiting[op] = len(producers)
         for producer in producers:
             users.setdefault(producer, []).append(op)

@@ -15,6 +15,7 @@ from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
 from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
+from symshape.passes.aten.views import ALIASING
 from symshape.passes.base import Pass, PassContext
 
 TABLES = ("pointwise", "factories", "views", "reductions", "indexing")
@@ -89,16 +90,25 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
         builder.results = [_result(builder, r, binds) for r in op.results]
         args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, operands)
         outcome = rule(builder, *args, **kwargs)
-    values = outcome if isinstance(outcome, tuple) else (outcome,)
-    for result, value in zip(op.results, values):
-        if value is None:
+        values = outcome if isinstance(outcome, tuple) else (outcome,)
+        if any(value is None for value in values):
             raise Unsupported("a result is not produced")
+        if ir.StringAttr(op.attributes["target"]).value not in ALIASING:
+            values = tuple(_fresh(builder, value, binds) for value in values)
     for result, value in zip(list(op.results), values):
         bind = binds.pop(result, None)
         result.replace_all_uses_with(value.value)
         if bind is not None:
             binds.setdefault(value.value, bind)
     op.erase()
+
+
+def _fresh(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tensor:
+    """A result of its own: an op that does not alias its operand must not hand out the operand or a view of it."""
+    is_view = not isinstance(value.value.owner, ir.Block) and value.value.owner.name == "symshape.view"
+    if is_view or value.value in binds:
+        return builder.pointwise(value.sizes, value.dtype, [value], lambda v: v)
+    return value
 
 
 def _layout(builder: Builder, bind: Any) -> Layout:

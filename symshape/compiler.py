@@ -126,7 +126,7 @@ def _folder(options: Options) -> Any:
 
 def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> None:
     if keep:
-        report.stages[stage] = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=False)
+        report.stages[stage] = module.operation.get_asm(enable_debug_info=True, assume_verified=True)
 
 
 def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:

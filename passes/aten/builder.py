@@ -12,7 +12,7 @@ from symshape.dialects.affine_maps import affine_map, integer_set
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import tensor_type
 from symshape.passes.aten.body import Body, Scalar, compute_type, is_float
-from symshape.prover.expr import Expr, product
+from symshape.prover.expr import Expr, has_functions, product
 from symshape.prover.facts import Facts
 
 ONE = Expr.const(1)
@@ -100,11 +100,14 @@ class Builder:
 
     # --- views -------------------------------------------------------------------------------------------------
 
-    def view(self, x: Tensor, sizes: Sequence[Expr], map: Callable[..., Sequence[Expr]], domain: Callable[..., Sequence[Expr]] | None = None) -> Tensor:
-        """result[d...] = x[map(d...)]; where ``domain(d...)`` is given, only points with every expression >= 0 are read."""
+    def view(self, x: Tensor, sizes: Sequence[Expr], map: Callable[..., Sequence[Expr]], domain: Callable[..., Sequence[Expr]] | None = None, *, simplified: bool = False) -> Tensor:
+        """result[d...] = x[map(d...)]; where ``domain(d...)`` is given, only points with every expression >= 0 are read.
+        ``simplified``: the map has its simplest form already."""
         dims = [Expr.symbol(f"d{i}") for i in range(len(sizes))]
-        facts = self.facts.with_dims({f"d{i}": s for i, s in enumerate(sizes)})
-        exprs = [facts.simplify(e) for e in map(*dims)]
+        exprs = list(map(*dims))
+        if not simplified and any(has_functions(e) for e in exprs):
+            facts = self.facts.with_dims({f"d{i}": s for i, s in enumerate(sizes)})
+            exprs = [facts.simplify(e) for e in exprs]
         conditions = list(domain(*dims)) if domain else []
         attribute, symbols = affine_map(len(sizes), [*exprs, *conditions])
         attributes: dict[str, ir.Attribute] = {"map": ir.AffineMapAttr.get(ir.AffineMap.get(

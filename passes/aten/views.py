@@ -14,7 +14,7 @@ def reshape(b: Builder, x: Tensor, *_: Any, **__: Any) -> Tensor:
     sizes = b.results[0].sizes
     if sizes == x.sizes:
         return x
-    return b.view(x, sizes, lambda *d: regroup(b, x.sizes, sizes, d))
+    return b.view(x, sizes, lambda *d: regroup(b, x.sizes, sizes, d), simplified=True)
 
 
 def regroup(b: Builder, source: Sequence[Expr], target: Sequence[Expr], dims: Sequence[Expr]) -> list[Expr]:
@@ -30,12 +30,19 @@ def regroup(b: Builder, source: Sequence[Expr], target: Sequence[Expr], dims: Se
         for size, index in zip(target[j : j + width_j], dims[j : j + width_j]):
             linear = linear * size + index
         group = source[i : i + width_i]
-        for k, size in enumerate(group):
-            inner = product(group[k + 1 :])
-            index = linear // inner
-            result.append(ZERO if size.as_int() == 1 else index if k == 0 else index % size)
+        digits = [_digit(linear, size, product(group[k + 1 :]), k == 0) for k, size in enumerate(group)]
+        if width_i > 1 and width_j > 1:  # only a mixed group has digits that facts can make simpler
+            facts = b.facts.with_dims({f"d{k}": s for k, s in enumerate(target)})
+            digits = [facts.simplify(e) for e in digits]
+        result += digits
         i, j = i + width_i, j + width_j
     return result
+
+
+def _digit(linear: Expr, size: Expr, inner: Expr, leading: bool) -> Expr:
+    if size.as_int() == 1:
+        return ZERO
+    return linear // inner if leading else (linear // inner) % size
 
 
 def _group(b: Builder, source: Sequence[Expr], target: Sequence[Expr], i: int, j: int) -> tuple[int, int]:

@@ -18,6 +18,9 @@ def invert(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr]
     Returns one expression per dim, None for dims that the access does not mention (and whose size is not 1). Returns None
     when the reader does not visit every element of the member exactly once for each value of those open dims.
     """
+    direct = _plain(access, sizes, placed, placed_sizes)
+    if direct is not None:
+        return direct
     solution: list[Expr | None] = [ZERO if s.as_int() == 1 else None for s in sizes]
     for expr, target, size in zip(access, placed, placed_sizes):
         if size.as_int() == 1:
@@ -32,6 +35,19 @@ def invert(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr]
     if not facts.equal(product([sizes[i] for i in determined]), product(placed_sizes)):
         return None
     return [None if e is None else facts.simplify(e) for e in solution]
+
+
+def _plain(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr], placed_sizes: Sequence[Expr]) -> list[Expr | None] | None:
+    """The common case: each of the member's dims is one whole dim of the reader."""
+    solution: list[Expr | None] = [ZERO if s.as_int() == 1 else None for s in sizes]
+    for expr, target, size in zip(access, placed, placed_sizes):
+        if size.as_int() == 1:
+            continue
+        dim = _single_dim(expr)
+        if dim is None or solution[dim] is not None or sizes[dim] != size:
+            return None
+        solution[dim] = target
+    return solution
 
 
 def _solve(expr: Expr, target: Expr, sizes: Sequence[Expr], solution: list[Expr | None]) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.affine_maps import read_exprs, read_set
-from symshape.dialects.sizes import Sizes
-from symshape.dialects.types import dtype_of
+from symshape.dialects.sizes import Layout, Sizes
 from symshape.prover.expr import Expr, product
 
 HEAVY = frozenset({"math.exp", "math.erf", "math.tanh", "math.log", "math.powf", "math.sin", "math.cos", "math.expm1",
@@ -75,6 +74,15 @@ class Graph:
     tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
+
+    def layout(self, value: ir.Value) -> Layout:
+        """Where a tensor lies: as its bind says; contiguous, for a value inside a lowering that no bind speaks of."""
+        found = self.sizes.layouts.get(value)
+        if found is None:
+            sizes = self.tensor_sizes[value]
+            strides = tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+            found = self.sizes.layouts[value] = Layout(sizes, strides, Expr.const(0))
+        return found
 
     def resolve(self, value: ir.Value, rank: int) -> Access:
         """The buffer or compute result behind a chain of views, read at every point of ``value``."""
@@ -202,7 +210,3 @@ def _need(graph: Graph, value: ir.Value, user: Any) -> None:
     storage = graph.storage(value)
     if storage in graph.producer:
         graph.buffer_uses.setdefault(storage, []).append(user)
-
-
-def element_type(value: ir.Value) -> str:
-    return dtype_of(value)

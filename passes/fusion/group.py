@@ -29,6 +29,7 @@ class Group:
     space: tuple[Expr, ...]
     reduced: list[bool]
     placements: dict[Compute, tuple[Expr, ...]] = field(default_factory=dict)  # member -> its dims over k0...
+    facts: Facts | None = None  # those of the graph, and the ranges of k0...; made on first use
 
     @property
     def has_reduction(self) -> bool:
@@ -175,7 +176,9 @@ def _join(grouping: Grouping, node: Compute, group: Group) -> bool:
 
 
 def _space_facts(grouping: Grouping, group: Group) -> Facts:
-    return grouping.facts.with_dims({f"k{i}": s for i, s in enumerate(group.space)})
+    if group.facts is None:
+        group.facts = grouping.facts.with_dims({f"k{i}": s for i, s in enumerate(group.space)})
+    return group.facts
 
 
 def result_placement(group: Group, node: Compute) -> tuple[Expr, ...]:
@@ -204,7 +207,8 @@ def _placement(grouping: Grouping, node: Compute, group: Group) -> tuple[Expr, .
     replacement = {f"d{i}": e for i, e in enumerate(placement)}
     for access, member in members:
         for expr, target in zip(access.map, result_placement(group, member)):
-            if facts.simplify(expr.substitute(replacement)) != facts.simplify(target):
+            actual = expr.substitute(replacement)
+            if actual != target and facts.simplify(actual) != facts.simplify(target):
                 return None
     return placement
 

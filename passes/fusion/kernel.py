@@ -30,7 +30,7 @@ def kernel_symbols(plan: KernelPlan, graph: Graph) -> list[str]:
 
     mention(plan.space)
     for value in [*plan.inputs, *(s.value for s in plan.stores)]:
-        layout = graph.sizes.layouts[value]
+        layout = graph.layout(value)
         mention((*layout.sizes, *layout.strides))
     for item in plan.items:
         mention(item.map)
@@ -79,7 +79,7 @@ class KernelWriter:
                 self.sizes.define(value, Expr.symbol(name))
             self._assume_rows()
             for value, argument in zip(tensors, arguments):
-                self._bind(argument, self.graph.sizes.layouts[value])
+                self._bind(argument, self.graph.layout(value))
             self._space()
             for item in plan.items:
                 self.results.append([self._load(item)] if isinstance(item, Load) else self._step(item))
@@ -109,7 +109,7 @@ class KernelWriter:
                 ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 
     def _buffer_type(self, value: ir.Value) -> ir.Type:
-        return tensor_type([s.as_int() for s in self.graph.sizes.layouts[value].sizes], dtype_of(value))
+        return tensor_type([s.as_int() for s in self.graph.layout(value).sizes], dtype_of(value))
 
     def _bind(self, argument: ir.Value, layout: Layout) -> None:
         operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, Expr.const(0))]

@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from symshape.passes.fusion.graph import Compute
 from symshape.passes.fusion.group import Group, Grouping, result_placement
-from symshape.prover.expr import Expr
+from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts
 
 
@@ -70,10 +70,20 @@ def plan_kernel(grouping: Grouping, group: Group, stored: list[ir.Value]) -> Ker
 class _Planner:
     def __init__(self, grouping: Grouping, group: Group, plan: KernelPlan, rename: dict[str, Expr]) -> None:
         self.grouping, self.group, self.plan, self.rename = grouping, group, plan, rename
-        self.facts: Facts = grouping.facts.with_dims({f"d{i}": s for i, s in enumerate(group.space)})
+        self._facts: Facts | None = None
         self.reduced_names = {f"d{i}" for i, r in enumerate(group.reduced) if r}
         self.loads: dict[tuple[ir.Value, tuple[Expr, ...], tuple[Expr, ...]], int] = {}
         self.steps: dict[tuple[Compute, tuple[Expr, ...], tuple[Expr, ...]], int] = {}
+
+    @property
+    def facts(self) -> Facts:
+        """Those of the graph, and the ranges of the kernel's dims; made on first use."""
+        if self._facts is None:
+            self._facts = self.grouping.facts.with_dims({f"d{i}": s for i, s in enumerate(self.group.space)})
+        return self._facts
+
+    def simplify(self, expr: Expr) -> Expr:
+        return self.facts.simplify(expr) if has_functions(expr) else expr
 
     def store(self, value: ir.Value) -> None:
         node = self.grouping.graph.producer[value]
@@ -98,9 +108,9 @@ class _Planner:
         """The position of a value read at ``map_``: computed here if it is a member or floats, else loaded."""
         grouping = self.grouping
         node = grouping.graph.producer.get(value)
-        simple = tuple(self.facts.simplify(e) for e in map_)
+        simple = tuple(self.simplify(e) for e in map_)
         if node is not None and node in self.group.placements and not conditions:
-            placed = tuple(self.facts.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
+            placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
             if placed == simple:
                 return self.position(self.step(node, self._placed(node), ()), node, value)
         if node is not None and node not in grouping.anchors:
@@ -119,7 +129,7 @@ class _Planner:
         return self.loads[key]
 
     def step(self, node: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> int:
-        simple = tuple(self.facts.simplify(e) for e in map_)
+        simple = tuple(self.simplify(e) for e in map_)
         key = (node, simple, conditions)
         if key in self.steps:
             return self.steps[key]
