@@ -36,8 +36,9 @@ lint: $(READY)
 	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 	$(BIN)/mypy --no-error-summary
 
-smoke: $(READY)
-	$(BIN)/python -m symshape.smoke
+# Takes the packages of the environment if there is one, else those of the machine; installs nothing.
+smoke:
+	if test -x $(BIN)/python; then $(BIN)/python -m symshape.smoke; else $(or $(PYTHON),python3) -m symshape.smoke; fi
 
 bench: $(READY)
 	$(BIN)/symshape bench

@@ -1,7 +1,7 @@
 """A pass outside of the package: removes views that change nothing.
 
-    symshape-opt in.mlir --load-pass=docs/examples/drop_noop_views.py --drop-noop-views
-    torch.compile(fn, backend="symshape", options={"pass_files": [".../drop_noop_views.py"], "passes": ["drop-noop-views"]})
+symshape-opt in.mlir --load-pass=docs/examples/drop_noop_views.py --drop-noop-views
+torch.compile(fn, backend="symshape", options={"pass_files": [".../drop_noop_views.py"], "passes": ["drop-noop-views"]})
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ def test_start_is_fast() -> None:
 
 def test_torch_is_never_imported(tmp_path: Path) -> None:
     source = tmp_path / "in.mlir"
-    source.write_text('func.func @f() { "host.call"() {target = "aten.no_such_op", arguments = "()"} : () -> ()\n return }')
+    source.write_text(
+        'func.func @f() { "host.call"() {target = "aten.no_such_op", arguments = "()"} : () -> ()\n return }'
+    )
     code = (
         "import sys; from symshape import opt; "
         f"status = opt.main([{str(source)!r}, '--to-stage=kernels']); opt.main(['--list-passes']); "
@@ -54,7 +56,9 @@ def test_a_failure_is_replayed_by_the_command_it_prints(
     assert opt.main(["in.mlir", plugin, "--symbol-dce", f"--{name}", "-o", "out.mlir"]) == 1
     assert not Path("out.mlir").exists()
     first = capsys.readouterr().err
-    command = shlex.split(next(line for line in first.splitlines() if line.strip().startswith("symshape-opt symshape-debug")))
+    command = shlex.split(
+        next(line for line in first.splitlines() if line.strip().startswith("symshape-opt symshape-debug"))
+    )
     assert "unused" not in Path(command[1]).read_text()
     assert opt.main(command[1:]) == 1
     again = capsys.readouterr().err

@@ -50,7 +50,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         if source.is_file() and name.split("/")[0] in (*FOLDERS, "symshape", "pyproject.toml", "README.md"):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(folder),
+    ]
     done = subprocess.run([*command, str(tree)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return zipfile.ZipFile(next(folder.glob("*.whl")))
