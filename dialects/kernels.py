@@ -30,11 +30,11 @@ class ViewOp(Op, name="view", traits=[ext.Pure], optional=("domain",)):
     result: ext.Result[ir.RankedTensorType]
 
     @property
-    def sizes(self) -> list[ir.Value]:
+    def sizes(self) -> Sequence[ir.Value]:
         return self.indices[: ir.RankedTensorType(self.result.type).rank]
 
     @property
-    def symbols(self) -> list[ir.Value]:
+    def symbols(self) -> Sequence[ir.Value]:
         return self.indices[ir.RankedTensorType(self.result.type).rank :]
 
     def verify_invariants(self) -> bool:

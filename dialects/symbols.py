@@ -98,11 +98,11 @@ class BindOp(Op, name="bind"):
         return ir.RankedTensorType(self.tensor.type).rank
 
     @property
-    def sizes(self) -> list[ir.Value]:
+    def sizes(self) -> Sequence[ir.Value]:
         return self.layout[: self.rank]
 
     @property
-    def strides(self) -> list[ir.Value]:
+    def strides(self) -> Sequence[ir.Value]:
         return self.layout[self.rank : 2 * self.rank]
 
     @property

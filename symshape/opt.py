@@ -92,7 +92,8 @@ def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
         registry.load_pass_file(file)
     if args.list_passes:
         return _list_passes()
-    steps, timings, outputs, failed = read_steps(args, rest), [], [], False
+    steps, outputs, failed = read_steps(args, rest), [], False
+    timings: list[tuple[str, float]] = []
     for source in _read(args):
         outcome = _process(source, steps, timings, args)
         if args.verify_diagnostics:
