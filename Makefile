@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
+PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
 .PHONY: demo test lint smoke bench clean
 .SILENT:
@@ -32,7 +32,7 @@ test: $(READY)
 	$(BIN)/pytest -n $(JOBS) test
 
 lint: $(READY)
-	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff check --quiet --output-format concise .
 	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 	$(BIN)/mypy --no-error-summary
 

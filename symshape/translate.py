@@ -1,0 +1,111 @@
+"""``symshape-translate``: prints what a module becomes: kernel code for a target, or the host program.
+
+The input is MLIR in any stage (``--from-stage``, by default ``imported``); the compiler's own passes bring it to the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from symshape.errors import CompileError, SymshapeError
+
+
+def _kernels(module: Any) -> list[Any]:
+    from symshape.codegen.normalise_loops import normalise
+    from symshape.codegen.read_kernel import read_kernel
+
+    functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
+    return [normalise(read_kernel(function)) for function in functions]
+
+
+def cpu(module: Any) -> str:
+    """MLIR's llvm dialect, one C function per kernel."""
+    from symshape.codegen.cpu.emit import emit_cpu
+
+    return "\n".join(emit_cpu(kernel) for kernel in _kernels(module))
+
+
+def triton(module: Any) -> str:
+    """Triton source, one function per kernel."""
+    from symshape.codegen.triton_kernel import emit_triton
+
+    return "\n\n".join(emit_triton(kernel).source for kernel in _kernels(module))
+
+
+def program(module: Any) -> str:
+    """The host program of CPU tensors: Python that binds sizes, checks, allocates, launches and calls."""
+    from symshape.codegen.program import emit_program
+
+    functions = [op for op in module.body.operations if "symshape.kernel" not in op.operation.attributes]
+    if len(functions) != 1:
+        raise CompileError(
+            f"a program is made of one main function, not of {len(functions)}", next_step="split the module"
+        )
+    checking = frozenset(kernel.name for kernel in _kernels(module) if kernel.checks_index)
+    return emit_program(functions[0], pointers=True, checking=checking, device="cpu").source
+
+
+def loops(module: Any) -> str:
+    """The loop programs that every target prints from."""
+    import pprint
+
+    return "\n".join(pprint.pformat(kernel, width=120) for kernel in _kernels(module)) + "\n"
+
+
+TARGETS: dict[str, Callable[[Any], str]] = {"cpu": cpu, "triton": triton, "program": program, "loops": loops}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status: 0, or 1 after any error."""
+    args = _parser().parse_args(argv)
+    try:
+        text = sys.stdin.read() if args.input == "-" else Path(args.input).read_text()
+        source = translate(text, args.to, args.from_stage)
+        if args.output == "-":
+            sys.stdout.write(source)
+        else:
+            Path(args.output).write_text(source)
+    except (SymshapeError, OSError, UnicodeDecodeError) as error:
+        print(f"symshape-translate: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def translate(text: str, to: str, from_stage: str = "imported") -> str:
+    """MLIR text in a stage to the text of a target (one of ``TARGETS``)."""
+    from torch_mlir import ir
+
+    from symshape.dialects import load, verify
+    from symshape.passes.diagnostics import collect_diagnostics
+    from symshape.passes.manager import run_pipeline
+    from symshape.passes.pipeline import parse_step
+    from symshape.passes.stages import STAGES, passes_between
+
+    steps = [parse_step(element) for element in passes_between(from_stage, list(STAGES)[-1])]
+    with load(ir.Context()) as ctx, ir.Location.unknown():
+        with collect_diagnostics(ctx) as errors:
+            try:
+                module = ir.Module.parse(text)
+            except ir.MLIRError:
+                module = None
+            if module is None or not verify(module):
+                raise CompileError("the input is no valid module: " + "\n  ".join(str(e) for e in errors))
+        run_pipeline(module, steps)
+        return TARGETS[to](module)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("symshape-translate", description=__doc__, allow_abbrev=False)
+    parser.add_argument("input", nargs="?", default="-", help="input file, - for standard input (the default)")
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="output file, - for standard output")
+    parser.add_argument("--to", choices=list(TARGETS), required=True, help="what to print")
+    parser.add_argument("--from-stage", default="imported", metavar="STAGE", help="the stage that the input is in")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
