@@ -1,6 +1,7 @@
 """``symshape-translate``: prints what a module becomes: kernel code for a target, or the host program.
 
-The input is MLIR in any stage (``--from-stage``, by default ``imported``); the compiler's own passes bring it to the last.
+The input is MLIR in any stage (``--from-stage``, by default ``imported``); the compiler's own passes bring it to the
+last.
 """
 
 from __future__ import annotations
