@@ -1,0 +1,134 @@
+"""Type promotion against torch, mixed operands, broadcasting, symbolic numbers, and the factories."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from lowering import check
+
+from symshape.dialects.types import DTYPES
+from symshape.passes.aten import promotion
+from symshape.passes.aten.builder import Tensor
+from symshape.prover.expr import Expr
+
+aten = torch.ops.aten
+NAMES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+F32, F64, BF16, I64, I32, U8 = torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.uint8
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_promotion(rank: int) -> None:
+    def operand(name: str, rank: int) -> tuple[Any, Any]:
+        sizes = (Expr.const(2),) * rank
+        return torch.ones([2] * rank, dtype=getattr(torch, name)), Tensor(None, sizes, DTYPES[name])
+
+    numbers = [(True, True), (2, 2), (0.5, 0.5)]
+    for name, other in itertools.product(NAMES, NAMES):
+        theirs, mine = operand(name, rank)
+        for their_second, my_second in [operand(other, 0), operand(other, 1), *numbers]:
+            expected = torch.result_type(theirs, their_second)
+            assert promotion.promote((mine, my_second)) == DTYPES[str(expected)[6:]], (name, other, rank, their_second)
+
+
+def values(*shape: int, dtype: torch.dtype = F32, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator) * 8).to(dtype)
+
+
+MIXED: list[tuple[torch.dtype, torch.dtype]] = [
+    (I64, F32),
+    (BF16, F32),
+    (BF16, torch.float16),
+    (I32, I64),
+    (U8, torch.int8),
+    (F32, F64),
+]
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "div", "lt", "eq", "maximum"])
+def test_mixed_dtypes_and_broadcasting(name: str) -> None:
+    packet = getattr(aten, name)
+    operation = packet.default if name == "maximum" else packet.Tensor
+    with_number = packet.Scalar if name != "maximum" else aten.clamp_min.default
+
+    def function(*flat: torch.Tensor) -> list[torch.Tensor]:
+        pairs = zip(flat[::2], flat[1::2])
+        return [operation(x, y) for x, y in pairs] + [with_number(x, 0.5) for x in flat]
+
+    def inputs(rows: int, columns: int) -> list[torch.Tensor]:
+        found = []
+        for first, second in MIXED:
+            for shape, other in (
+                ((rows, columns), (columns,)),
+                ((rows, 1), (1, columns)),
+                ((rows, columns), ()),
+                ((), ()),
+            ):
+                found += [values(*shape, dtype=first), values(*other, dtype=second, seed=1)]
+        return found
+
+    check(function, inputs(5, 4), inputs(3, 9))
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (0, 3), (2, 0), (1, 1)])
+def test_sizes_zero_and_one(shape: tuple[int, int]) -> None:
+    check(lambda x, y: [aten.add.Tensor(x, y), aten.exp.default(x)], [values(*shape), values(shape[1])])
+
+
+def test_symbolic_numbers() -> None:
+    def function(x: torch.Tensor, k: torch.Tensor) -> list[torch.Tensor]:
+        n = x.shape[0]
+        return [
+            aten.add.Tensor(x, n), aten.mul.Tensor(k, n * 2 + 1), aten.lt.Scalar(k, n), aten.div.Tensor(k, n),
+            aten.pow.Tensor_Scalar(k, n), aten.full.default([n, 3], n), aten.tril.default(x, n - 4),
+            aten.triu.default(x, 4 - n), aten.clamp.default(k, None, n - 1), aten.remainder.Scalar(k, n),
+            aten.arange.start_step(n, 5 * n, 2), aten.masked_fill.Scalar(k, k < 0, n),
+        ]  # fmt: skip
+
+    check(function, [values(4, 6), values(4, dtype=I64)], [values(7, 3), values(7, dtype=I64)])
+
+
+def _iota(n: int) -> torch.Tensor:
+    return torch.ops.prims.iota.default(n, start=3, step=-2, dtype=I64, device="cpu", requires_grad=False)
+
+
+FACTORIES: dict[str, Callable[[torch.Tensor, int], Any]] = {
+    "full": lambda x, n: [
+        aten.full.default([n, 2], 1.5), aten.full.default([n], 3, dtype=I32), aten.full.default([], True),
+    ],
+    "like": lambda x, n: [
+        aten.full_like.default(x, 2), aten.zeros_like.default(x, dtype=I64), aten.ones_like.default(x),
+    ],
+    "new": lambda x, n: [
+        aten.new_full.default(x, [n], 7), aten.new_zeros.default(x, [n]), aten.new_ones.default(x, [2, n]),
+    ],
+    "zeros": lambda x, n: [
+        aten.zeros.default([n]), aten.ones.default([n], dtype=torch.bool), aten.scalar_tensor.default(0.1),
+    ],
+    "empty": lambda x, n: [aten.mul.Tensor(aten.ones_like.default(aten.empty.memory_format([n])), 2)],
+    "arange": lambda x, n: [
+        aten.arange.default(n), aten.arange.start(2, n), aten.arange.start_step(0, 2 * n, 3),
+        aten.arange.default(n, dtype=F32), aten.arange.start_step(0, 3, 0.25), aten.arange.start_step(9, 1, -2),
+        aten.arange.default(n, dtype=BF16), _iota(n),
+    ],
+    "linspace": lambda x, n: [  # the tracer fixes the number of steps
+        aten.linspace.default(-1, 2, 6), aten.linspace.default(0, 1, 1), aten.linspace.default(0, 10, 7, dtype=I64),
+        aten.linspace.default(3, -3, 7, dtype=F64), aten.linspace.default(n, -1, 2), aten.linspace.default(2, 5, 0),
+    ],
+    "eye": lambda x, n: [aten.eye.default(n), aten.eye.m(n, 4, dtype=I64)],
+    "triangle": lambda x, n: [
+        aten.tril.default(x), aten.triu.default(x), aten.tril.default(x, 1), aten.triu.default(x, -1),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(FACTORIES))
+def test_factory(name: str) -> None:
+    def function(x: torch.Tensor) -> Any:
+        return FACTORIES[name](x, x.shape[0])
+
+    check(function, [values(5, 4)], [values(8, 3)])
