@@ -39,7 +39,9 @@ class KernelSet:
         if self.target == "cpu":
             from symshape.runtime.cpu_kernels import load_object
 
-            counts = {k.name: len(k.loops.args) + len(k.loops.symbols) + (k.name in self.checking) for k in self.kernels}
+            counts = {
+                k.name: len(k.loops.args) + len(k.loops.symbols) + (k.name in self.checking) for k in self.kernels
+            }
             return load_object(self.object_code, counts)
         from symshape.codegen.triton_kernel import emit_triton
         from symshape.runtime.triton_launch import load_triton

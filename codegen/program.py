@@ -21,7 +21,9 @@ from symshape.prover.expr import Expr
 from symshape.runtime.program import CheckText
 
 # The result strides of these are what the tracer says on every backend: no check at run time.
-_EXACT_STRIDES = frozenset({"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"})
+_EXACT_STRIDES = frozenset(
+    {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"}
+)
 
 
 @dataclass
@@ -50,7 +52,9 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[ir.Value, str] = {}
         self.exprs: dict[Expr, str] = {}
-        self.alias: dict[ir.Value, ir.Value] = {}  # launch result -> destination
+        self.alias: dict[ir.Value, ir.Value] = {}  # destination -> launch result
+        self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
+        self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
         self.counter = 0
 
     def write(self) -> ProgramText:
@@ -81,6 +85,11 @@ class _Writer:
                 tensors = [v for v in dests if isinstance(v.type, ir.RankedTensorType)]
                 for result, dest in zip(op.results, tensors[len(tensors) - len(op.results) :]):
                     self.alias[dest] = result
+            elif op.name == "symshape.view":
+                source = op.operands[0]
+                self.roots[op.results[0]] = self.roots.get(source, source)
+            if op.name not in ("symshape.view", "symshape.bind"):
+                self.used.update(op.operands)
         self.sizes.learn(operations)
 
     def _last_uses(self, operations: list[Any]) -> dict[int, list[ir.Value]]:
@@ -89,7 +98,10 @@ class _Writer:
         for position, op in enumerate(operations):
             if op.name == "symshape.bind":
                 continue
-            for value in (*op.operands, *op.results):
+            operands = [self.roots[op.results[0]]] if op.name == "symshape.view" else list(op.operands)
+            if op.name == "symshape.view" and op.results[0] not in self.used:
+                continue
+            for value in (*operands, *op.results):
                 if isinstance(value.type, ir.RankedTensorType):
                     seen[self.alias.get(value, value)] = position
         result: dict[int, list[ir.Value]] = {}
@@ -157,7 +169,9 @@ def _expect_true(w: _Writer, op: Any) -> None:
 def _names_in(text: str) -> set[str]:
     import re
 
-    return {n for n in re.findall(r"[A-Za-z_]\w*", text) if n not in ("and", "or", "not", "max", "min", "True", "False")}
+    return {
+        n for n in re.findall(r"[A-Za-z_]\w*", text) if n not in ("and", "or", "not", "max", "min", "True", "False")
+    }
 
 
 def _empty(w: _Writer, op: Any) -> None:
@@ -188,7 +202,10 @@ def _launch(w: _Writer, op: Any) -> None:
 
 
 def _view(w: _Writer, op: Any) -> None:
-    source, result = op.operands[0], op.results[0]
+    result = op.results[0]
+    if result not in w.used:
+        return  # only a step to another view
+    source = w.roots[result]
     if result not in w.sizes.layouts:
         raise CompileError("a view that is no strided alias reached the host program", where=str(op.location))
     layout, base = w.layout(result), w.layout(w.alias.get(source, source))
@@ -237,7 +254,7 @@ def _result_name(w: _Writer, result: ir.Value) -> str:
 def _ensure_layout(w: _Writer, result: ir.Value) -> None:
     """Library results may come back with other strides than the tracer foresaw: kernels must never read them wrongly."""
     layout = w.sizes.layouts.get(result)
-    if layout is None or not layout.sizes:
+    if layout is None or not layout.sizes or not any(u.owner.operation.name != "symshape.bind" for u in result.uses):
         return
     pending = [e for e in (*layout.sizes, *layout.strides) if not all(_defined(w, n) for n in e.symbols)]
     if not pending:

@@ -29,7 +29,9 @@ def affine_map(num_dims: int, exprs: Sequence[Expr]) -> tuple[ir.AffineMap, list
 
 def integer_set(num_dims: int, num_symbols: int, nonnegative: Sequence[ir.AffineExpr]) -> ir.Attribute:
     """The set of points at which every expression is >= 0."""
-    return ir.IntegerSetAttr.get(ir.IntegerSet.get(num_dims, num_symbols, list(nonnegative), [False] * len(nonnegative)))
+    return ir.IntegerSetAttr.get(
+        ir.IntegerSet.get(num_dims, num_symbols, list(nonnegative), [False] * len(nonnegative))
+    )
 
 
 class _Writer:

@@ -7,7 +7,18 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.sizes import Sizes
-from symshape.prover.condition import FALSE, TRUE, Condition, all_of, any_of, at_least, differs, equals, greater, negation
+from symshape.prover.condition import (
+    FALSE,
+    TRUE,
+    Condition,
+    all_of,
+    any_of,
+    at_least,
+    differs,
+    equals,
+    greater,
+    negation,
+)
 from symshape.prover.expr import Expr
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
@@ -19,7 +30,9 @@ def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
     i1 = ir.IntegerType.get_signless(1)
     kind = condition.kind
     if kind in ("true", "false"):
-        return ir.Operation.create("arith.constant", [i1], attributes={"value": ir.IntegerAttr.get(i1, int(kind == "true"))}).result
+        return ir.Operation.create(
+            "arith.constant", [i1], attributes={"value": ir.IntegerAttr.get(i1, int(kind == "true"))}
+        ).result
     if kind in _JOIN:
         values = [emit_condition(sizes, part) for part in condition.operands]
         result = values[0]
@@ -29,7 +42,9 @@ def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
     left, right = _sides(condition.expr)
     predicate = {"eq": _EQ, "ne": _NE, "ge": _SGE}[kind]
     attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
-    return ir.Operation.create("arith.cmpi", [i1], [sizes.value(left), sizes.value(right)], {"predicate": attribute}).result
+    return ir.Operation.create(
+        "arith.cmpi", [i1], [sizes.value(left), sizes.value(right)], {"predicate": attribute}
+    ).result
 
 
 def _sides(difference: Expr) -> tuple[Expr, Expr]:

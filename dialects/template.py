@@ -1,4 +1,4 @@
-"""The ``arguments`` text of a ``symshape.call``: Python call text in which ``$i`` stands for the i-th operand."""
+"""The ``arguments`` text of a ``host.call``: Python call text in which ``$i`` stands for the i-th operand."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.sizes import Sizes
-from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.prover.expr import Expr
+from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.torch_private import shape_env_guards
 
 __all__ = ["emit_condition", "import_constraints"]

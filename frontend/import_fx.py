@@ -15,8 +15,8 @@ from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.constraints import emit_condition, import_constraints
 from symshape.frontend.symbols import INT64_MAX, SymbolRow, collect_symbols, layout_of, size_expr
-from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.prover.expr import Expr
+from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.torch_private import symbol_range
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -157,8 +157,17 @@ class _Constant:
     position: int
 
 
-def _call(target: str, arguments: str, operands: Sequence[ir.Value], types: Sequence[ir.Type], indices: Sequence[int] | None = None) -> Any:
-    attributes: dict[str, ir.Attribute] = {"target": ir.StringAttr.get(target), "arguments": ir.StringAttr.get(arguments)}
+def _call(
+    target: str,
+    arguments: str,
+    operands: Sequence[ir.Value],
+    types: Sequence[ir.Type],
+    indices: Sequence[int] | None = None,
+) -> Any:
+    attributes: dict[str, ir.Attribute] = {
+        "target": ir.StringAttr.get(target),
+        "arguments": ir.StringAttr.get(arguments),
+    }
     if indices is not None:
         attributes["result_indices"] = ir.DenseI64ArrayAttr.get(list(indices))
     return ir.Operation.create("host.call", list(types), list(operands), attributes)

@@ -73,7 +73,8 @@ def collect_symbols(values: list[Any], env: Any) -> list[SymbolRow]:
     for name in needed:
         if name not in bindings:
             raise CompileError(
-                f"symbol {name} cannot be read off any input", where=f"{needed[name]} of the graph",
+                f"symbol {name} cannot be read off any input",
+                where=f"{needed[name]} of the graph",
                 next_step="pass a tensor or integer whose size is the symbol itself",
             )
     symbols = {str(s): s for s in env.var_to_range} if env is not None else {}

@@ -113,7 +113,7 @@ def fail(checks: Sequence[CheckText], position: int, values: Mapping[str, int]) 
     check = checks[position]
     shown = ", ".join(f"{name} = {value}" for name, value in values.items())
     raise ShapeConstraintError(
-        f"{check.message}: {check.condition} does not hold for {shown}", where=check.location,
+        f"{check.message}: {check.condition} does not hold for {shown}",
+        where=check.location,
         next_step="pass inputs that satisfy the constraint, or relax it in the source",
     )
-

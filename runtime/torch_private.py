@@ -10,8 +10,18 @@ from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
 from torch._C._dynamo.guards import _reinterpret_tensor as reinterpret_tensor
 
 __all__ = [
-    "aot_compile", "common_subexpressions", "decomposition_table", "deferred_runtime_asserts", "empty_strided_cpu",
-    "is_fake", "reinterpret_tensor", "shape_env_guards", "shape_env_of", "symbol_hint", "symbol_range", "symbol_source",
+    "aot_compile",
+    "common_subexpressions",
+    "decomposition_table",
+    "deferred_runtime_asserts",
+    "empty_strided_cpu",
+    "is_fake",
+    "reinterpret_tensor",
+    "shape_env_guards",
+    "shape_env_of",
+    "symbol_hint",
+    "symbol_range",
+    "symbol_source",
     "user_frame",
 ]
 
@@ -108,7 +118,9 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(gm, graph)
 
 
-def aot_compile(gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any) -> Any:
+def aot_compile(
+    gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any
+) -> Any:
     """AOTAutograd with Inductor's decompositions. Backward is lowered at once: an exception there must surface, and what it
     requires of inputs must still reach the guards."""
     from torch._dynamo.backends.common import aot_autograd
@@ -119,4 +131,3 @@ def aot_compile(gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward:
                             decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition)  # fmt: skip
     with config.patch(force_non_lazy_backward_lowering=True):
         return compile_(gm, example_inputs)
-

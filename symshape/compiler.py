@@ -11,8 +11,8 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
-from symshape.codegen.program import ProgramText, emit_program
 from symshape.codegen.kernels import KernelSet, build_kernels
+from symshape.codegen.program import ProgramText, emit_program
 from symshape.errors import CompileError, KernelError, OptionError
 from symshape.frontend.import_fx import import_graph
 from symshape.options import PIPELINE, Options
@@ -46,7 +46,9 @@ class _Timer:
         self.last = now
 
 
-def compile_graph(gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False) -> Compiled:
+def compile_graph(
+    gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
+) -> Compiled:
     """Compiles a functional ATen graph. ``keep_stages``: the report keeps the IR text of every stage."""
     timer = _Timer()
     target, device = choose_target(gm, options)
@@ -88,7 +90,9 @@ def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
     disabled = set(options.disable_passes)
     unknown = disabled - set(names()) - {step_name(s) for s in extra}
     if unknown:
-        raise OptionError(f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {', '.join(names())}")
+        raise OptionError(
+            f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {', '.join(names())}"
+        )
     if step_name(fuse) in disabled:
         fuse = parse_pipeline("fuse-kernels{vertical=false siblings=false}")[0]
     linalg = [s for s in (lower, *extra) if step_name(s) not in disabled]
@@ -109,7 +113,9 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
                            next_step="move it to cpu or cuda, or leave this part out of torch.compile")  # fmt: skip
     cuda = [d for d in devices if d.type == "cuda"]
     if len(cuda) > 1:
-        raise CompileError(f"tensors on several GPUs: {', '.join(map(str, cuda))}", next_step="compile the parts separately")
+        raise CompileError(
+            f"tensors on several GPUs: {', '.join(map(str, cuda))}", next_step="compile the parts separately"
+        )
     device = str(cuda[0]) if cuda else "cpu"
     if options.target == "cpu" and cuda:
         raise KernelError("target 'cpu' was asked for, but a tensor is on a GPU", where=devices[cuda[0]],

@@ -19,6 +19,8 @@ import torch._dynamo
 import torch.utils._pytree as pytree
 from torch._dynamo.utils import counters
 
+from symshape.settings import compile_with
+
 
 def tensors_of(output: Any) -> list[torch.Tensor]:
     """Every tensor in an output, in order; model outputs are dictionaries of nested tuples."""
@@ -46,6 +48,15 @@ def _relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
         return 0.0
     # NaN or infinity on one side only: the comparison must fail, and `nan <= tolerance` alone would not say so.
     return difference / scale if scale > 0.0 and difference < float("inf") else float("inf")
+
+
+def compile_for(backend: str, fn: Any, **options: Any) -> Any:
+    """``fn`` compiled by a backend with our settings, for any of them, so that only the backend differs."""
+    if backend != "symshape":
+        return compile_with(fn, backend)
+    import symshape
+
+    return symshape.compile(fn, **options)
 
 
 @dataclass

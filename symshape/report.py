@@ -53,7 +53,9 @@ class GraphReport:
     def stage(self, name: str) -> str:
         """The IR text after a stage: imported, linalg or kernels."""
         if name not in self.stages:
-            raise SymshapeError(f"no IR is kept for stage {name!r}", next_step=f"stages: {', '.join(self.stages) or 'none'}")
+            raise SymshapeError(
+                f"no IR is kept for stage {name!r}", next_step=f"stages: {', '.join(self.stages) or 'none'}"
+            )
         return self.stages[name]
 
     @property
@@ -64,12 +66,21 @@ class GraphReport:
     def stub_source(self) -> str:
         """The part of the host program that binds symbols and checks what is not proven, before anything is computed."""
         lines = self.program_source.splitlines()
-        end = next((i for i, line in enumerate(lines) if "empty_strided(" in line or "reinterpret(" in line or "kernel_" in line), len(lines))
+        end = next(
+            (
+                i
+                for i, line in enumerate(lines)
+                if "empty_strided(" in line or "reinterpret(" in line or "kernel_" in line
+            ),
+            len(lines),
+        )
         return "\n".join(lines[:end])
 
     def __str__(self) -> str:
         calls = Counter(self.library_calls)
-        lines = [f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, {len(self.library_calls)} library calls"]
+        lines = [
+            f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, {len(self.library_calls)} library calls"
+        ]
         lines += [f"  {count:4d} x {name}" for name, count in calls.most_common()]
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
         return "\n".join(lines)

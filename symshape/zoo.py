@@ -50,6 +50,11 @@ class Model:
         """The shapes without a size of 1, which frameworks specialise on."""
         return tuple(shape for shape in self.shapes if min(shape) >= 2)
 
+    @property
+    def one_shapes(self) -> tuple[Shape, ...]:
+        """The shapes with a size of 1."""
+        return tuple(shape for shape in self.shapes if min(shape) < 2)
+
     def describe(self, shape: Shape) -> str:
         """``batch=2 sequence=7``."""
         return " ".join(f"{axis}={size}" for axis, size in zip(self.axes, shape, strict=True))
@@ -198,7 +203,8 @@ _PAIR_SHAPES: tuple[Shape, ...] = (
     (9, 40, 20), (2, 200, 7), (1, 8, 6), (1, 37, 23), (4, 1, 5), (4, 9, 1), (1, 1, 1), (1, 64, 1),
 )  # fmt: skip
 _PAIR_FIRST: tuple[Shape, ...] = ((2, 8, 6), (8, 8, 8), (3, 7, 5), (16, 32, 4), (5, 64, 16))
-# Batch x rows x columns of patches; the sequence is rows * columns + 1, (1, 1) is the shortest there is.
+# Batch x rows x columns of patches; the sequence is rows * columns + 1, (1, 1) is the shortest there is. The native size
+# (14 x 14) is not here: transformers does not interpolate at it, a branch in Python and so a graph of its own.
 _PATCH_SHAPES: tuple[Shape, ...] = (
     (2, 14, 13), (4, 4, 4), (8, 8, 8), (3, 7, 5), (5, 3, 11), (7, 2, 3), (16, 2, 2), (2, 16, 8), (2, 9, 10), (4, 6, 6),
     (3, 5, 13), (2, 12, 4), (6, 3, 3), (11, 4, 2), (2, 2, 17), (3, 10, 10), (2, 7, 7), (5, 5, 5), (13, 2, 5), (2, 11, 7),
@@ -207,7 +213,7 @@ _PATCH_SHAPES: tuple[Shape, ...] = (
 _PATCH_FIRST: tuple[Shape, ...] = ((2, 4, 6), (8, 8, 8), (3, 7, 5), (4, 13, 2), (5, 3, 11))
 # Batch x height x width in pixels; the convolutions round up at every stride, so odd sizes matter.
 _IMAGE_SHAPES: tuple[Shape, ...] = (
-    (2, 64, 64), (4, 96, 96), (3, 97, 61), (2, 128, 64), (5, 65, 63), (7, 37, 41), (2, 100, 120), (8, 48, 48), (3, 33, 33),
+    (2, 64, 64), (4, 96, 96), (3, 97, 61), (2, 128, 64), (5, 65, 63), (7, 37, 41), (2, 100, 120), (8, 48, 48), (33, 33, 33),
     (2, 160, 32), (4, 67, 71), (6, 64, 40), (13, 35, 35), (2, 77, 129), (3, 50, 70), (2, 224, 224), (11, 47, 53),
     (5, 80, 80), (16, 40, 36), (2, 111, 113), (1, 64, 64), (1, 97, 61), (2, 32, 32), (2, 1, 1), (1, 1, 1),
 )  # fmt: skip

@@ -144,7 +144,9 @@ class Body:
     def dim_index(self, dim: int) -> Scalar:
         """The iteration index of a dim, as i64."""
         i64 = ir.IntegerType.get_signless(64)
-        index = ir.Operation.create("linalg.index", [ir.IndexType.get()], attributes={"dim": ir.IntegerAttr.get(i64, dim)}).result
+        index = ir.Operation.create(
+            "linalg.index", [ir.IndexType.get()], attributes={"dim": ir.IntegerAttr.get(i64, dim)}
+        ).result
         return self.op("arith.index_cast", "i64", Scalar(index, "index"))
 
     def cast(self, x: Scalar, dtype: str) -> Scalar:

@@ -100,7 +100,15 @@ class Builder:
 
     # --- views -------------------------------------------------------------------------------------------------
 
-    def view(self, x: Tensor, sizes: Sequence[Expr], map: Callable[..., Sequence[Expr]], domain: Callable[..., Sequence[Expr]] | None = None, *, simplified: bool = False) -> Tensor:
+    def view(
+        self,
+        x: Tensor,
+        sizes: Sequence[Expr],
+        map: Callable[..., Sequence[Expr]],
+        domain: Callable[..., Sequence[Expr]] | None = None,
+        *,
+        simplified: bool = False,
+    ) -> Tensor:
         """result[d...] = x[map(d...)]; where ``domain(d...)`` is given, only points with every expression >= 0 are read.
         ``simplified``: the map has its simplest form already."""
         dims = [Expr.symbol(f"d{i}") for i in range(len(sizes))]
@@ -128,7 +136,9 @@ class Builder:
 
     # --- pointwise ---------------------------------------------------------------------------------------------
 
-    def pointwise(self, sizes: Sequence[Expr], dtype: str, inputs: Sequence[Tensor], code: Callable[..., Scalar]) -> Tensor:
+    def pointwise(
+        self, sizes: Sequence[Expr], dtype: str, inputs: Sequence[Tensor], code: Callable[..., Scalar]
+    ) -> Tensor:
         """One value per point: ``code`` gets one scalar per input (half types widened) and its result is cast to dtype."""
         inputs = [self.broadcast(x, sizes) for x in inputs]
         empty = ir.Operation.create("tensor.empty", [self.type(sizes, dtype)], self.dynamic(sizes)).result
@@ -145,7 +155,9 @@ class Builder:
             raise
         return Tensor(op.result, tuple(sizes), dtype)
 
-    def _generic(self, ins: list[ir.Value], outs: list[ir.Value], maps: list[Any], iterators: list[Any], combiner: str = "") -> Any:
+    def _generic(
+        self, ins: list[ir.Value], outs: list[ir.Value], maps: list[Any], iterators: list[Any], combiner: str = ""
+    ) -> Any:
         attributes: dict[str, ir.Attribute] = {
             "indexing_maps": ir.ArrayAttr.get(maps), "iterator_types": ir.ArrayAttr.get(iterators),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(ins), len(outs)]),
@@ -211,7 +223,11 @@ class Builder:
         if not combiner.startswith("arg"):
             value, total = (self._scalar(a, dtype) for a in (arguments[0], arguments[1]))
             return [self._leave(body.arithmetic(combiner, total, value), dtype)]
-        value, best, at = self._scalar(arguments[0], dtype), self._scalar(arguments[1], dtype), Scalar(arguments[2], "i64")
+        value, best, at = (
+            self._scalar(arguments[0], dtype),
+            self._scalar(arguments[1], dtype),
+            Scalar(arguments[2], "i64"),
+        )
         index = body.constant(0, "i64")
         for d in reduced:
             index = body.add(body.mul(index, body.size(x.sizes[d])), body.dim_index(d))

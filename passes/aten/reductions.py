@@ -124,7 +124,11 @@ def moments(b: Builder, x: Tensor, dim: Any, correction: Any, keepdim: bool) -> 
     variance = b.pointwise(total.sizes, b.results[0].dtype, [total], normalise)
     if not keepdim and x.rank:
         kept = [i for i in range(x.rank) if i not in {b.dim(d, x.rank) for d in dims}]
-        average = b.view(average, [x.sizes[i] for i in kept], lambda *d: [d[kept.index(i)] if i in kept else ONE - ONE for i in range(x.rank)])
+        average = b.view(
+            average,
+            [x.sizes[i] for i in kept],
+            lambda *d: [d[kept.index(i)] if i in kept else ONE - ONE for i in range(x.rank)],
+        )
     return variance, b.cast(average, b.results[0].dtype)
 
 
@@ -132,7 +136,9 @@ def var(b: Builder, x: Tensor, dim: Any = None, *, correction: Any = None, keepd
     return moments(b, x, dim, correction, keepdim)[0]
 
 
-def var_mean(b: Builder, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def var_mean(
+    b: Builder, x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
     return moments(b, x, dim, correction, keepdim)
 
 

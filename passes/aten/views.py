@@ -92,11 +92,15 @@ def unsqueeze(b: Builder, x: Tensor, dim: int) -> Tensor:
 
 def squeeze(b: Builder, x: Tensor, dims: Any = None) -> Tensor:
     """Drops dims of size 1; the tracer's result says which went."""
-    wanted = set(range(x.rank)) if dims is None else {b.dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
+    wanted = (
+        set(range(x.rank)) if dims is None else {b.dim(d, x.rank) for d in ([dims] if isinstance(dims, int) else dims)}
+    )
     kept = [i for i in range(x.rank) if not (i in wanted and b.is_one(x.sizes[i]))]
     if len(kept) != len(b.results[0].sizes):
         raise Unsupported("which dims are 1 is not known while compiling")
-    return b.view(x, [x.sizes[i] for i in kept], lambda *d: [d[kept.index(i)] if i in kept else ZERO for i in range(x.rank)])
+    return b.view(
+        x, [x.sizes[i] for i in kept], lambda *d: [d[kept.index(i)] if i in kept else ZERO for i in range(x.rank)]
+    )
 
 
 def clamp_start(b: Builder, start: Any, size: Expr) -> Expr:

@@ -10,7 +10,9 @@ from symshape.prover.facts import Facts
 ZERO = Expr.const(0)
 
 
-def invert(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr], placed_sizes: Sequence[Expr], facts: Facts) -> list[Expr | None] | None:
+def invert(
+    access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr], placed_sizes: Sequence[Expr], facts: Facts
+) -> list[Expr | None] | None:
     """Solves access(d) == placed(k) for the reader's dims d, as expressions of the kernel's dims k.
 
     ``access``        what the reader reads of a member, over d0... (the reader's dims, of ``sizes``)
@@ -37,7 +39,9 @@ def invert(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr]
     return [None if e is None else facts.simplify(e) for e in solution]
 
 
-def _plain(access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr], placed_sizes: Sequence[Expr]) -> list[Expr | None] | None:
+def _plain(
+    access: Sequence[Expr], sizes: Sequence[Expr], placed: Sequence[Expr], placed_sizes: Sequence[Expr]
+) -> list[Expr | None] | None:
     """The common case: each of the member's dims is one whole dim of the reader."""
     solution: list[Expr | None] = [ZERO if s.as_int() == 1 else None for s in sizes]
     for expr, target, size in zip(access, placed, placed_sizes):

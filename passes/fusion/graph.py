@@ -187,7 +187,14 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool]:
         if name == "tensor.extract":
             captured.append(inner.operands[0])
         heavy |= name in HEAVY
-        weight += name not in ("arith.constant", "linalg.yield", "linalg.index", "arith.index_cast", "arith.extf", "arith.truncf")
+        weight += name not in (
+            "arith.constant",
+            "linalg.yield",
+            "linalg.index",
+            "arith.index_cast",
+            "arith.extf",
+            "arith.truncf",
+        )
     return captured, weight, heavy
 
 

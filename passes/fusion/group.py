@@ -52,7 +52,9 @@ class Grouping:
     reads: dict[Compute, list[Access]] = field(default_factory=dict)
 
 
-def make_groups(graph: Graph, facts: Facts, *, vertical: bool = True, siblings: bool = True, max_members: int = 64) -> Grouping:
+def make_groups(
+    graph: Graph, facts: Facts, *, vertical: bool = True, siblings: bool = True, max_members: int = 64
+) -> Grouping:
     """Greedy, in program order: each anchor joins the latest group it can, else starts one."""
     grouping = Grouping(graph, facts, max_members)
     grouping.anchors = choose_anchors(graph)
@@ -308,7 +310,12 @@ def _mergeable(grouping: Grouping, first: Group, second: Group) -> bool:
         return False
     if not _shared_reads(grouping, first, second):
         return False
-    inputs = lambda g: [a.base for n in g.placements for a in grouping.reads[n] if grouping.graph.producer.get(a.base) not in g.placements]  # noqa: E731
+    inputs = lambda g: [
+        a.base
+        for n in g.placements
+        for a in grouping.reads[n]
+        if grouping.graph.producer.get(a.base) not in g.placements
+    ]  # noqa: E731
     return not depends_on(grouping, inputs(second), first) and not depends_on(grouping, inputs(first), second)
 
 

@@ -222,7 +222,9 @@ class KernelWriter:
             self.sizes.value(symbol)
         return outer
 
-    def _clone_body(self, source: ir.Block, target: ir.Block, map_: list[Expr], rank: int, outer: dict[ir.Value, ir.Value]) -> None:
+    def _clone_body(
+        self, source: ir.Block, target: ir.Block, map_: list[Expr], rank: int, outer: dict[ir.Value, ir.Value]
+    ) -> None:
         """Copies scalar code; the node's own indices become expressions of the kernel's."""
         values = outer | dict(zip(source.arguments, target.arguments))
         with ir.InsertionPoint(target):
@@ -243,4 +245,6 @@ class KernelWriter:
         dims = [ir.Operation.create("linalg.index", [index], attributes={"dim": ir.IntegerAttr.get(i64, i)}).result
                 for i in range(rank)]  # fmt: skip
         attributes = {"map": ir.AffineMapAttr.get(map_)}
-        return ir.Operation.create("affine.apply", [index], [*dims, *(self.sizes.value(e) for e in symbols)], attributes).result
+        return ir.Operation.create(
+            "affine.apply", [index], [*dims, *(self.sizes.value(e) for e in symbols)], attributes
+        ).result

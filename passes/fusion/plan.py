@@ -11,7 +11,6 @@ from symshape.passes.fusion.group import Group, Grouping, result_placement
 from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts
 
-
 Ref = tuple[int, int]  # position in the plan's items, and which of its results
 
 
