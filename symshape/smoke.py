@@ -61,10 +61,8 @@ def run(target: str) -> int:
             worst = max(worst, (expected - got).abs().max().item())
     good = worst <= 1e-4 and len(reports) == 1
     seconds = time.perf_counter() - start
-    verdict = "ok" if good else "FAILED"
-    print(
-        f"{target:<12} {verdict}: {len(SIZES)} sizes, {len(reports)} compile(s), off by {worst:.1e} at most, {seconds:.1f} s"
-    )
+    facts = f"{len(SIZES)} sizes, {len(reports)} compile(s), off by {worst:.1e} at most, {seconds:.1f} s"
+    print(f"{target:<12} {'ok' if good else 'FAILED'}: {facts}")
     return 0 if good else 1
 
 
