@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from symshape.codegen.cpu import arithmetic, memory
 from symshape.codegen.cpu.combiners import Reduction, accumulate, across_lanes, combine, identities, reduction, results
 from symshape.codegen.cpu.expressions import floor_divide, scalar
-from symshape.codegen.cpu.schedule import Pass, Schedule
+from symshape.codegen.cpu.schedule import Pass, Schedule, weight
 from symshape.codegen.cpu.state import State, Value
 from symshape.codegen.loops import Dim, Instr
 from symshape.prover.expr import Expr, ceildiv, product
@@ -19,7 +21,9 @@ from symshape.prover.expr import Expr, ceildiv, product
 BLOCK = 2048  # elements of the lane dim in one unit
 _SUM_BLOCK = 4096  # elements of the lane dim that are added up before they join the row's sum (rounding errors)
 _ROWS_BLOCK = 256  # the same for a scalar loop over a reduced dim
+_CHAIN, _LONG_CHAIN = 8, 12  # the weight of functions whose operations wait for each other
 
+Result = TypeVar("Result")
 Values = dict[int, Value]
 Accumulators = list[list[str]]  # per reduction of a pass
 
@@ -51,6 +55,7 @@ class Body:
         self.dims = state.kernel.dims
         self.lane = None if schedule.lane is None else self.dims[schedule.lane]
         self.reduced = [d for d in self.dims if d.reduced and d is not self.lane]
+        self.has_reductions = any(d.reduced for d in self.dims)
 
     def emit(self, begin: str, end: str) -> None:
         """The loop over the units in [begin, end)."""
@@ -114,15 +119,37 @@ class Body:
             end = state.writer.pure(f"arith.minsi {state.writer.pure(f'arith.addi {begin}, {length} : i64')}, {size} : i64")
         state.uniform_depth = state.writer.depth
 
+        copies = 1 if self.has_reductions else self._copies(self.schedule.passes)
+
         def vectors(position: str, _: list[str]) -> list[str]:
-            with self._lanes(position, end):
-                self._stages()
+            self._side_by_side(copies, position, end, lambda _: self._stages())
             return []
 
-        state.writer.loop((begin, end, state.constant(state.width, "i64")), [], vectors)
+        state.writer.loop((begin, end, state.constant(copies * state.width, "i64")), [], vectors)
 
-    def _lanes(self, position: str, end: str) -> _Lanes:
-        return _Lanes(self.state, self.lane, position, end)
+    def _copies(self, passes: Sequence[Pass]) -> int:
+        """How many vectors one iteration of the vector loop computes.
+
+        Several where operations wait for each other in long chains; but rows may be short, and the last iteration of
+        each is done in full: only where the lane dim is known to be long, or is all there is, four.
+        """
+        assert self.lane is not None
+        size = self.lane.size.as_int()
+        chain = sum(weight(i) for one in passes for i in one.code if weight(i) >= _CHAIN and not _uniform(i, self.lane))
+        if chain < _LONG_CHAIN and (chain < _CHAIN or self.has_reductions) or size is not None and size <= self.state.width:
+            return 1
+        return 4 if len(self.dims) == 1 or size is not None and size >= 16 * self.state.width else 2
+
+    def _side_by_side(self, copies: int, position: str, end: str, body: Callable[[int], Result]) -> list[Result]:
+        """body(k) for consecutive vectors of the lane dim, their operations interleaved."""
+
+        def one(k: int) -> Result:
+            offset = self.state.constant(k * self.state.width, "i64")
+            start = self.state.writer.pure(f"arith.addi {position}, {offset} : i64") if k else position
+            with _Lanes(self.state, self.lane, start, end):
+                return body(k)
+
+        return self.state.writer.interleave([partial(one, k) for k in range(copies)])
 
     def _stages(self) -> None:
         """Row level and passes in turn, at one point of the parallel dims (or one vector of points)."""
@@ -142,7 +169,7 @@ class Body:
             return self._point(current, dict(values), reductions, accumulators)
 
         def lanes(accumulators: Accumulators) -> Accumulators:
-            return self._vector_loop(reductions, accumulators, leaf)
+            return self._vector_loop(current, reductions, accumulators, leaf)
 
         start = [identities(self.state, one, uniform) for one in reductions]
         final = self._nest(reductions, self.reduced, start, lanes if across else leaf)
@@ -171,20 +198,25 @@ class Body:
         return self._blocked(reductions, (state.constant(0, "i64"), size, one), _ROWS_BLOCK, dim.size, accumulators, step)
 
     def _vector_loop(
-        self, reductions: list[Reduction], accumulators: Accumulators, leaf: Callable[[Accumulators], Accumulators],
+        self, current: Pass, reductions: list[Reduction], accumulators: Accumulators,
+        leaf: Callable[[Accumulators], Accumulators],
     ) -> Accumulators:
-        """The loop over a reduced lane dim."""
+        """The loop over a reduced lane dim; the copies accumulate separately and are combined at its end."""
         assert self.lane is not None
         state = self.state
         size = scalar(state, self.lane.size)
         state.uniform_depth = state.writer.depth
 
-        def step(position: str, current: Accumulators) -> Accumulators:
-            with self._lanes(position, size):
-                return leaf(current)
+        count, copies = len(reductions), self._copies([current])
 
-        bounds = state.constant(0, "i64"), size, state.constant(state.width, "i64")
-        return self._blocked(reductions, bounds, _SUM_BLOCK, self.lane.size, accumulators, step)
+        def step(position: str, names: Accumulators) -> Accumulators:
+            parts = self._side_by_side(copies, position, size, lambda k: leaf(names[k * count:(k + 1) * count]))
+            return [one for part in parts for one in part]
+
+        bounds = state.constant(0, "i64"), size, state.constant(copies * state.width, "i64")
+        start = accumulators + [identities(state, one, False) for one in reductions] * (copies - 1)
+        final = self._blocked(reductions * copies, bounds, _SUM_BLOCK, self.lane.size, start, step)
+        return [_tree(state, one, final[k::count]) for k, one in enumerate(reductions)]
 
     def _blocked(
         self, reductions: list[Reduction], bounds: tuple[str, str, str], block: int, size: Expr, accumulators: Accumulators,
@@ -298,6 +330,19 @@ class _Lanes:
 
     def __exit__(self, *_: object) -> None:
         self.state.lane = self.state.mask = None
+
+
+def _uniform(instr: Instr, lane: Dim) -> bool:
+    """Whether the instruction is known to run outside the vector loop."""
+    return instr.address is not None and lane.name not in instr.address.symbols
+
+
+def _tree(state: State, reduction: Reduction, parts: Accumulators) -> list[str]:
+    """Accumulators of the copies combined in pairs."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [combine(state, reduction, left, right, False) for left, right in pairs]
+    return parts[0]
 
 
 def _grouped(names: Sequence[str], counts: Sequence[int]) -> Accumulators:

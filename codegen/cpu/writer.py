@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 _NAME = re.compile(r"%\w+")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -91,20 +93,20 @@ class Writer:
             self.floor = self.depth
         results = body()
         self.floor = floor
-        lines = [f"  {line}" for line in self._scopes.pop().lines]
+        lines = _indented(self._scopes.pop().lines)
         self._yielded = list(results)
         return lines
 
     def _finish(self, head: str, types: Sequence[str], parts: list[list[str]]) -> list[str]:
-        lines = self._scopes[-1].lines
         name = self.fresh() if types else ""
         prefix = f"{name}:{len(types)} = " if types else ""
-        lines.append(f"{prefix}{head} {{")
+        lines = [f"{prefix}{head} {{"]
         for index, part in enumerate(parts):
             if index:
                 lines.append("} else {")
             lines.extend(part)
         lines.append("}")
+        self._scopes[-1].lines.append("\n".join(lines))  # one entry: `interleave` moves it as a whole
         return [f"{name}#{i}" for i in range(len(types))]
 
     def loop(
@@ -143,4 +145,41 @@ class Writer:
 
     def body(self) -> list[str]:
         """The function's lines, once all regions are closed."""
-        return [f"  {line}" for line in self._scopes[0].lines]
+        return _indented(self._scopes[0].lines)
+
+    def interleave(self, parts: Sequence[Callable[[], Result]]) -> list[Result]:
+        """Runs the parts and mixes the operations that they write here, one of each in turn.
+
+        Independent chains of operations then run side by side: the CPU looks ahead over too few of them to find
+        the next chain by itself.
+        """
+        scope = self._scopes[-1]
+        before, written, results = scope.lines, [], []
+        for part in parts:
+            scope.lines = []
+            results.append(part())
+            written.append(scope.lines)
+        scope.lines = before + _merged(written)
+        return results
+
+
+def _indented(entries: Sequence[str]) -> list[str]:
+    return [f"  {line}" for entry in entries for line in entry.split("\n")]
+
+
+def _merged(parts: Sequence[list[str]]) -> list[str]:
+    """The entries of all parts in turn, each after those of earlier parts that it uses."""
+    owner = {_NAME.match(entry)[0]: k for k, part in enumerate(parts) for entry in part if entry.startswith("%")}  # type: ignore[index]
+    merged: list[str] = []
+    done: set[str] = set()
+    queues = [iter(part) for part in parts]
+    waiting = [next(queue, None) for queue in queues]
+    while any(entry is not None for entry in waiting):
+        for k, entry in enumerate(waiting):
+            if entry is None or any(name not in done and owner.get(name, k) != k for name in _NAME.findall(entry)):
+                continue
+            merged.append(entry)
+            if entry.startswith("%"):
+                done.add(_NAME.findall(entry)[0])
+            waiting[k] = next(queues[k], None)
+    return merged
