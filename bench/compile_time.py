@@ -41,7 +41,7 @@ def measure_here(model_name: str, backend: str) -> dict[str, float]:
     for name in BACKEND_MODULES.get(backend, ()):
         importlib.import_module(name)
     backend_imported = time.perf_counter()
-    from symshape.settings import compile_with
+    from symshape.measure import compile_for
     from symshape.zoo import MODELS
 
     model = MODELS[model_name]
@@ -49,7 +49,7 @@ def measure_here(model_name: str, backend: str) -> dict[str, float]:
     with torch.no_grad():
         module(**inputs)
         warm_dynamo(torch)
-        compiled = compile_with(module, backend)
+        compiled = compile_for(backend, module)
         called = time.perf_counter()
         compiled(**inputs)
         first = time.perf_counter() - called

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from symshape.measure import Graphs, write_result
-from symshape.settings import compile_with
+from symshape.measure import Graphs, compile_for, write_result
 from symshape.terminal import Progress, table
 from symshape.zoo import MODELS, Model, Shape
 
@@ -36,7 +35,7 @@ def count(model: Model, module: torch.nn.Module, backend: str, first: Shape) -> 
     """Compile at ``first``, then run every shape: those without a size of 1, then the others."""
     errors: list[str] = []
     with Graphs() as graphs, torch.no_grad():
-        compiled = compile_with(module, backend)
+        compiled = compile_for(backend, module)
 
         def run(shapes: tuple[Shape, ...]) -> int:
             for shape in shapes:
@@ -47,7 +46,7 @@ def count(model: Model, module: torch.nn.Module, backend: str, first: Shape) -> 
             return graphs.read().graphs
 
         without = run((first, *model.large_shapes))
-        everything = run(tuple(shape for shape in model.shapes if min(shape) < 2))
+        everything = run(model.one_shapes)
     breaks = sum(graphs.breaks.values())
     return Row(model.name, backend, first, without, everything, breaks, graphs.recompiles, tuple(errors))
 

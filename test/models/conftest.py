@@ -1,0 +1,44 @@
+"""Shared by the tests of whole models.
+
+``SYMSHAPE_TEST_BACKEND=aot_eager`` runs them with another backend: it shows what the framework itself does with a model,
+and checks the tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from symshape.measure import compile_for
+from symshape.zoo import MODELS, Model
+
+
+@pytest.fixture
+def backend() -> str:
+    return os.environ.get("SYMSHAPE_TEST_BACKEND", "symshape")
+
+
+@pytest.fixture
+def compiled(backend: str) -> Callable[[Any], Any]:
+    """``symshape.compile``, or the same settings with the backend asked for."""
+    return functools.partial(compile_for, backend)
+
+
+@pytest.fixture(params=list(MODELS))
+def model(request: pytest.FixtureRequest) -> Model:
+    return MODELS[request.param]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield
+    torch._dynamo.reset()

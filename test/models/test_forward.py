@@ -1,0 +1,74 @@
+"""Each model, compiled once, equals eager at every one of its shapes; and it is compiled once.
+
+The whole table of first shapes is `bench/graphs.py`; here each model starts from one of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from symshape.measure import Graphs, compile_for, relative_error
+from symshape.zoo import MODELS, Model, Shape, Size
+
+TOLERANCE = 1e-4
+# Every model starts from another row of its table, so that all five are seen: equal sizes are the second.
+FIRST = {"bert": 1, "gpt2": 0, "t5": 1, "llama": 2, "vit": 3, "resnet": 4}
+
+
+def _count(compiled: Callable[[Any], Any], model: Model, size: Size, shapes: tuple[Shape, ...]) -> Graphs:
+    """Graphs and graph breaks over ``shapes``, and no wrong result among them."""
+    module, wrong = model.build(size), {}
+    with Graphs() as graphs, torch.no_grad():
+        ours = compiled(module)
+        for shape in shapes:
+            inputs = model.inputs(shape, seed=sum(shape))
+            error = relative_error(ours(**inputs), module(**inputs))
+            if not error <= TOLERANCE:
+                wrong[model.describe(shape)] = error
+    assert not wrong
+    return graphs
+
+
+# Dynamo alone: it cannot have more graphs than `aot_eager` has, so this is the harder comparison, and the faster one.
+_framework = functools.partial(compile_for, "eager")
+
+
+def test_equals_eager_in_one_graph(model: Model, compiled: Callable[[Any], Any]) -> None:
+    """The full model is right at 20 shapes and more, and one graph serves those without a size of 1."""
+    shapes = (model.first_shapes[FIRST[model.name]], *model.large_shapes)
+    graphs = _count(compiled, model, "full", shapes)
+    # The image of a convolution network meets conditions of its own (padding, pooling): the framework's count there.
+    allowed = 1 if model.name != "resnet" else _count(_framework, model, "full", shapes).graphs
+    assert graphs.graphs <= allowed
+    assert not graphs.breaks
+
+
+def test_sizes_of_one_cost_no_more_graphs_than_the_framework(model: Model, compiled: Callable[[Any], Any]) -> None:
+    """All shapes, at the tiny size: how wide or deep a model is changes no graph count."""
+    shapes = (model.first_shapes[FIRST[model.name]], *model.shapes)
+    ours, framework = _count(compiled, model, "tiny", shapes), _count(_framework, model, "tiny", shapes)
+    assert ours.graphs <= framework.graphs
+    assert sum(ours.breaks.values()) <= sum(framework.breaks.values())
+
+
+def test_full_model_where_every_size_is_one(model: Model, compiled: Callable[[Any], Any]) -> None:
+    """Every other shape with a size of 1 costs a graph of its own: the tiny model takes those, and `bench/graphs.py`."""
+    smallest = min(model.one_shapes, key=sum)
+    _count(compiled, model, "full", (smallest,))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shapes_are_as_promised(name: str) -> None:
+    """The table itself: 20 shapes or more with the awkward ones among them, five first shapes of 2 or more."""
+    model = MODELS[name]
+    assert len(set(model.shapes)) == len(model.shapes) >= 20
+    assert any(shape[0] == 1 for shape in model.shapes) and any(1 in shape[1:] for shape in model.shapes)
+    assert any(len(set(shape)) == 1 for shape in model.large_shapes)
+    assert len(set(model.first_shapes)) == 5 and all(min(shape) >= 2 for shape in model.first_shapes)
+    assert any(len(set(shape)) == 1 for shape in model.first_shapes)
+    assert all(tensor.is_contiguous() for tensor in model.inputs(model.first_shapes[0]).values())

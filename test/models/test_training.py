@@ -1,0 +1,87 @@
+"""One training step: loss and every gradient against eager, at five shapes, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from symshape.measure import Graphs, relative_error, tensors_of
+from symshape.zoo import MODELS, Model, Shape, Size
+
+TOLERANCE = 1e-3
+# ResNet's batch normalisation in training mode wants more than one value per channel, at the last stage too.
+SHAPES: dict[str, tuple[Shape, ...]] = {
+    "bert": ((2, 8), (8, 8), (3, 7), (5, 33), (4, 64)),
+    "resnet": ((2, 64, 64), (3, 97, 65), (4, 96, 64), (5, 65, 67), (2, 128, 70)),
+}
+# Softmax does not see a constant added to every key, so this gradient is zero in exact arithmetic, and rounding noise
+# in both results: it is measured on the scale of the query's.
+ZERO = "key.bias"
+
+
+def _noise(a: torch.Tensor, b: torch.Tensor, label: str, reference: dict[str, torch.Tensor]) -> float:
+    scale = reference[label.replace(ZERO, "query.bias")].abs().max()
+    return float((a - b).abs().max() / scale)
+
+
+def _step(module: torch.nn.Module, forward: Any, inputs: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The loss and the gradient of every parameter after one backward pass, and the buffers that it updated."""
+    module.zero_grad(set_to_none=True)
+    output = tensors_of(forward(**inputs))
+    loss = sum((tensor.float() ** 2).mean() for tensor in output)
+    assert isinstance(loss, torch.Tensor)
+    loss.backward()
+    gradients = [p.grad.clone() for p in module.parameters() if p.grad is not None]
+    buffers = [buffer.clone() for name, buffer in module.named_buffers() if "running" in name]
+    return [loss.detach().clone(), *gradients, *buffers]
+
+
+def _names(module: torch.nn.Module) -> list[str]:
+    with_gradient = [name for name, p in module.named_parameters() if p.grad is not None]
+    return ["loss", *with_gradient, *(name for name, _ in module.named_buffers() if "running" in name)]
+
+
+def _build(model: Model, size: Size = "full") -> torch.nn.Module:
+    """In training mode but without dropout, whose random numbers differ between backends by right."""
+    module = model.build(size).train()
+    for part in module.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+        if isinstance(getattr(part, "dropout_prob", None), float):
+            part.dropout_prob = 0.0
+    return module
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_gradients_equal_eager(name: str, compiled: Callable[[Any], Any]) -> None:
+    model, wrong = MODELS[name], {}
+    ours, theirs = _build(model), _build(model)
+    with Graphs():
+        forward = compiled(ours)
+        for shape in SHAPES[name]:
+            inputs = model.inputs(shape, seed=sum(shape))
+            actual, expected = _step(ours, forward, inputs), _step(theirs, theirs, inputs)
+            assert _names(ours) == _names(theirs)
+            reference = dict(zip(_names(theirs), expected, strict=True))
+            for label, a, b in zip(_names(theirs), actual, expected, strict=True):
+                error = relative_error(a, b) if not label.endswith(ZERO) else _noise(a, b, label, reference)
+                if not error <= TOLERANCE:
+                    wrong[f"{label} at {model.describe(shape)}"] = error
+    assert not wrong
+
+
+def test_a_training_loop_learns_like_eager(compiled: Callable[[Any], Any]) -> None:
+    """Five steps of an optimizer at five lengths: parameters are mutated between calls of one compiled graph."""
+    model, losses = MODELS["bert"], []
+    for wrap in (compiled, lambda module: module):
+        module = _build(model, "tiny")
+        forward, optimizer = wrap(module), torch.optim.SGD(module.parameters(), lr=1e-2)
+        for shape in SHAPES["bert"]:
+            step = _step(module, forward, model.inputs(shape))
+            optimizer.step()
+            losses.append(step[0].item())
+    count = len(SHAPES["bert"])
+    assert losses[:count] == pytest.approx(losses[count:], rel=TOLERANCE)
