@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.conditions import condition_text
+from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import substitute
 from symshape.dialects.types import TORCH_NAMES, dtype_of
@@ -142,6 +143,8 @@ class _Writer:
 
     def operand(self, value: ir.Value) -> str:
         """Any operand of a call: a tensor, a size, or another scalar."""
+        if is_real(value):
+            return python(value, self.sizes, self.size)
         return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
 
 

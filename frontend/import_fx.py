@@ -14,6 +14,7 @@ from torch_mlir import ir
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.constraints import emit_condition, import_constraints
+from symshape.frontend.reals import emit_real
 from symshape.frontend.symbols import INT64_MAX, SymbolRow, collect_symbols, layout_of, size_expr
 from symshape.prover.expr import Expr
 from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
@@ -184,6 +185,11 @@ def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
         known = _known_size(importer, value)
         if known is not None:
             return known
+    if isinstance(value, torch.SymFloat) and _is_scalar_operator(node.target):
+        try:
+            return emit_real(importer.sizes, value.node.expr)
+        except UnsupportedExpr:
+            pass
     if isinstance(value, torch.SymBool) and _is_scalar_operator(node.target):
         try:
             return emit_condition(importer.sizes, condition_from_sympy(value.node.expr))

@@ -11,9 +11,11 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.facts import facts_of
+from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
+from symshape.passes.aten.body import Scalar
 from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
 from symshape.passes.aten.views import ALIASING
 from symshape.passes.base import Pass, PassContext
@@ -126,6 +128,8 @@ def _operand(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> A
         return Tensor(value, _layout(builder, binds[value]).sizes, dtype)
     if value in builder.sizes:
         return builder.sizes.expr(value)
+    if is_real(value):
+        return Scalar(value, "f64")
     raise Unsupported(f"an operand of type {value.type}")
 
 

@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from symshape.dialects.affine_maps import affine_map, integer_set, is_dim
 from symshape.dialects.conditions import emit_condition
+from symshape.dialects.reals import is_real, rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.fusion.graph import Graph
@@ -47,8 +48,14 @@ def _outer_sizes(generic: Any, graph: Graph) -> list[ir.Value]:
     """Index values of main that the body uses."""
     found: list[ir.Value] = []
     for op in generic.regions[0].blocks[0].operations:
-        found.extend(v for v in op.operands if v in graph.sizes)
+        for v in op.operands:
+            found.extend([v] if v in graph.sizes else sizes_in(v) if _is_outer_real(v, generic) else ())
     return found
+
+
+def _is_outer_real(value: ir.Value, generic: Any) -> bool:
+    """A real that main computes, used in a body: its arithmetic is repeated there."""
+    return is_real(value) and value.owner.parent != generic
 
 
 class KernelWriter:
@@ -171,7 +178,7 @@ class KernelWriter:
         if node.is_reduction:
             attributes["symshape.combiner"] = node.op.attributes["symshape.combiner"]
         source, at = node.op.regions[0].blocks[0], self._at_level(item.map, loop_row)
-        outer = self._outer_values(source, at, rank)
+        outer = self._outer_values(node.op, source, at, rank)
         op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*ins, *outs], attributes, regions=1)
         block = op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
         self._clone_body(source, block, at, rank, outer)
@@ -209,13 +216,16 @@ class KernelWriter:
 
     # --- bodies ----------------------------------------------------------------------------------------------------
 
-    def _outer_values(self, source: ir.Block, map_: list[Expr], rank: int) -> dict[ir.Value, ir.Value]:
+    def _outer_values(self, generic: Any, source: ir.Block, map_: list[Expr], rank: int) -> dict[ir.Value, ir.Value]:
         """What a body uses from outside, written before its generic: sizes are not loop code."""
         outer: dict[ir.Value, ir.Value] = {}
         for op in source.operations:
             for v in op.operands:
                 if v in self.graph.sizes:
                     outer[v] = self.sizes.value(self.graph.sizes.expr(v))
+                elif _is_outer_real(v, generic):
+                    for size in sizes_in(v):
+                        outer[size] = self.sizes.value(self.graph.sizes.expr(size))
                 elif v in self.arguments:
                     outer[v] = self.arguments[v]
         for symbol in affine_map(rank, map_)[1]:
@@ -235,6 +245,9 @@ class KernelWriter:
                     continue
                 clone = op.clone()
                 for i, operand in enumerate(op.operands):
+                    if operand not in values:
+                        with ir.InsertionPoint(clone):
+                            values[operand] = rebuild(operand, lambda size: outer[size])
                     clone.operands[i] = values[operand]
                 values.update(zip(op.results, clone.results))
 

@@ -1,0 +1,67 @@
+"""Real numbers made of sizes (``14 / (s0 // 16)``): f64 arithmetic in main, Python floats in the host program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.sizes import Sizes
+from symshape.prover.expr import Expr
+
+OPERATORS = {"arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/"}
+
+
+def is_real(value: ir.Value) -> bool:
+    """An f64 scalar that arithmetic on sizes computes."""
+    if isinstance(value.owner, ir.Block) or str(value.type) != "f64":
+        return False
+    return value.owner.name in (*OPERATORS, "arith.constant", "arith.sitofp")
+
+
+def binary(name: str, left: ir.Value, right: ir.Value) -> ir.Value:
+    return ir.Operation.create(name, [left.type], [left, right]).result
+
+
+def constant(value: float) -> ir.Value:
+    f64 = ir.F64Type.get()
+    return ir.Operation.create("arith.constant", [f64], attributes={"value": ir.FloatAttr.get(f64, value)}).result
+
+
+def from_size(size: ir.Value) -> ir.Value:
+    """An index as f64."""
+    i64, f64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
+    integer = ir.Operation.create("arith.index_cast", [i64], [size]).result
+    return ir.Operation.create("arith.sitofp", [f64], [integer]).result
+
+
+def sizes_in(value: ir.Value) -> Iterator[ir.Value]:
+    """The index values that a real is made of."""
+    op = value.owner
+    if op.name == "arith.sitofp":
+        yield op.operands[0].owner.operands[0]
+    elif op.name in OPERATORS:
+        for operand in op.operands:
+            yield from sizes_in(operand)
+
+
+def rebuild(value: ir.Value, size_of: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """The same arithmetic at the current insertion point, over other values for its sizes."""
+    op = value.owner
+    if op.name == "arith.constant":
+        return constant(ir.FloatAttr(op.attributes["value"]).value)
+    if op.name == "arith.sitofp":
+        return from_size(size_of(op.operands[0].owner.operands[0]))
+    return binary(op.name, *(rebuild(v, size_of) for v in op.operands))
+
+
+def python(value: ir.Value, sizes: Sizes, text: Callable[[Expr], str]) -> str:
+    """Python source of a real."""
+    op: Any = value.owner
+    if op.name == "arith.constant":
+        return repr(ir.FloatAttr(op.attributes["value"]).value)
+    if op.name == "arith.sitofp":
+        return f"float({text(sizes.expr(op.operands[0].owner.operands[0]))})"
+    left, right = (python(v, sizes, text) for v in op.operands)
+    return f"({left} {OPERATORS[op.name]} {right})"
