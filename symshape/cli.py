@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape", add_help=False)
     demo.set_defaults(run=_demo)
     explain = commands.add_parser("explain", help="compile a model and show what was made")
-    explain.add_argument("model", help="a model of symshape.zoo (bert, gpt2, t5, llama, vit, resnet), or FILE.py:FUNCTION")
+    explain.add_argument("model", help="a model of symshape.zoo (bert, t5, ...), or FILE.py:FUNCTION")
     explain.add_argument("--stage", help="print the IR of this stage: imported, linalg, kernels")
     explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
     explain.set_defaults(run=_explain)
@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _demo(_args: Any, rest: list[str]) -> int:
+def _demo(_args: Any, _rest: list[str]) -> int:
     from symshape.demo import main as demo
 
-    return demo(rest)
+    return demo()
 
 
 def _explain(args: Any, _rest: list[str]) -> int:
@@ -70,14 +70,16 @@ def _subject(name: str) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         return model.build(), (), model.inputs(model.first_shapes[0])
     file, _, function = name.partition(":")
     if not function or not Path(file).is_file():
-        raise OptionError(f"no model or file is called {name!r}", next_step=f"models: {', '.join(zoo.MODELS)}; or FILE.py:FUNCTION")
+        models = ", ".join(zoo.MODELS)
+        raise OptionError(f"no model or file is called {name!r}", next_step=f"models: {models}; or FILE.py:FUNCTION")
     spec = importlib.util.spec_from_file_location("symshape_subject", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for needed in (function, "inputs"):
         if not hasattr(module, needed):
-            raise OptionError(f"{file} has no {needed}", next_step="it needs the function and `inputs()`, a tuple of its arguments")
+            hint = "it needs the function and `inputs()`, a tuple of its arguments"
+            raise OptionError(f"{file} has no {needed}", next_step=hint)
     return getattr(module, function), module.inputs(), {}
 
 
