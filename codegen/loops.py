@@ -38,7 +38,8 @@ class Instr:
     "load"      -                             arg, address, mask; the value is of the argument's dtype
     "store"     (value)                       arg, address (no result)
     "extract"   (index values, one per dim)   arg; address = sum of index * stride of the argument
-    "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index, affine.apply, index args)
+    "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
+                                              affine.apply, index args)
     "constant"  -                             value: int | float | bool
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
     "check_index" (index)                     address: the size (Expr); result is the clamped index

@@ -255,7 +255,7 @@ def _result_name(w: _Writer, result: ir.Value) -> str:
 
 
 def _ensure_layout(w: _Writer, result: ir.Value) -> None:
-    """Library results may come back with other strides than the tracer foresaw: kernels must never read them wrongly."""
+    """Library results may come back with other strides than the tracer foresaw: no kernel may read them wrongly."""
     layout = w.sizes.layouts.get(result)
     if layout is None or not layout.sizes or not any(u.owner.operation.name != "symshape.bind" for u in result.uses):
         return

@@ -192,8 +192,8 @@ class BodyReader:
 
     def _check_index(self, op: Any, body: Body) -> Scalar:
         index, size = op.operands
-        fields = {"address": self._builder.simplify(self._expr(size, body), body.row)}
-        return self._builder.emit("check_index", (self.value(index, body),), "index", row=body.row, **fields)
+        address = self._builder.simplify(self._expr(size, body), body.row)
+        return self._builder.emit("check_index", (self.value(index, body),), "index", row=body.row, address=address)
 
     def _reinterpret(self, op: Any, body: Body) -> Scalar:
         (value,) = op.operands

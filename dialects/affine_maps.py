@@ -1,4 +1,4 @@
-"""Index expressions as MLIR affine maps and back. Dims are the symbols "d0", "d1", ...; what has no dim in it is an operand.
+"""Index expressions as MLIR affine maps and back. Dims are the symbols "d0", "d1", ...; what has no dim is an operand.
 
 Semi-affine forms are used: a dim times, floordiv or mod a symbol.
 """

@@ -7,6 +7,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.sizes import Sizes
+from symshape.prover.atoms import Symbol
 from symshape.prover.condition import (
     FALSE,
     TRUE,
@@ -53,7 +54,7 @@ def _sides(difference: Expr) -> tuple[Expr, Expr]:
     for coefficient, atoms in difference.terms:
         term = Expr.const(abs(coefficient))
         for atom in atoms:
-            term = term * (atom.rebuild(atom.args) if hasattr(atom, "args") else Expr.symbol(atom.name))
+            term = term * (Expr.symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args))
         left, right = (left + term, right) if coefficient > 0 else (left, right + term)
     return left, right
 
@@ -72,10 +73,9 @@ def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
             return None
         return _comparison(ir.IntegerAttr(op.attributes["predicate"]).value, sizes.expr(left), sizes.expr(right))
     if name in ("arith.andi", "arith.ori", "arith.xori"):
-        parts = [read_condition(sizes, v) for v in op.operands]
-        if any(p is None for p in parts):
+        first, second = (read_condition(sizes, v) for v in op.operands)
+        if first is None or second is None:
             return None
-        first, second = parts
         if name == "arith.andi":
             return all_of(first, second)
         if name == "arith.ori":

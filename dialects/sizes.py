@@ -47,13 +47,13 @@ class Sizes:
         self.index_type = ir.IndexType.get()
 
     def define(self, value: ir.Value, expr: Expr) -> None:
-        """Records that an existing SSA value is this expression; the first value of an expression is the canonical one."""
+        """Records that an existing SSA value is this expression; an expression's first value is the canonical one."""
         self._exprs[value] = expr
         if self._usable:
             self._values.setdefault(expr, value)
 
     def learn(self, operations: Iterable[Any]) -> None:
-        """Takes in what operations say of sizes, without offering their values for use: they may come later in the block."""
+        """Takes in what operations say of sizes without offering their values for use: those may come later."""
         self._usable = False
         for op in operations:
             self.read(op)

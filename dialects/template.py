@@ -13,7 +13,7 @@ _OPERAND = re.compile(r"\$(\d+)")
 
 @dataclass(frozen=True)
 class TorchName:
-    """A name of the torch module in a template (``torch.float32``), kept as text: no torch import is needed to read it."""
+    """A name of the torch module in a template (``torch.float32``), kept as text: to read it needs no torch import."""
 
     name: str
 

@@ -69,7 +69,8 @@ def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: 
         with ir.InsertionPoint(module.body):
             function = ir.Operation.create(
                 "func.func", regions=1,
-                attributes={"sym_name": ir.StringAttr.get(name), "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, []))},
+                attributes={"sym_name": ir.StringAttr.get(name),
+                            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, []))},
             )  # fmt: skip
         block = function.regions[0].blocks.append(*types)
         importer = Importer(context, env, Sizes(block))
@@ -106,8 +107,9 @@ def _type_of(value: Any) -> ir.Type:
 def _emit_symbol(importer: Importer, row: SymbolRow) -> None:
     i64 = ir.IntegerType.get_signless(64)
     attributes = {
-        "name": ir.StringAttr.get(row.name), "min": ir.IntegerAttr.get(i64, row.min), "max": ir.IntegerAttr.get(i64, row.max),
-        "divisor": ir.IntegerAttr.get(i64, 1), "hint": ir.IntegerAttr.get(i64, row.hint),
+        "name": ir.StringAttr.get(row.name), "min": ir.IntegerAttr.get(i64, row.min),
+        "max": ir.IntegerAttr.get(i64, row.max), "divisor": ir.IntegerAttr.get(i64, 1),
+        "hint": ir.IntegerAttr.get(i64, row.hint),
         "source": ir.StringAttr.get(row.source), "binding": ir.StringAttr.get(row.binding),
     }  # fmt: skip
     op = ir.Operation.create("symshape.symbol", [ir.IndexType.get()], attributes=attributes)
@@ -177,7 +179,8 @@ def _call(
 def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
     value = node.meta.get("val")
     if node.target is operator.getitem:
-        return importer.values[node.args[0]][node.args[1]]
+        source: Any = node.args[0]
+        return importer.values[source][node.args[1]]
     special = _SPECIAL.get(str(node.target))
     if special is not None:
         return special(importer, node)
@@ -274,7 +277,8 @@ def _import_item(importer: Importer, node: torch.fx.Node) -> Any:
         if expr == Expr.symbol(name):
             if expr in importer.sizes:
                 return importer.sizes.value(expr)
-            return _emit_unbacked(importer, importer.values[node.args[0]], name, "item")
+            source: Any = node.args[0]
+            return _emit_unbacked(importer, importer.values[source], name, "item")
     return _import_library_call(importer, node, value)
 
 

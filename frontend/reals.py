@@ -30,5 +30,5 @@ def emit_real(sizes: Sizes, expr: Any) -> ir.Value:
         return reduce(lambda x, y: reals.binary(_FOLDS[kind], x, y), [emit_real(sizes, a) for a in expr.args])
     size = from_sympy(expr)
     if not all(Expr.symbol(name) in sizes for name in size.symbols):
-        raise UnsupportedExpr(f"{expr} has a symbol that is no size here")
+        raise UnsupportedExpr(expr, "a symbol of it is no size here")
     return reals.from_size(sizes.value(size))

@@ -21,7 +21,7 @@ from symshape.prover.facts import Facts
 
 @dataclass(frozen=True)
 class FuseKernels(Pass):
-    """Groups ``linalg.generic`` operations over one iteration space and outlines each group; identical kernels are shared.
+    """Groups ``linalg.generic`` operations over one iteration space and outlines each group; equal kernels are shared.
 
     Before::
 

@@ -40,14 +40,16 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
     """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
     namespace: dict[str, Any] = {
         "torch": torch, "constant": program.constants, "reinterpret": reinterpret_tensor, "with_layout": with_layout,
-        "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program.device), "address": ctypes.addressof,
-        "error_code": _error_code, "raise_index_error": raise_index_error, "inf": float("inf"), "nan": float("nan"),
+        "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program.device),
+        "address": ctypes.addressof, "error_code": _error_code, "raise_index_error": raise_index_error,
+        "inf": float("inf"), "nan": float("nan"),
         "fail": functools.partial(fail, program.checks), **_DTYPES,
     }  # fmt: skip
     namespace.update({name: resolve_target(target) for name, target in program.targets.items()})
     namespace.update(kernels)
     exec(compile(program.source, "<symshape program>", "exec"), namespace)
-    return namespace["program"]
+    loaded: Callable[[list[Any]], Any] = namespace["program"]
+    return loaded
 
 
 _DTYPES = {name: getattr(torch, name) for name in (
@@ -55,7 +57,9 @@ _DTYPES = {name: getattr(torch, name) for name in (
     "uint16", "uint32", "uint64", "complex32", "complex64", "complex128",
 )}  # fmt: skip
 # The plain functions reach the same kernels through a shorter call path than the overload objects.
-_SHORT = {"aten.mm.default": torch.mm, "aten.addmm.default": torch.addmm, "aten.bmm.default": torch.bmm}
+_SHORT: dict[str, Callable[..., Any]] = {
+    "aten.mm.default": torch.mm, "aten.addmm.default": torch.addmm, "aten.bmm.default": torch.bmm,
+}  # fmt: skip
 
 
 def resolve_target(target: str) -> Callable[..., Any]:
@@ -63,18 +67,18 @@ def resolve_target(target: str) -> Callable[..., Any]:
     if target in _SHORT:
         return _SHORT[target]
     kind, _, rest = target.partition(".")
-    if kind == "higher_order":
-        return getattr(torch.ops.higher_order, rest)
     if kind == "python":
         return _python_callable(rest)
-    return functools.reduce(getattr, target.split("."), torch.ops)
+    library: Any = torch.ops.higher_order if kind == "higher_order" else torch.ops
+    path = [rest] if kind == "higher_order" else target.split(".")
+    found: Callable[..., Any] = functools.reduce(getattr, path, library)
+    return found
 
 
 def _python_callable(path: str) -> Callable[..., Any]:
     module, _, name = path.rpartition(".")
-    if module == "_operator":
-        return getattr(operator, name)
-    found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    source: Any = operator if module == "_operator" else importlib.import_module(module)
+    found: Callable[..., Any] = functools.reduce(getattr, name.split("."), source)
     return found
 
 

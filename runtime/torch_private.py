@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C._dynamo.guards import _empty_strided_cpu as empty_strided_cpu
-from torch._C._dynamo.guards import _reinterpret_tensor as reinterpret_tensor
+from torch._C._dynamo import guards
 
 __all__ = [
     "aot_compile",
@@ -24,6 +24,10 @@ __all__ = [
     "symbol_source",
     "user_frame",
 ]
+
+# The stubs do not have them.
+empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # type: ignore[attr-defined]
+reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
 
 
 def is_fake(value: Any) -> bool:
@@ -74,7 +78,7 @@ def user_frame(sloc: Any) -> tuple[str, int]:
     match = _USER_LOCATION.search(str(getattr(sloc, "maybe_user_loc", None) or ""))
     if match:
         return match.group(1), int(match.group(2))
-    frame = getattr(sloc, "framework_loc", None)
+    frame: Any = getattr(sloc, "framework_loc", None)
     if hasattr(frame, "filename"):
         return frame.filename, int(frame.lineno or 0)
     return "", 0
@@ -121,13 +125,15 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 def aot_compile(
     gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any
 ) -> Any:
-    """AOTAutograd with Inductor's decompositions. Backward is lowered at once: an exception there must surface, and what it
-    requires of inputs must still reach the guards."""
+    """AOTAutograd with Inductor's decompositions. Backward is lowered at once: an exception there must surface, and
+    what it requires of inputs must still reach the guards."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    compile_ = aot_autograd(fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
-                            decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition)  # fmt: skip
+    compile_ = aot_autograd(
+        fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
+        decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+    )  # fmt: skip
     with config.patch(force_non_lazy_backward_lowering=True):
         return compile_(gm, example_inputs)

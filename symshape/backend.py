@@ -14,8 +14,10 @@ from symshape.report import GraphReport
 from symshape.runtime.torch_private import aot_compile
 
 
-def symshape_backend(gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
-                     options: Mapping[str, Any] | None = None, reports: list[GraphReport] | None = None) -> Any:  # fmt: skip
+def symshape_backend(
+    gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
+    options: Mapping[str, Any] | None = None, reports: list[GraphReport] | None = None,
+) -> Any:  # fmt: skip
     """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages."""
     parsed = Options.parse(options, mode)
 

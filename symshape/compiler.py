@@ -108,8 +108,8 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
             if isinstance(item, torch.Tensor):
                 devices.setdefault(item.device, node.name)
     unknown = {d: n for d, n in devices.items() if d.type not in ("cpu", "cuda")}
-    for device, name in unknown.items():
-        raise CompileError(f"no code is generated for device {device}", where=f"tensor {name}",
+    for foreign, name in unknown.items():
+        raise CompileError(f"no code is generated for device {foreign}", where=f"tensor {name}",
                            next_step="move it to cpu or cuda, or leave this part out of torch.compile")  # fmt: skip
     cuda = [d for d in devices if d.type == "cuda"]
     if len(cuda) > 1:

@@ -18,7 +18,8 @@ PIPELINE = "lower-aten,fuse-kernels"
 
 @dataclass(frozen=True)
 class Options:
-    """``target``          "auto": CPU code for CPU tensors, Triton for CUDA; "cpu"; "triton" (interpreted on CPU tensors)
+    """``target``          "auto": CPU code for CPU tensors, Triton for CUDA; "cpu"; "triton" (interpreted where the
+                        tensors are on the CPU)
     ``passes``          further passes, run between lowering and fusion: pipeline elements such as "my-pass{n=2}"
     ``pass_files``      Python files that define passes
     ``disable_passes``  names of passes to leave out (fuse-kernels cannot be left out: each operation is then a kernel)
@@ -46,7 +47,7 @@ class Options:
                 near = difflib.get_close_matches(name, fields, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise OptionError(f"unknown option {name!r}", next_step=f"{hint}options: {', '.join(sorted(fields))}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
         parsed = cls(**values)
         if parsed.target not in TARGETS:
             raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")

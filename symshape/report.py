@@ -64,7 +64,7 @@ class GraphReport:
 
     @property
     def stub_source(self) -> str:
-        """The part of the host program that binds symbols and checks what is not proven, before anything is computed."""
+        """The part of the host program that binds symbols and checks what is not proven, before any kernel runs."""
         lines = self.program_source.splitlines()
         end = next(
             (
@@ -79,7 +79,8 @@ class GraphReport:
     def __str__(self) -> str:
         calls = Counter(self.library_calls)
         lines = [
-            f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, {len(self.library_calls)} library calls"
+            f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, "
+            f"{len(self.library_calls)} library calls"
         ]
         lines += [f"  {count:4d} x {name}" for name, count in calls.most_common()]
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]

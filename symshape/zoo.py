@@ -193,7 +193,8 @@ def _randomise_statistics(model: torch.nn.Module) -> None:
 # Batch x sequence: batch 1, sequence 1, primes, squares, multiples of 16 and their neighbours, one long.
 _TEXT_SHAPES: tuple[Shape, ...] = (
     (2, 8), (4, 16), (8, 8), (3, 7), (5, 13), (7, 31), (16, 16), (2, 64), (4, 63), (4, 65), (13, 13), (8, 32),
-    (2, 128), (3, 127), (6, 48), (11, 17), (2, 257), (32, 5), (2, 2), (9, 100), (1, 8), (1, 37), (4, 1), (1, 1), (1, 128),
+    (2, 128), (3, 127), (6, 48), (11, 17), (2, 257), (32, 5), (2, 2), (9, 100), (1, 8), (1, 37), (4, 1), (1, 1),
+    (1, 128),
 )  # fmt: skip
 _TEXT_FIRST: tuple[Shape, ...] = ((2, 8), (8, 8), (3, 7), (16, 32), (5, 64))
 # Batch x source x target of an encoder-decoder.
@@ -203,19 +204,19 @@ _PAIR_SHAPES: tuple[Shape, ...] = (
     (9, 40, 20), (2, 200, 7), (1, 8, 6), (1, 37, 23), (4, 1, 5), (4, 9, 1), (1, 1, 1), (1, 64, 1),
 )  # fmt: skip
 _PAIR_FIRST: tuple[Shape, ...] = ((2, 8, 6), (8, 8, 8), (3, 7, 5), (16, 32, 4), (5, 64, 16))
-# Batch x rows x columns of patches; the sequence is rows * columns + 1, (1, 1) is the shortest there is. The native size
-# (14 x 14) is not here: transformers does not interpolate at it, a branch in Python and so a graph of its own.
+# Batch x rows x columns of patches; the sequence is rows * columns + 1, (1, 1) is the shortest there is. The native
+# size (14 x 14) is not here: transformers does not interpolate at it, a branch in Python and so a graph of its own.
 _PATCH_SHAPES: tuple[Shape, ...] = (
     (2, 14, 13), (4, 4, 4), (8, 8, 8), (3, 7, 5), (5, 3, 11), (7, 2, 3), (16, 2, 2), (2, 16, 8), (2, 9, 10), (4, 6, 6),
-    (3, 5, 13), (2, 12, 4), (6, 3, 3), (11, 4, 2), (2, 2, 17), (3, 10, 10), (2, 7, 7), (5, 5, 5), (13, 2, 5), (2, 11, 7),
-    (1, 13, 14), (1, 7, 3), (4, 1, 5), (3, 6, 1), (1, 1, 1),
+    (3, 5, 13), (2, 12, 4), (6, 3, 3), (11, 4, 2), (2, 2, 17), (3, 10, 10), (2, 7, 7), (5, 5, 5), (13, 2, 5),
+    (2, 11, 7), (1, 13, 14), (1, 7, 3), (4, 1, 5), (3, 6, 1), (1, 1, 1),
 )  # fmt: skip
 _PATCH_FIRST: tuple[Shape, ...] = ((2, 4, 6), (8, 8, 8), (3, 7, 5), (4, 13, 2), (5, 3, 11))
 # Batch x height x width in pixels; the convolutions round up at every stride, so odd sizes matter.
 _IMAGE_SHAPES: tuple[Shape, ...] = (
-    (2, 64, 64), (4, 96, 96), (3, 97, 61), (2, 128, 64), (5, 65, 63), (7, 37, 41), (2, 100, 120), (8, 48, 48), (33, 33, 33),
-    (2, 160, 32), (4, 67, 71), (6, 64, 40), (13, 35, 35), (2, 77, 129), (3, 50, 70), (2, 224, 224), (11, 47, 53),
-    (5, 80, 80), (16, 40, 36), (2, 111, 113), (1, 64, 64), (1, 97, 61), (2, 32, 32), (2, 1, 1), (1, 1, 1),
+    (2, 64, 64), (4, 96, 96), (3, 97, 61), (2, 128, 64), (5, 65, 63), (7, 37, 41), (2, 100, 120), (8, 48, 48),
+    (33, 33, 33), (2, 160, 32), (4, 67, 71), (6, 64, 40), (13, 35, 35), (2, 77, 129), (3, 50, 70), (2, 224, 224),
+    (11, 47, 53), (5, 80, 80), (16, 40, 36), (2, 111, 113), (1, 64, 64), (1, 97, 61), (2, 32, 32), (2, 1, 1), (1, 1, 1),
 )  # fmt: skip
 _IMAGE_FIRST: tuple[Shape, ...] = ((2, 64, 64), (64, 64, 64), (3, 97, 61), (4, 96, 48), (5, 65, 63))
 

@@ -18,7 +18,7 @@ def reshape(b: Builder, x: Tensor, *_: Any, **__: Any) -> Tensor:
 
 
 def regroup(b: Builder, source: Sequence[Expr], target: Sequence[Expr], dims: Sequence[Expr]) -> list[Expr]:
-    """Source indices from target indices, group by group: a group is the shortest run of dims with provably equal products.
+    """Source indices from target indices, group by group: a group is the shortest run of dims with equal products.
 
     Where no equal product can be proven the rest is one group, which is right for any sizes that agree in total.
     """

@@ -17,8 +17,8 @@ def invert(
 
     ``access``        what the reader reads of a member, over d0... (the reader's dims, of ``sizes``)
     ``placed``        the member's own dims (of ``placed_sizes``) as expressions of the kernel's dims
-    Returns one expression per dim, None for dims that the access does not mention (and whose size is not 1). Returns None
-    when the reader does not visit every element of the member exactly once for each value of those open dims.
+    Returns one expression per dim, None for dims that the access does not mention (and whose size is not 1). Returns
+    None when the reader does not visit every element of the member exactly once for each value of those open dims.
     """
     direct = _plain(access, sizes, placed, placed_sizes)
     if direct is not None:
@@ -59,7 +59,8 @@ def _solve(expr: Expr, target: Expr, sizes: Sequence[Expr], solution: list[Expr 
     digit = _digit(expr)
     if digit is not None:
         dim, scale = digit
-        solution[dim] = target * scale if solution[dim] is None else solution[dim] + target * scale  # type: ignore[operator]
+        known = solution[dim]
+        solution[dim] = target * scale if known is None else known + target * scale
         return True
     terms = _mixed_radix(expr, sizes)
     if terms is None:

@@ -22,8 +22,8 @@ def dim_symbols(prefix: str, count: int) -> list[Expr]:
 
 @dataclass(frozen=True)
 class Access:
-    """A read: ``base`` (a buffer's value or a Compute result's) at ``map`` over the reader's dims d0...; it is defined where
-    every expression of ``conditions`` is >= 0 (always, when there are none)."""
+    """A read: ``base`` (a buffer's value or a Compute result's) at ``map`` over the reader's dims d0...; it is defined
+    where every expression of ``conditions`` is >= 0 (always, when there are none)."""
 
     base: ir.Value
     map: tuple[Expr, ...]

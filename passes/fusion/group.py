@@ -1,9 +1,9 @@
 """Grouping: which values are computed in which kernel.
 
 Anchors are the values that must exist: reductions, values that a library call or a result needs in memory, and
-values too dear to compute again for each reader. All other values float: each kernel that reads one computes it where it
-needs it. A group is a set of anchors over one iteration space; an anchor joins a group when its own space is that space
-(proven), when it reads members only at the point at hand, and when no path leaves the group and comes back.
+values too dear to compute again for each reader. All other values float: each kernel that reads one computes it where
+it needs it. A group is a set of anchors over one iteration space; an anchor joins a group when its own space is that
+space (proven), when it reads members only at the point at hand, and when no path leaves the group and comes back.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def depends_on(grouping: Grouping, values: Iterable[ir.Value], group: Group) -> 
             owner = grouping.group_of.get(producer)
             if owner is group:
                 return True
-            unit: object = owner if owner is not None else producer
+            unit = owner if owner is not None else producer
             if unit not in seen:
                 seen.add(unit)
                 stack.extend(_unit_inputs(grouping, unit))
@@ -286,9 +286,9 @@ def depends_on(grouping: Grouping, values: Iterable[ir.Value], group: Group) -> 
     return False
 
 
-def _unit_inputs(grouping: Grouping, unit: object) -> list[ir.Value]:
+def _unit_inputs(grouping: Grouping, unit: Group | Compute) -> list[ir.Value]:
     nodes = list(unit.placements) if isinstance(unit, Group) else [unit]
-    return [a.base for n in nodes for a in grouping.reads.get(n) or n.inputs]  # type: ignore[attr-defined, arg-type]
+    return [a.base for n in nodes for a in grouping.reads.get(n) or n.inputs]
 
 
 def _merge_siblings(grouping: Grouping) -> None:
@@ -310,13 +310,14 @@ def _mergeable(grouping: Grouping, first: Group, second: Group) -> bool:
         return False
     if not _shared_reads(grouping, first, second):
         return False
-    inputs = lambda g: [
-        a.base
-        for n in g.placements
-        for a in grouping.reads[n]
-        if grouping.graph.producer.get(a.base) not in g.placements
-    ]  # noqa: E731
-    return not depends_on(grouping, inputs(second), first) and not depends_on(grouping, inputs(first), second)
+    reads_first, reads_second = _outside_reads(grouping, first), _outside_reads(grouping, second)
+    return not depends_on(grouping, reads_second, first) and not depends_on(grouping, reads_first, second)
+
+
+def _outside_reads(grouping: Grouping, group: Group) -> list[ir.Value]:
+    """What members of the group read that is not a member's."""
+    reads = [a.base for n in group.placements for a in grouping.reads[n]]
+    return [base for base in reads if grouping.graph.producer.get(base) not in group.placements]
 
 
 def _shared_reads(grouping: Grouping, first: Group, second: Group) -> bool:

@@ -57,7 +57,7 @@ class KernelPlan:
 
 
 def plan_kernel(grouping: Grouping, group: Group, stored: list[ir.Value]) -> KernelPlan:
-    """Evaluates the group's stored values over its space. ``stored``: values of this group that others need in memory."""
+    """Evaluates the group's stored values over its space. ``stored``: values that others need in memory."""
     rename = {f"k{i}": Expr.symbol(f"d{i}") for i in range(len(group.space))}
     plan = KernelPlan(group, group.space, tuple(group.reduced))
     planner = _Planner(grouping, group, plan, rename)
