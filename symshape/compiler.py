@@ -15,11 +15,12 @@ from symshape.codegen.kernels import KernelSet, build_kernels
 from symshape.codegen.program import ProgramText, emit_program
 from symshape.errors import CompileError, KernelError, OptionError
 from symshape.frontend.import_fx import import_graph
-from symshape.options import PIPELINE, Options
+from symshape.options import Options
 from symshape.passes.base import PassContext
 from symshape.passes.manager import Hooks, run_pipeline
 from symshape.passes.pipeline import parse_pipeline, step_name
 from symshape.passes.registry import load_pass_file, names
+from symshape.passes.stages import STAGES
 from symshape.report import GraphReport, KernelReport
 from symshape.runtime.program import Program, load_program
 from symshape.runtime.torch_private import common_subexpressions, shape_env_of
@@ -85,18 +86,28 @@ def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
     """The passes of each stage, after the user's additions and removals."""
     for file in options.pass_files:
         load_pass_file(file)
-    lower, fuse = (parse_pipeline(element)[0] for element in PIPELINE.split(","))
     extra = [step for element in options.passes for step in parse_pipeline(element)]
     disabled = set(options.disable_passes)
     unknown = disabled - set(names()) - {step_name(s) for s in extra}
     if unknown:
+        known = ", ".join(names())
         raise OptionError(
-            f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {', '.join(names())}"
+            f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {known}"
         )
-    if step_name(fuse) in disabled:
-        fuse = parse_pipeline("fuse-kernels{vertical=false siblings=false}")[0]
-    linalg = [s for s in (lower, *extra) if step_name(s) not in disabled]
-    return [("linalg", linalg), ("kernels", [fuse])]
+    pipelines = []
+    for stage, elements in STAGES.items():
+        steps = [_without_fusion(step) if step_name(step) == "fuse-kernels" and "fuse-kernels" in disabled else step
+                 for element in elements for step in parse_pipeline(element)]  # fmt: skip
+        steps += extra if stage == "linalg" else []
+        steps = [s for s in steps if step_name(s) not in disabled or step_name(s) == "fuse-kernels"]
+        if steps:
+            pipelines.append((stage, steps))
+    return pipelines
+
+
+def _without_fusion(_step: Any) -> Any:
+    """Outlining cannot be left out, only fusing: each operation is then a kernel of its own."""
+    return parse_pipeline("fuse-kernels{vertical=false siblings=false}")[0]
 
 
 def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]:

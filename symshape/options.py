@@ -13,7 +13,6 @@ from symshape.errors import OptionError
 
 TARGETS = ("auto", "cpu", "triton")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-PIPELINE = "lower-aten,fuse-kernels"
 
 
 @dataclass(frozen=True)
