@@ -15,8 +15,8 @@ _LAST = (1 << 63) - 1  # the index of "no element": any element goes before it
 _OPERATIONS = {  # combiner -> (float operation, integer operation)
     "add": ("arith.addf", "arith.addi"),
     "mul": ("arith.mulf", "arith.muli"),
-    "max": ("arith.maximumf", "arith.maxsi"),
-    "min": ("arith.minimumf", "arith.minsi"),
+    "max": ("ogt", "arith.maxsi"),
+    "min": ("olt", "arith.minsi"),
     "or": ("", "arith.ori"),
     "and": ("", "arith.andi"),
 }
@@ -25,7 +25,7 @@ _UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
 
 @dataclass(frozen=True)
 class Reduction:
-    """One reduce instruction. Its accumulators are values of ``elements`` types: (value) or (value, index)."""
+    """One reduce instruction. Its accumulators are values of ``elements`` types: (value), (value, index) or (value, NaN)."""
 
     instr: Instr
     dtype: str  # of the values
@@ -34,7 +34,14 @@ class Reduction:
     combiner: str
 
     @property
+    def flagged(self) -> bool:
+        """max and min of floats note NaN in a flag: cheaper per element than to propagate it."""
+        return not self.arg and self.combiner in ("max", "min") and types.is_float(self.element)
+
+    @property
     def elements(self) -> tuple[str, ...]:
+        if self.flagged:
+            return (self.element, "i1")
         return (self.element, "i64") if self.arg else (self.element,)
 
     @property
@@ -74,6 +81,8 @@ def identities(state: State, reduction: Reduction, uniform: bool) -> list[str]:
     """The accumulators before the first element."""
     constant = state.constant if uniform else state.splat
     values = [constant(identity(reduction), reduction.element)]
+    if reduction.flagged:
+        return [*values, constant(False, "i1")]
     return [*values, constant(_LAST, "i64")] if reduction.arg else values
 
 
@@ -84,6 +93,9 @@ def accumulate(state: State, reduction: Reduction, accumulators: Sequence[str], 
     if reduction.dtype in types.HALF:
         name = to_f32(state, name, reduction.dtype, uniform)
     new = [name, index] if reduction.arg else [name]
+    if reduction.flagged:
+        type_ = reduction.element if uniform else state.vector(reduction.element)
+        new.append(state.writer.pure(f"arith.cmpf uno, {name}, {name} : {type_}"))
     if state.mask is not None and not uniform:
         neutral = identities(state, reduction, uniform)
         new = [
@@ -99,11 +111,23 @@ def combine(state: State, reduction: Reduction, left: Sequence[str], right: Sequ
     if reduction.arg:
         return _combine_arg(state, reduction, left, right, uniform)
     operation = _OPERATIONS[reduction.combiner][not types.is_float(reduction.element)]
+    if reduction.flagged:
+        return _combine_flagged(state, operation, type_, left, right, uniform)
     if not operation:
         raise KernelError(f"CPU kernels cannot reduce {reduction.dtype} by {reduction.combiner!r}")
     if reduction.unsigned:
         operation = _UNSIGNED.get(operation, operation)
     return [state.writer.pure(f"{operation} {left[0]}, {right[0]} : {type_}")]
+
+
+def _combine_flagged(state: State, order: str, type_: str, left: Sequence[str], right: Sequence[str], uniform: bool,
+                     ) -> list[str]:
+    """The larger (smaller) number, and whether any was NaN."""
+    pure, bools = state.writer.pure, "i1" if uniform else state.vector("i1")
+    better = pure(f"arith.cmpf {order}, {right[0]}, {left[0]} : {type_}")
+    prefix = "" if uniform else f"{bools}, "
+    value = pure(f"arith.select {better}, {right[0]}, {left[0]} : {prefix}{type_}")
+    return [value, pure(f"arith.ori {left[1]}, {right[1]} : {bools}")]
 
 
 def _combine_arg(state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool) -> list[str]:
@@ -150,6 +174,11 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
 def results(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[Value]:
     """The instruction's results from combined accumulators."""
     name = accumulators[0]
+    if reduction.flagged:
+        type_ = reduction.element if uniform else state.vector(reduction.element)
+        nan = (state.constant if uniform else state.splat)(float("nan"), reduction.element)
+        prefix = "" if uniform else f"{state.vector('i1')}, "
+        name = state.writer.pure(f"arith.select {accumulators[1]}, {nan}, {name} : {prefix}{type_}")
     if reduction.dtype in types.HALF:
         name = from_f32(state, name, reduction.dtype, uniform)
     values = [Value(name, reduction.dtype, uniform)]

@@ -1,6 +1,6 @@
 """How a kernel starts: the context on the stack, and the helper that runs its body on one thread or on OpenMP's.
 
-Context words: body, units, threads to use, then the kernel's arguments.
+Context words: body, units, threads to use, chunks and workspace of a split reduction, then the kernel's arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
 
-_HEADER = 3
+HEADER, SPLITS_WORD, WORKSPACE_WORD = 5, 3, 4
 _GRAIN = 65536  # cheap vector-lane operations that are worth a second thread
 _SHARED = re.compile(r"^// shared (\S+)\n(.*?)^// end\n", re.MULTILINE | re.DOTALL)
 
@@ -90,20 +90,50 @@ def arguments(kernel: LoopKernel) -> int:
     return len(kernel.args) + len(kernel.symbols) + kernel.checks_index
 
 
-def word(index: int) -> str:
-    """The address of the kernel's argument in the context."""
-    return f"llvm.getelementptr %context[{_HEADER + index}] : (!llvm.ptr) -> !llvm.ptr, i64"
+def word(index: int, context: str = "%context") -> str:
+    """The address of a word of the context."""
+    return f"llvm.getelementptr {context}[{index}] : (!llvm.ptr) -> !llvm.ptr, i64"
 
 
-def call(writer: Writer, name: str, values: list[str], units: str, work: str) -> None:
-    """The entry function's code: fills the context and starts."""
-    count = writer.pure(f"arith.constant {_HEADER + len(values)} : i64")
-    context = writer.emit(f"llvm.alloca {count} x i64 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+def context(writer: Writer, values: list[str]) -> str:
+    """Makes the context and fills in the kernel's arguments."""
+    count = writer.pure(f"arith.constant {HEADER + len(values)} : i64")
+    name = writer.emit(f"llvm.alloca {count} x i64 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
     for index, value in enumerate(values):
-        address = writer.emit(word(index).replace("%context", context))
-        writer.effect(f"llvm.store {value}, {address} {{alignment = 8 : i64}} : i64, !llvm.ptr")
+        _store(writer, name, HEADER + index, value, "i64")
+    return name
+
+
+def workspace(writer: Writer, context: str, splits: str, size: int) -> None:
+    """Room for a split reduction."""
+    count = writer.pure(f"arith.constant {size} : i64")
+    memory = writer.emit(f"llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+    _store(writer, context, SPLITS_WORD, splits, "i64")
+    _store(writer, context, WORKSPACE_WORD, memory, "!llvm.ptr")
+
+
+def start(writer: Writer, name: str, context: str, units: str, work: str) -> None:
+    """Runs the kernel's body."""
     body = writer.emit(f"llvm.mlir.addressof @{name}_body : !llvm.ptr")
     writer.effect(f"llvm.call @ss_launch({context}, {body}, {units}, {work}) : (!llvm.ptr, !llvm.ptr, i64, i64) -> ()")
+
+
+def join_call(writer: Writer, name: str, context: str, count: str) -> list[str]:
+    """Runs the second stage of a split reduction."""
+    writer.effect(f"llvm.call @{name}_join({context}, {count}) : (!llvm.ptr, i64) -> ()")
+    return []
+
+
+def _store(writer: Writer, context: str, index: int, value: str, type_: str) -> None:
+    address = writer.emit(word(index, context))
+    writer.effect(f"llvm.store {value}, {address} {{alignment = 8 : i64}} : {type_}, !llvm.ptr")
+
+
+def function(name: str, parameters: str, writer: Writer, public: bool = False) -> list[str]:
+    """A function without results. Never inlined: the engine makes a wrapper around each, which must stay small."""
+    linkage = "" if public else "internal "
+    head = f'llvm.func {linkage}@{name}({parameters}) attributes {{passthrough = ["noinline"]}} {{'
+    return [head, *writer.body(), "  llvm.return", "}"]
 
 
 def shared(name: str, text: str) -> str:

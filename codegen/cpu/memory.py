@@ -87,11 +87,7 @@ def store(state: State, instr: Instr, value: Value) -> None:
     stride = instr.address.coefficient(state.lane)
     if stride is not None and stride.as_int() == 1:
         address = _contiguous_address(state, pointer, instr.address, dtype)
-        if state.mask is None:
-            state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
-        else:
-            state.writer.effect(f"llvm.intr.masked.store {name}, {address}, {state.mask} {{alignment = {align} : i32}}"
-                                f" : {vector}, {bools} into !llvm.ptr")
+        _store_vector(state, name, address, vector, align)
         return
     addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     state.writer.effect(f"llvm.intr.masked.scatter {name}, {addresses}, {state.active()} {{alignment = {align} : i32}}"
@@ -218,12 +214,34 @@ def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str
 def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> str:
     kind, align = types.memory(dtype), types.size(dtype)
     vector, bools = state.vector(kind), state.vector("i1")
-    if mask is None:
-        text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
-    else:
+    plain = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+    text = plain
+    if mask is not None:
         text = (f"llvm.intr.masked.load {address}, {mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
                 f" : (!llvm.ptr, {bools}, {vector}) -> {vector}")
+    if mask is not None and mask == state.mask and not state.target.fast_masks:
+        writer = state.writer
+        (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
+        return _as_register(state, name, dtype, vector)
     return _as_register(state, state.writer.pure(text, at_least=state.writer.depth), dtype, vector)
+
+
+def _store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
+    plain = f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr"
+    if state.mask is None:
+        state.writer.effect(plain)
+        return
+    masked = (f"llvm.intr.masked.store {name}, {address}, {state.mask} {{alignment = {align} : i32}}"
+              f" : {vector}, {state.vector('i1')} into !llvm.ptr")
+    if state.target.fast_masks:
+        state.writer.effect(masked)
+        return
+
+    def write(text: str) -> list[str]:
+        state.writer.effect(text)
+        return []
+
+    state.writer.branch(state.whole, [], lambda: write(plain), lambda: write(masked))
 
 
 def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:

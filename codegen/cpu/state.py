@@ -31,9 +31,9 @@ class State:
     """Where the emitter stands in one kernel body.
 
     ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim that runs over the lanes here; None at places
-    where one point is computed at a time. ``mask``: the active lanes, None when all are. ``uniform_depth``: the innermost
+    where one point is computed at a time. ``mask``: the active lanes, None when all are; ``whole``: an i1, whether all are. ``uniform_depth``: the innermost
     region around the vector loop, where scalar loads go. ``error``: the address of the error slot, "" without one.
-    ``safe``: memory that may always be read, for lanes that must not read.
+    ``safe``: memory that may always be read, for lanes that must not read. ``workspace``: where split reductions wait.
     """
 
     writer: Writer
@@ -43,9 +43,11 @@ class State:
     pointers: list[str] = field(default_factory=list)
     lane: str | None = None
     mask: str | None = None
+    whole: str = ""
     uniform_depth: int = 0
     error: str = ""
     safe: str = ""
+    workspace: str = ""
     shared: dict[str, str] = field(default_factory=dict)  # helper functions this kernel calls: name -> text
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import torch
 
 from symshape.codegen.cpu.emit import emit_cpu
 from symshape.codegen.cpu.jit import compile_objects
-from symshape.codegen.cpu.target import Target
+from symshape.codegen.cpu.target import Target, host
 from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
 from symshape.errors import KernelError
 from symshape.prover.expr import Expr
@@ -69,10 +69,22 @@ class Builder:
         return LoopKernel(self.name, self.dims, tuple(self.args), self.symbols, tuple(self.code))
 
 
-def build(*builders: Builder, target: Target | None = None) -> list[Callable[..., None]]:
+_target = host()
+
+
+@pytest.fixture(params=["host", "narrow"], autouse=True)
+def target(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test runs with this machine's vectors and as on a machine without AVX-512."""
+    global _target
+    _target = host() if request.param == "host" else Target(8, False, False)
+    yield
+    _target = host()
+
+
+def build(*builders: Builder) -> list[Callable[..., None]]:
     """Compiled kernels, callable with tensors and ints."""
     kernels = [builder.kernel() for builder in builders]
-    data, _ = compile_objects([emit_cpu(kernel, target) for kernel in kernels])
+    data, _ = compile_objects([emit_cpu(kernel, _target) for kernel in kernels])
     assert b"malloc" not in data
     counts = {k.name: len(k.args) + len(k.symbols) + k.checks_index for k in kernels}
     functions = load_object(data, counts)
@@ -153,15 +165,14 @@ def reduction(combiner: str, dtype: str, axis: int, name: str = "") -> Builder:
     return b
 
 
-@pytest.mark.parametrize("target", [None, Target(8, False, False)])
-def test_pointwise(target: Target | None) -> None:
+def test_pointwise() -> None:
     cases = [("f32", "arith.addf", torch.float32), ("f64", "arith.mulf", torch.float64), ("i64", "arith.addi", torch.int64),
              ("i32", "arith.muli", torch.int32), ("i8", "arith.subi", torch.int8), ("i16", "arith.maxsi", torch.int16),
              ("f16", "arith.addf", torch.float16), ("bf16", "arith.mulf", torch.bfloat16), ("ui8", "arith.addi", torch.uint8),
              ("i1", "arith.xori", torch.bool)]
     apply = {"addf": torch.add, "mulf": torch.mul, "addi": torch.add, "muli": torch.mul, "subi": torch.sub,
              "maxsi": torch.maximum, "xori": torch.logical_xor}
-    functions = build(*(pointwise(dtype, op) for dtype, op, _ in cases), target=target)
+    functions = build(*(pointwise(dtype, op) for dtype, op, _ in cases))
     for function, (_, op, dtype) in zip(functions, cases):
         for size in SIZES:
             x, y = ((torch.randn(size) * 50).to(dtype) for _ in range(2))
@@ -385,18 +396,118 @@ def test_strided_and_nonaffine_reads() -> None:
             assert torch.equal(out, x.t())
 
 
+KINDS = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
+         "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool}
+
+
+def test_every_dtype_through_every_kind_of_access() -> None:
+    """out[d0, d1] = x[d0, 2*d1 + 1], where only d1 < s1 - 1 is read; the output's lanes are s0 apart."""
+    n, m = SYMBOLS[:2]
+    builders = []
+    for dtype in KINDS:
+        b = Builder(f"access_{dtype}", [n, m])
+        x, out = b.arg(dtype, [n, m * 2]), b.arg(dtype, [n, m], [ONE, n], output=True)
+        value = b.load(x, D0 * m * 2 + D1 * 2 + 1, mask=(m - 2 - D1,))
+        plain = b.load(x, D0 * m * 2 + D1)
+        first = b.load(x, D0 * m * 2)
+        inside = b.add("arith.cmpi", b.add("index", dtype="index", address=D1),
+                       b.add("index", dtype="index", address=m - 1), dtype="i1", predicate="slt")
+        even = b.add("arith.cmpi", b.add("index", dtype="index", address=D1 % 2), b.constant(0, "index"), dtype="i1",
+                     predicate="eq")
+        other = b.add("arith.select", even, plain, first, dtype=dtype)
+        b.store(b.add("arith.select", inside, value, other, dtype=dtype), out, D0 + D1 * n)
+        builders.append(b)
+    for function, dtype in zip(build(*builders), KINDS.values()):
+        for a, b in ((3, 5), (2, 40), (1, 1), (5, 16)):
+            x = (torch.randn(a, 2 * b) * 30).to(dtype)
+            out = torch.empty(b, a, dtype=dtype)
+            function(x, out, a, b)
+            expected = torch.cat([x[:, 1:2 * b - 2:2], x[:, b - 1:b] if b % 2 else x[:, :1]], 1)
+            assert torch.equal(out.t(), expected), dtype
+
+
+def test_constant_sizes_and_single_points() -> None:
+    """Full vectors without masks, rows of one vector, and a kernel without dims."""
+    builders = []
+    for size in (64, 48, 16, 5):
+        b = Builder(f"constant_{size}", [SYMBOLS[0], Expr.const(size)], [1], symbols=1)
+        x, out = b.arg("f32", [SYMBOLS[0], Expr.const(size)]), b.arg("f32", [SYMBOLS[0], Expr.const(size)], output=True)
+        value = b.load(x, D0 * size + D1)
+        e = b.add("math.tanh", value)
+        b.store(b.add("arith.addf", e, b.reduce(e, "add")), out, D0 * size + D1)
+        builders.append(b)
+    point = Builder("point", [], symbols=0)
+    x, out = point.arg("f32", []), point.arg("f32", [], output=True)
+    point.store(point.add("math.exp", point.load(x, ZERO)), out, ZERO)
+    *functions, single = build(*builders, point)
+    for function, size in zip(functions, (64, 48, 16, 5)):
+        x, out = torch.randn(7, size), torch.empty(7, size)
+        function(x, out, 7)
+        torch.testing.assert_close(out, x.tanh() + x.tanh().sum(1, keepdim=True))
+    x, out = torch.tensor(1.5), torch.empty(())
+    single(x, out)
+    torch.testing.assert_close(out, x.exp())
+
+
+def test_reduction_over_two_of_three_dims() -> None:
+    """Mean and variance over dims 0 and 2, in two passes, and a sum over dims 0 and 1."""
+    n, m, p = SYMBOLS[:3]
+    b = Builder("batch_norm", [n, m, p], [0, 2], symbols=3)
+    x, out = b.arg("f32", [n, m, p]), b.arg("f32", [n, m, p], output=True)
+    value = b.load(x, (D0 * m + D1) * p + D2)
+    count = b.add("arith.sitofp", b.add("index", dtype="index", row=True, address=n * p), row=True)
+    mean = b.add("arith.divf", b.reduce(value, "add"), count, row=True)
+    centred = b.add("arith.subf", value, mean)
+    variance = b.add("arith.divf", b.reduce(b.add("arith.mulf", centred, centred), "add"), count, row=True)
+    scale = b.add("math.rsqrt", b.add("arith.addf", variance, b.constant(1e-5, row=True), row=True), row=True)
+    b.store(b.add("arith.mulf", centred, scale), out, (D0 * m + D1) * p + D2)
+    c = Builder("leading", [n, m, p], [0, 1], symbols=3)
+    x, out = c.arg("f32", [n, m, p]), c.arg("f32", [p], output=True)
+    c.store(c.reduce(c.load(x, (D0 * m + D1) * p + D2), "add"), out, D2, row=True)
+    norm, leading = build(b, c)
+    for shape in ((2, 3, 5), (4, 1, 300), (3, 7, 16), (40, 50, 60), (300, 2, 3), (3000, 20, 2)):
+        x = torch.randn(shape)
+        out = torch.empty(shape)
+        norm(x, out, *shape)
+        mean, variance = x.mean((0, 2), keepdim=True), x.var((0, 2), keepdim=True, correction=0)
+        torch.testing.assert_close(out, (x - mean) / (variance + 1e-5).sqrt(), rtol=1e-4, atol=1e-5)
+        total = torch.empty(shape[2])
+        leading(x, total, *shape)
+        torch.testing.assert_close(total, x.double().sum((0, 1)).float(), rtol=1e-4, atol=1e-4)
+
+
+def test_split_reductions() -> None:
+    """Few rows, many columns: chunks of a row on all threads, also argmax, max with NaN and columns."""
+    functions = build(*(reduction(c, "f32", axis) for c in ("argmax", "max", "add") for axis in (0, 1)))
+    x = torch.randn(3, 300_000)
+    x[1, 299_000] = x[1, 200_000] = float("nan")
+    x[2, 123_456] = x[2, 200_000] = 9.0
+    for k, axis in enumerate((0, 1)):
+        y = x.t().contiguous() if axis == 0 else x
+        values, indices = torch.empty(3), torch.empty(3, dtype=torch.int64)
+        functions[k](y, values, indices, *y.shape)
+        assert indices.tolist() == [int(x[0].argmax()), 200_000, 123_456]
+        functions[2 + k](y, values, *y.shape)
+        torch.testing.assert_close(values, x.amax(1), equal_nan=True)
+        sums = [torch.empty(3) for _ in range(2)]
+        for out, count in zip(sums, (1, 2)):
+            with threads(count):
+                functions[4 + k](y, out, *y.shape)
+        torch.testing.assert_close(sums[0], x.double().sum(1).float(), rtol=1e-4, atol=1e-3, equal_nan=True)
+        assert torch.equal(sums[0].nan_to_num(), sums[1].nan_to_num())
+
+
 def test_integer_division_never_crashes() -> None:
     n = SYMBOLS[0]
     builders = []
     cases = [(op, dtype) for op in ("divsi", "remsi", "floordivsi") for dtype in ("i8", "i32", "i64")]
     for op, dtype in cases:
         builders.append(pointwise(dtype, f"arith.{op}"))
-    kinds = {"i8": torch.int8, "i32": torch.int32, "i64": torch.int64}
     for function, (op, dtype) in zip(build(*builders), cases):
-        limits = torch.iinfo(kinds[dtype])
+        limits = torch.iinfo(KINDS[dtype])
         values = [limits.min, limits.min + 1, -7, -1, 1, 2, 5, limits.max]
-        x = torch.tensor([a for a in values for _ in values], dtype=kinds[dtype])
-        y = torch.tensor([b for _ in values for b in values], dtype=kinds[dtype])
+        x = torch.tensor([a for a in values for _ in values], dtype=KINDS[dtype])
+        y = torch.tensor([b for _ in values for b in values], dtype=KINDS[dtype])
         out = torch.empty_like(x)
         function(x, y, out, len(x))
         safe = ~((x == limits.min) & (y == -1))
@@ -408,8 +519,6 @@ def test_integer_division_never_crashes() -> None:
 
 def test_casts() -> None:
     n = SYMBOLS[0]
-    kinds = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
-             "i32": torch.int32, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool}
     floats = ("f32", "f64", "f16", "bf16")
     cases = []
     for source in floats:
@@ -429,10 +538,10 @@ def test_casts() -> None:
         x = torch.cat([torch.randn(50) * 60, torch.tensor([0.0, -0.0, 1.0, 0.5])])
         if source in floats and target in floats:
             x = torch.cat([x, torch.tensor([float("inf"), float("nan"), 1e-7, 65519.9, 3.4e38, -1e-40])])
-        x = x.to(kinds[source])
-        out = torch.empty(len(x), dtype=kinds[target])
+        x = x.to(KINDS[source])
+        out = torch.empty(len(x), dtype=KINDS[target])
         function(x, out, len(x))
-        torch.testing.assert_close(out, x.to(kinds[target]), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(out, x.to(KINDS[target]), rtol=0, atol=0, equal_nan=True)
 
 
 def test_unknown_operation_is_a_kernel_error() -> None:

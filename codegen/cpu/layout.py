@@ -1,0 +1,117 @@
+"""How a kernel's iteration space is divided: into units of work, vectors, and chunks of a long reduction.
+
+A unit is one point of the parallel dims other than the lane dim, times one block of the lane dim where that is parallel,
+times one chunk of a split reduction. Threads share the units; everything here depends on sizes only, never on the number
+of threads, so results do not either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symshape.codegen.cpu.schedule import Pass, Schedule, weight
+from symshape.codegen.loops import Dim, Instr, LoopKernel
+from symshape.prover.expr import Expr, ceildiv, maximum, minimum, product
+
+BLOCK_INDEX, SPLIT_INDEX, SPLITS = "%block", "%split", "%splits"  # no symbol of a kernel starts with %
+MAX_SPLITS = 64
+_BLOCK = 2048  # elements of a parallel lane dim in one unit
+_SPLIT_ELEMENTS = 65536  # of a reduction, per chunk at least
+_LANE_GRANULE, _ROW_GRANULE = 4096, 64  # chunks are multiples of this many indices
+_CHAIN, _LONG_CHAIN = 8, 12  # the weight of functions whose operations wait for each other
+_VECTORS = 4  # of a parallel lane dim that a reduction walks along together: whole cache lines, independent sums
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where it
+    is reduced or missing. ``split``: the reduced dim that may be cut into `SPLITS` chunks of whole granules."""
+
+    lane: Dim | None
+    copies: int
+    block: int
+    counters: tuple[tuple[str, Expr], ...]  # what makes up a unit's number; the last one runs fastest
+    split: Dim | None
+    granule: int
+
+    @property
+    def across(self) -> bool:
+        """Whether the lanes run along a reduced dim."""
+        return self.lane is not None and self.lane.reduced
+
+    def full(self, width: int) -> bool:
+        """Whether every vector is known to be full, so that no mask is needed."""
+        size = None if self.lane is None else self.lane.size.as_int()
+        return size is not None and size % (self.copies * width) == 0 and self.split is not self.lane
+
+    @property
+    def units(self) -> Expr:
+        return product(size for _, size in self.counters)
+
+    @property
+    def chunk(self) -> Expr:
+        """Indices of the split dim in one unit."""
+        assert self.split is not None
+        return ceildiv(ceildiv(self.split.size, self.granule), Expr.symbol(SPLITS)) * self.granule
+
+    def splits(self, dims: Sequence[Dim]) -> Expr:
+        """The number of chunks: more than one only where units are few and the reduction long."""
+        assert self.split is not None
+        units = maximum(product(size for name, size in self.counters if name != SPLIT_INDEX), 1)
+        elements = product(dim.size for dim in dims)
+        chunks = minimum(ceildiv(self.split.size, self.granule), elements // (units * _SPLIT_ELEMENTS), MAX_SPLITS // units)
+        return maximum(chunks, 1)
+
+
+def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
+    """The division of a kernel for vectors of ``width`` lanes."""
+    dims = kernel.dims
+    lane = None if schedule.lane is None else dims[schedule.lane]
+    copies = 1 if lane is None else _copies(dims, lane, schedule.passes, width)
+    counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim is not lane]
+    block = 0
+    if lane is not None and not lane.reduced:
+        block = copies * width if any(dim.reduced for dim in dims) else _BLOCK
+        blocks = ceildiv(lane.size, block)
+        if blocks.as_int() != 1:
+            counters.append((BLOCK_INDEX, blocks))
+    split = _split_dim(kernel, schedule, lane)
+    if split is not None:
+        counters.append((SPLIT_INDEX, Expr.symbol(SPLITS)))
+    granule = _LANE_GRANULE if split is lane else _ROW_GRANULE
+    return Layout(lane, copies, block, tuple(counters), split, granule)
+
+
+def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) -> int:
+    """How many vectors one iteration computes.
+
+    Several where operations wait for each other in long chains. But rows may be short, and the last iteration of each is
+    done in full: four only where the lane dim is known to be long, or is all there is.
+    """
+    size = lane.size.as_int()
+    chain = sum(weight(instr) for one in passes for instr in one.code if weight(instr) >= _CHAIN)
+    reduces = any(dim.reduced for dim in dims)
+    if reduces and not lane.reduced:
+        wanted = _VECTORS if chain < _LONG_CHAIN else _VECTORS // 2
+        return wanted if size is None else max(1, min(wanted, -(-size // width)))
+    if chain < (_LONG_CHAIN if reduces else _CHAIN) or size is not None and size <= width:
+        return 1
+    return 4 if len(dims) == 1 or size is not None and size >= 16 * width else 2
+
+
+def _split_dim(kernel: LoopKernel, schedule: Schedule, lane: Dim | None) -> Dim | None:
+    """The outermost long reduced dim, where the kernel is one pass of reductions and work on their results."""
+    single = len(schedule.passes) == 1 and schedule.passes[0].reduces
+    stores = [instr for instr in kernel.code if instr.op == "store"]
+    if not single or any(not instr.row for instr in stores) or any(_writes(instr) for instr in schedule.rows[0]):
+        return None
+    reduced = [dim for dim in kernel.dims if dim.reduced and dim is not lane]
+    if lane is not None and lane.reduced:
+        reduced.append(lane)
+    long = [dim for dim in reduced if dim.size.as_int() is None or (dim.size.as_int() or 0) >= 4 * _ROW_GRANULE]
+    return long[0] if long else None
+
+
+def _writes(instr: Instr) -> bool:
+    return instr.op in ("store", "check_index")

@@ -1,0 +1,226 @@
+"""One pass of a kernel: loops over the reduced dims that carry accumulators, around the full-level instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from symshape.codegen.cpu import arithmetic, memory
+from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, identities
+from symshape.codegen.cpu.expressions import scalar
+from symshape.codegen.cpu.layout import Layout
+from symshape.codegen.cpu.schedule import Pass
+from symshape.codegen.cpu.state import State, Value
+from symshape.codegen.loops import Dim, Instr
+from symshape.prover.expr import Expr
+
+_SUM_BLOCK = 4096  # elements of the lane dim that are added up before they join the row's sum (rounding errors)
+_ROWS_BLOCK = 256  # the same for a scalar loop over a reduced dim
+
+Result = TypeVar("Result")
+Values = dict[int, Value]
+Accumulators = list[list[str]]  # one entry per reduction
+Bounds = tuple[str, str]
+
+
+def instruction(state: State, instr: Instr, values: Values) -> None:
+    """Evaluates an instruction other than a reduction."""
+    operands = [values[operand] for operand in instr.operands]
+    match instr.op:
+        case "store":
+            memory.store(state, instr, operands[0])
+            return
+        case "load":
+            value = memory.load(state, instr)
+        case "extract":
+            value = memory.extract(state, instr, operands)
+        case "check_index":
+            value = memory.check_index(state, instr, operands[0])
+        case "index":
+            value = arithmetic.index(state, instr)
+        case "constant":
+            value = arithmetic.constant(state, instr)
+        case _:
+            value = arithmetic.apply(state, instr, operands)
+    values[instr.results[0]] = value
+
+
+def side_by_side(
+    state: State, layout: Layout, position: str, end: str, body: Callable[[int], Result],
+) -> list[Result]:
+    """body(k) for the consecutive vectors of one iteration, in which the lane dim runs over the lanes from ``position`` and
+    lanes at or after ``end`` are inactive. Their operations are interleaved."""
+
+    full = layout.full(state.width)
+
+    def one(k: int) -> Result:
+        pure = state.writer.pure
+        assert layout.lane is not None
+        start = pure(f"arith.addi {position}, {state.constant(k * state.width, 'i64')} : i64") if k else position
+        state.symbols[layout.lane.name], state.lane = start, layout.lane.name
+        if full:
+            result = body(k)
+            state.lane = None
+            return result
+        left = pure(f"arith.minsi {pure(f'arith.subi {end}, {start} : i64')}, {state.constant(state.width, 'i64')} : i64")
+        narrow = pure(f"arith.trunci {left} : i64 to i32")
+        bound = state.broadcast(narrow, "i32")
+        wanted = state.constant(state.width, "i64")
+        state.whole = pure(f"arith.cmpi eq, {left}, {wanted} : i64")
+        state.mask = pure(f"arith.cmpi slt, {state.iota('i32')}, {bound} : {state.vector('i32')}")
+        result = body(k)
+        state.lane = state.mask = None
+        return result
+
+    return state.writer.interleave([partial(one, k) for k in range(layout.copies)])
+
+
+class PassLoops:
+    """Writes the loops of one pass. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes run
+    along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim."""
+
+    def __init__(
+        self, state: State, layout: Layout, current: Pass, reductions: list[Reduction],
+        vectors: Callable[[Callable[[int], Accumulators]], list[Accumulators]], ranges: dict[str, Bounds],
+    ) -> None:
+        self.state, self.layout, self.current, self.reductions = state, layout, current, reductions
+        self.vectors, self.ranges = vectors, ranges
+        self.uniform = layout.lane is None
+
+    def run(self, values: list[Values]) -> list[Accumulators]:
+        """The accumulators of each vector of the unit after the pass. ``values``: the row level's, per vector."""
+        dims = [dim for dim in self.state.kernel.dims if dim.reduced and dim is not self.layout.lane]
+        sets = 1 if self.layout.across else self.layout.copies
+        start = [identities(self.state, one, self.uniform) for _ in range(sets) for one in self.reductions]
+        repeated = self.reductions * sets
+
+        def leaf(names: Accumulators) -> Accumulators:
+            parts = self.vectors(lambda k: self._point(dict(values[k]), self._part(names, k)))
+            return [one for part in parts for one in part]
+
+        def lanes(names: Accumulators) -> Accumulators:
+            return self._vector_loop(names, values[0])
+
+        final = self._nest(repeated, dims, start, lanes if self.layout.across else leaf)
+        return [self._part(final, k) for k in range(sets)]
+
+    def _part(self, names: Accumulators, k: int) -> Accumulators:
+        count = len(self.reductions)
+        return names[k * count:(k + 1) * count]
+
+    def _bounds(self, dim: Dim) -> Bounds:
+        return self.ranges.get(dim.name) or (self.state.constant(0, "i64"), scalar(self.state, dim.size))
+
+    def _nest(
+        self, reductions: list[Reduction], dims: list[Dim], accumulators: Accumulators,
+        inner: Callable[[Accumulators], Accumulators],
+    ) -> Accumulators:
+        """Loops over reduced dims. Sums start at zero at each level and join the outer level's: short chains of additions."""
+        if not dims:
+            return inner(accumulators)
+        state, (dim, *others) = self.state, dims
+
+        def step(index: str, current: Accumulators) -> Accumulators:
+            state.symbols[dim.name] = index
+            state.uniform_depth = state.writer.depth
+            return self._nest(reductions, others, current, inner)
+
+        lower, upper = self._bounds(dim)
+        bounds = lower, upper, state.constant(1, "i64")
+        return self._blocked(reductions, bounds, _ROWS_BLOCK, dim.size, accumulators, step)
+
+    def _vector_loop(self, accumulators: Accumulators, values: Values) -> Accumulators:
+        """The loop over a reduced lane dim; the copies accumulate separately and are combined at its end."""
+        state, layout = self.state, self.layout
+        assert layout.lane is not None
+        lower, upper = self._bounds(layout.lane)
+        state.uniform_depth = state.writer.depth
+
+        def step(position: str, names: Accumulators) -> Accumulators:
+            parts = side_by_side(state, layout, position, upper, lambda k: self._point(dict(values), self._part(names, k)))
+            return [one for part in parts for one in part]
+
+        bounds = lower, upper, state.constant(layout.copies * state.width, "i64")
+        start = accumulators + [identities(state, one, False) for one in self.reductions] * (layout.copies - 1)
+        final = self._blocked(self.reductions * layout.copies, bounds, _SUM_BLOCK, layout.lane.size, start, step)
+        return [self._tree(one, final[k::len(self.reductions)]) for k, one in enumerate(self.reductions)]
+
+    def _tree(self, reduction: Reduction, parts: Accumulators) -> list[str]:
+        """Accumulators of the copies combined in pairs."""
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [combine(self.state, reduction, left, right, False) for left, right in pairs]
+        return parts[0]
+
+    def _blocked(
+        self, reductions: list[Reduction], bounds: tuple[str, str, str], block: int, size: Expr, accumulators: Accumulators,
+        step: Callable[[str, Accumulators], Accumulators],
+    ) -> Accumulators:
+        """A loop in which sums restart every ``block`` indices."""
+        state, (lower, upper, stride) = self.state, bounds
+        constant = size.as_int()
+        sums = any(one.combiner == "add" and one.element.startswith("f") for one in reductions)
+        if not sums or (constant is not None and constant <= block):
+            return self._loop(reductions, bounds, accumulators, step)
+
+        def outer(first: str, current: Accumulators) -> Accumulators:
+            after = state.writer.pure(f"arith.addi {first}, {state.constant(block, 'i64')} : i64")
+            last = state.writer.pure(f"arith.minsi {after}, {upper} : i64")
+            fresh = [identities(state, one, self.uniform) for one in reductions]
+            partial_ = self._loop(reductions, (first, last, stride), fresh, step)
+            return [combine(state, o, a, b, self.uniform) for o, a, b in zip(reductions, current, partial_, strict=True)]
+
+        return self._loop(reductions, (lower, upper, state.constant(block, "i64")), accumulators, outer)
+
+    def _loop(
+        self, reductions: list[Reduction], bounds: tuple[str, str, str], accumulators: Accumulators,
+        step: Callable[[str, Accumulators], Accumulators],
+    ) -> Accumulators:
+        """A loop that carries accumulators."""
+        kinds = [[e if self.uniform else self.state.vector(e) for e in one.elements] for one in reductions]
+        carried = [pair for names, types_ in zip(accumulators, kinds, strict=True) for pair in zip(names, types_, strict=True)]
+        counts = [len(one) for one in kinds]
+
+        def inside(index: str, names: list[str]) -> list[str]:
+            return [name for one in step(index, _grouped(names, counts)) for name in one]
+
+        return _grouped(self.state.writer.loop(bounds, carried, inside), counts)
+
+    def _point(self, values: Values, accumulators: Accumulators) -> Accumulators:
+        """The full-level instructions at one vector of points."""
+        state = self.state
+        for instr, place in self.current.loaded:
+            read = Instr("load", instr.results, (), instr.dtype, False, arg=place.arg, address=place.address)
+            instruction(state, read, values)
+        kept = {instr.results[0]: place for instr, place in self.current.kept}
+        found = {one.instr.results: (one, names) for one, names in zip(self.reductions, accumulators, strict=True)}
+        updated: dict[tuple[int, ...], list[str]] = {}
+        for instr in self.current.code:
+            if instr.op == "reduce":
+                one, names = found[instr.results]
+                number = self._number() if one.arg else ""
+                updated[instr.results] = accumulate(state, one, names, values[instr.operands[0]], number, self.uniform)
+                continue
+            instruction(state, instr, values)
+            if instr.results and instr.results[0] in kept:
+                memory.store(state, kept[instr.results[0]], values[instr.results[0]])
+        return [updated[one.instr.results] for one in self.reductions]
+
+    def _number(self) -> str:
+        """The point's number among the reduced dims, in row-major order, for argmax."""
+        state, number = self.state, Expr.const(0)
+        for dim in state.kernel.dims:
+            if dim.reduced:
+                number = number * dim.size + Expr.symbol(dim.name)
+        base = scalar(state, number)
+        if self.layout.lane is None:
+            return base
+        stride = number.coefficient(self.layout.lane.name)
+        assert stride is not None
+        return state.along(base, scalar(state, stride), "i64")
+
+
+def _grouped(names: Sequence[str], counts: Sequence[int]) -> Accumulators:
+    iterator = iter(names)
+    return [[next(iterator) for _ in range(count)] for count in counts]
