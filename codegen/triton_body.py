@@ -1,0 +1,239 @@
+"""The statements of a Triton kernel: index recovery, instructions, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from symshape.codegen.loops import Dim, Instr, LoopKernel
+from symshape.codegen.triton_index import IndexText
+from symshape.codegen.triton_ops import TYPES, bare_operand, literal, op_text, typed
+from symshape.codegen.triton_reduce import accumulate, finish, reduce_tile, start
+from symshape.errors import KernelError
+from symshape.prover.expr import Expr, product
+
+# The axes of a tile that a value varies along: "x" for the parallel points, "r" for the reduced ones.
+Axes = frozenset[str]
+_MASKS: Final = {"x": "xmask", "r": "rmask"}
+
+
+class TritonBody:
+    """Prints instructions as statements. ``looped``: reductions go on over chunks of the reduced points."""
+
+    def __init__(self, kernel: LoopKernel, index: IndexText, looped: bool = False) -> None:
+        self.kernel, self.index, self.looped = kernel, index, looped
+        self.lines: list[str] = []
+        self.indent = "    "
+        self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims}
+        self._all: Axes = frozenset({"x", *self._axis_of.values()})
+        self._text: dict[int, str] = {}
+        self._axes: dict[int, Axes] = {}
+        self._constants: dict[int, Instr] = {}
+        self._checked: set[int] = set()
+        exprs = [e for i in kernel.code for e in (*i.mask, *(() if i.address is None else (i.address,)))]
+        self._used = frozenset().union(*(e.symbols for e in exprs))
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    # Indices.
+
+    def recover(self, axis: str, dims: Sequence[Dim]) -> None:
+        """Dims from the number of a point, row-major."""
+        for i, dim in enumerate(dims):
+            if dim.name not in self._used:
+                continue
+            inner = product(d.size for d in dims[i + 1 :])
+            text = axis if inner == 1 else f"{axis} // ({self.index.expr(inner)})"
+            self.line(f"{dim.name} = {text}" + (f" % ({self.index.expr(dim.size)})" if i else ""))
+
+    def _axes_of(self, *exprs: Expr) -> Axes:
+        return frozenset(self._axis_of[name] for e in exprs for name in e.symbols if name in self._axis_of)
+
+    def _level(self, instr: Instr) -> Axes:
+        return frozenset({"x"}) if instr.row else self._all
+
+    def _pointer(self, arg: int, address: str, has: Axes, needs: Axes) -> str:
+        """An address that varies (by nothing) along every axis that its mask or value varies along."""
+        terms = ([] if address == "0" else [address]) + [f"0 * {axis}" for axis in sorted(needs - has)]
+        name = self.kernel.args[arg].name
+        return f"{name} + ({' + '.join(terms)})" if terms else name
+
+    # Instructions.
+
+    def emit(self, instr: Instr) -> None:
+        """Prints one instruction."""
+        handler = {
+            "load": self._load, "store": self._store, "extract": self._extract, "index": self._index,
+            "constant": self._constant, "reduce": self._reduce, "check_index": self._check_index,
+        }.get(instr.op, self._scalar)  # fmt: skip
+        handler(instr)
+
+    def _define(self, instr: Instr, text: str, axes: Iterable[str], result: int = 0) -> None:
+        number = instr.results[result]
+        self._text[number] = f"v{number}"
+        self._axes[number] = frozenset(axes)
+        self.line(f"v{number} = {text}")
+
+    def _operand(self, number: int) -> str:
+        constant = self._constants.get(number)
+        if constant is None:
+            return self._text[number]
+        assert constant.value is not None
+        return typed(constant.value, constant.dtype)
+
+    def _load(self, instr: Instr) -> None:
+        assert instr.address is not None
+        axes = self._axes_of(instr.address)
+        needs = axes | self._axes_of(*instr.mask)
+        masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
+        masks += [f"({self.index.expr(e)} >= 0)" for e in instr.mask]
+        self._read(instr, self.index.expr(instr.address), axes, needs, masks)
+
+    def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:
+        mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
+        # A mask may be known at compile time where it has no axis; the pointer then is a scalar, and so is the mask.
+        text = f"tl.load({self._pointer(instr.arg, address, axes, needs)}{mask})"
+        self._define(instr, text + (".to(tl.int8, bitcast=True)" if instr.dtype == "ui8" else ""), needs)
+
+    def _extract(self, instr: Instr) -> None:
+        strides = self.kernel.args[instr.arg].strides
+        terms = []
+        for number, stride in zip(instr.operands, strides, strict=True):
+            constant = self._constants.get(number)
+            index = literal(constant.value or 0) if constant else f"{self._text[number]}.to(INDEX)"
+            terms.append(index if stride == 1 else f"{index} * ({self.index.expr(stride)})")
+        axes = frozenset().union(*(self._axes[number] for number in instr.operands))
+        masks = [_MASKS[axis] for axis in sorted(axes, reverse=True)]
+        masks += [f"v{number}_ok" for number in instr.operands if number in self._checked]
+        self._read(instr, " + ".join(terms) or "0", axes, axes, masks)
+
+    def _store(self, instr: Instr) -> None:
+        assert instr.address is not None
+        axes, needs = self._axes_of(instr.address), self._level(instr)
+        pointer = self._pointer(instr.arg, self.index.expr(instr.address), axes, needs)
+        mask = " & ".join(_MASKS[axis] for axis in sorted(needs, reverse=True))
+        self.line(f"tl.store({pointer}, {self._operand(instr.operands[0])}, mask={mask})")
+
+    def _index(self, instr: Instr) -> None:
+        """A dim alone has the type of addresses; arithmetic on it may leave their range and has 64 bits."""
+        assert instr.address is not None
+        (number,) = instr.results
+        value = instr.address.as_int()
+        self._axes[number] = self._axes_of(instr.address)
+        if value is not None:
+            self._constants[number] = Instr("constant", (number,), (), "index", instr.row, value=value)
+            self._axes[number] = frozenset()
+        elif instr.address in {Expr.symbol(name) for name in instr.address.symbols}:
+            self._text[number] = self.index.expr(instr.address)
+        else:
+            wide = {name: f"{name}.to(tl.int64)" for name in instr.address.symbols}
+            self._define(instr, self.index.expr(instr.address, wide), self._axes[number])
+
+    def _constant(self, instr: Instr) -> None:
+        self._constants[instr.results[0]] = instr
+        self._axes[instr.results[0]] = frozenset()
+
+    def _scalar(self, instr: Instr) -> None:
+        operands, constants = [], [number in self._constants for number in instr.operands]
+        for position, number in enumerate(instr.operands):
+            constant = self._constants.get(number)
+            bare = constant is not None and bare_operand(instr, position, constants)
+            operands.append(literal(constant.value or 0) if constant and bare else self._operand(number))
+        axes = frozenset().union(*(self._axes[number] for number in instr.operands))
+        self._define(instr, op_text(instr, operands, self.kernel.name), axes)
+
+    def _check_index(self, instr: Instr) -> None:
+        """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
+        assert instr.address is not None
+        value, size = self._operand(instr.operands[0]), self.index.expr(instr.address)
+        (number,) = instr.results
+        lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
+        shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
+        self.line(f"v{number}_ok = ({value} >= 0) & ({value} < {size})")
+        self.line(f"tl.store(error_slot + ({shape}), 1, mask=~v{number}_ok & {lanes})")
+        self.line("if DEBUG:")
+        self.line(f'    tl.device_assert(v{number}_ok | ~({lanes}), "index out of range")')
+        self._define(instr, f"tl.maximum(tl.minimum({value}, {size} - 1), 0)", self._axes[instr.operands[0]])
+        self._checked.add(number)
+
+    # Reductions.
+
+    def _reduce(self, instr: Instr) -> None:
+        for line in reduce_tile(instr, self._operand(instr.operands[0])):
+            self.line(line)
+        self._reduced(instr, self._axes[instr.operands[0]] - {"r"})
+
+    def _reduced(self, instr: Instr, axes: Axes) -> None:
+        for number in instr.results:
+            self._text[number], self._axes[number] = f"v{number}", axes
+
+    def emit_passes(self) -> None:
+        """The whole code as passes over chunks: a reduction is known after its pass, full values are recomputed."""
+        stages = _stages(self.kernel.code)
+        last = max(stages.values(), default=0)
+        for stage in range(last + 1):
+            now = [i for i, s in enumerate(stages.values()) if s == stage]
+            for i in now:
+                if self.kernel.code[i].row or self.kernel.code[i].op == "constant":
+                    self.emit(self.kernel.code[i])
+            roots = [i for i in now if not self.kernel.code[i].row and self.kernel.code[i].op in _ROOTS]
+            if roots:
+                self._pass(_needed(self.kernel.code, roots))
+
+    def _pass(self, code: list[Instr]) -> None:
+        reductions = [i for i in code if i.op == "reduce"]
+        for instr in reductions:
+            for line in start(instr):
+                self.line(line)
+        self.line("for chunk in range(0, rnumel, RBLOCK):")
+        self.indent += "    "
+        self.line("r = (chunk + tl.arange(0, RBLOCK)[None, :]).to(INDEX)")
+        self.line("rmask = r < rnumel")
+        self.recover("r", [d for d in self.kernel.dims if d.reduced])
+        for instr in code:
+            if instr.op == "reduce":
+                for line in accumulate(instr, self._operand(instr.operands[0])):
+                    self.line(line)
+            else:
+                self.emit(instr)
+        self.indent = self.indent[4:]
+        for instr in reductions:
+            for line in finish(instr):
+                self.line(line)
+            self._reduced(instr, frozenset({"x"}))
+
+
+_ROOTS: Final = frozenset({"reduce", "store", "check_index"})
+
+
+def _stages(code: Sequence[Instr]) -> dict[int, int]:
+    """For each instruction the number of passes that must be over before it can be computed."""
+    known: dict[int, int] = {}
+    result: dict[int, int] = {}
+    for i, instr in enumerate(code):
+        stage = max((known[number] for number in instr.operands), default=0)
+        result[i] = stage
+        for number in instr.results:
+            known[number] = stage + (instr.op == "reduce")
+    return result
+
+
+def _needed(code: Sequence[Instr], roots: Sequence[int]) -> list[Instr]:
+    """The roots and every full-level instruction that they depend on, in order."""
+    wanted = {id(code[i]) for i in roots}
+    values = {number for i in roots for number in code[i].operands}
+    for instr in reversed(code):
+        full = not instr.row and instr.op not in ("reduce", "store", "constant")
+        if full and not values.isdisjoint(instr.results):
+            wanted.add(id(instr))
+            values.update(instr.operands)
+    return [instr for instr in code if id(instr) in wanted]
+
+
+def check_types(kernel: LoopKernel) -> None:
+    """KernelError for a type that Triton code cannot have."""
+    for dtype in [*(a.dtype for a in kernel.args), *(i.dtype for i in kernel.code)]:
+        if dtype not in TYPES:
+            raise KernelError(f"{kernel.name}: values of type {dtype} have no Triton code", where=kernel.name,
+                              next_step="leave operations on them to library calls")  # fmt: skip

@@ -1,0 +1,345 @@
+"""Functions that generated Triton kernels call: what ``tl.math`` lacks, NaN-propagating reductions, floor division.
+
+None needs libdevice, so that kernels run under TRITON_INTERPRET=1 as well; each is accurate to a few ulp. Import this
+module only where triton may be imported: the interpreter is chosen when triton is (see runtime/triton_launch.py).
+"""
+
+# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-any-return"
+# (triton reads annotations as types of its own)
+
+from __future__ import annotations
+
+import os
+
+import triton
+import triton.language as tl
+
+# A generic tl.reduce visits every element in Python under the interpreter; max, min and sum do not.
+INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") in ("1", "true", "on", "yes"))
+
+
+# Floating point.
+
+
+@triton.jit
+def to_bfloat16(x):
+    """Rounded to the nearest, ties to even. The interpreter's own cast cuts the bits off."""
+    if INTERPRETED:
+        bits = x.to(tl.float32).to(tl.int32, bitcast=True)
+        rounded = (bits.to(tl.int64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        halves = tl.where(x != x, 0x7FC0, rounded).to(tl.int16)
+        return halves.to(tl.bfloat16, bitcast=True)
+    else:
+        return x.to(tl.float32).to(tl.bfloat16)
+
+
+@triton.jit
+def copysign(x, y):
+    if x.dtype == tl.float64:
+        magnitude = x.to(tl.int64, bitcast=True) & 0x7FFFFFFFFFFFFFFF
+        sign = y.to(tl.int64, bitcast=True) & -0x8000000000000000
+        return (magnitude | sign).to(tl.float64, bitcast=True)
+    else:
+        magnitude = x.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+        sign = y.to(tl.int32, bitcast=True) & -0x80000000
+        return (magnitude | sign).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def trunc(x):
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+
+
+@triton.jit
+def roundeven(x):
+    """To the nearest integer, ties to even: adding 2**(mantissa bits) leaves no room for a fraction."""
+    magnitude = tl.abs(x)
+    limit = 4503599627370496.0 if x.dtype == tl.float64 else 8388608.0
+    rounded = copysign((magnitude + limit) - limit, x)
+    return tl.where(magnitude < limit, rounded, x)
+
+
+@triton.jit
+def round_away(x):
+    """To the nearest integer, ties away from zero."""
+    magnitude = tl.abs(x)
+    whole = tl.floor(magnitude)
+    return copysign(tl.where(magnitude - whole >= 0.5, whole + 1.0, whole), x)
+
+
+@triton.jit
+def expm1(x):
+    """Kahan: the error of u = exp(x) cancels in (u - 1) / log(u)."""
+    u = tl.exp(x)
+    quotient = (u - 1.0) * (x / tl.log(u))
+    result = tl.where((u == 1.0) | (x != x), x, tl.where(u - 1.0 == -1.0, u - 1.0, quotient))
+    return tl.where(u == float("inf"), u, result)
+
+
+@triton.jit
+def log1p(x):
+    """Kahan: the error of u = 1 + x cancels in log(u) / (u - 1)."""
+    u = x + 1.0
+    result = tl.where(u == 1.0, x, tl.log(u) * x / (u - 1.0))
+    return tl.where(u == float("inf"), u, result)
+
+
+@triton.jit
+def log10(x):
+    return tl.log(x) * 0.43429448190325182765
+
+
+@triton.jit
+def tanh(x):
+    t = expm1(tl.abs(x) * -2.0)
+    return copysign(-t / (t + 2.0), x)
+
+
+@triton.jit
+def sinh(x):
+    magnitude = tl.abs(x)
+    t = expm1(tl.minimum(magnitude, 20.0))
+    half = tl.exp(magnitude * 0.5)  # exp(x) / 2 without overflow before sinh itself overflows
+    result = tl.where(magnitude > 20.0, (half * 0.5) * half, (t + t / (t + 1.0)) * 0.5)
+    return copysign(tl.where(x != x, x, result), x)
+
+
+@triton.jit
+def cosh(x):
+    magnitude = tl.abs(x)
+    half = tl.exp(magnitude * 0.5)
+    e = tl.exp(magnitude)
+    return tl.where(magnitude > 20.0, (half * 0.5) * half, (e + 1.0 / e) * 0.5)
+
+
+@triton.jit
+def asinh(x):
+    magnitude = tl.abs(x)
+    square = magnitude * magnitude
+    small = log1p(magnitude + square / (1.0 + tl.sqrt(1.0 + square)))
+    large = tl.log(magnitude) + 0.69314718055994530942
+    return copysign(tl.where(magnitude > 1e9, large, small), x)
+
+
+@triton.jit
+def acosh(x):
+    t = x - 1.0
+    small = log1p(t + tl.sqrt(t * (t + 2.0)))
+    return tl.where(x > 1e9, tl.log(x) + 0.69314718055994530942, tl.where(x < 1.0, float("nan"), small)).to(x.dtype)
+
+
+@triton.jit
+def atanh(x):
+    magnitude = tl.abs(x)
+    return copysign(0.5 * log1p(2.0 * magnitude / (1.0 - magnitude)), x)
+
+
+@triton.jit
+def atan(x):
+    """Cephes: reduced to |x| <= 0.66, a rational function of x*x."""
+    magnitude = tl.abs(x)
+    large = magnitude > 2.41421356237309504880
+    middle = (magnitude > 0.66) & (magnitude <= 2.41421356237309504880)
+    ratio = tl.where(middle, (magnitude - 1.0) / (magnitude + 1.0), magnitude)
+    r = tl.where(large, -1.0 / magnitude, ratio)
+    z = r * r
+    p = (((z * -8.750608600031904122785e-1 - 1.615753718733365076637e1) * z - 7.500855792314704667340e1) * z
+         - 1.228866684490136173410e2) * z - 6.485021904942025371773e1  # fmt: skip
+    q = ((((z + 2.485846490142306297962e1) * z + 1.650270098316988542046e2) * z + 4.328810604912902668951e2) * z
+         + 4.853903996359136964868e2) * z + 1.945506571482613964425e2  # fmt: skip
+    low = r * (z * (p / q)) + r
+    offset = low * 0.0 + 1.57079632679489661923
+    result = tl.where(large, offset + low, tl.where(middle, offset * 0.5 + low, low))
+    return copysign(tl.where(magnitude == float("inf"), low * 0.0 + 1.57079632679489661923, result), x)
+
+
+@triton.jit
+def atan2(y, x):
+    a, b = tl.abs(y), tl.abs(x)
+    steep = a > b
+    numerator, denominator = tl.where(steep, b, a), tl.where(steep, a, b)
+    same = a == b  # also 0/0 and inf/inf
+    quotient = tl.where(same, tl.where(a == 0.0, a, a * 0.0 + 1.0), numerator / denominator)
+    quotient = tl.where(same & (a == float("inf")), 1.0, quotient).to(y.dtype)
+    angle = atan(quotient)
+    angle = tl.where(steep, (1.57079632679489661923 - angle), angle)
+    behind = copysign(angle * 0.0 + 1.0, x) < 0.0
+    return tl.where((x != x) | (y != y), x + y, copysign(tl.where(behind, 3.14159265358979323846 - angle, angle), y))
+
+
+@triton.jit
+def asin(x):
+    return atan2(x, tl.sqrt((1.0 - x) * (1.0 + x)))
+
+
+@triton.jit
+def acos(x):
+    return 2.0 * atan2(tl.sqrt(1.0 - x), tl.sqrt(1.0 + x))
+
+
+@triton.jit
+def tan(x):
+    return tl.sin(x) / tl.cos(x)
+
+
+@triton.jit
+def erfc(x):
+    """1 - erf(x) where that is not small; from 0.5 on Cody's rational functions times exp(-x*x)."""
+    y = tl.minimum(tl.maximum(x, 0.5), 30.0)
+    p = ((((((((y * 2.15311535474403846e-8 + 5.64188496988670089e-1) * y + 8.88314979438837594) * y
+              + 6.61191906371416295e1) * y + 2.98635138197400131e2) * y + 8.81952221241769090e2) * y
+           + 1.71204761263407058e3) * y + 2.05107837782607147e3) * y + 1.23033935479799725e3)  # fmt: skip
+    q = ((((((((y + 1.57449261107098347e1) * y + 1.17693950891312499e2) * y + 5.37181101862009858e2) * y
+             + 1.62138957456669019e3) * y + 3.29079923573345963e3) * y + 4.36261909014324716e3) * y
+          + 3.43936767414372164e3) * y + 1.23033935480374942e3)  # fmt: skip
+    w = 1.0 / (y * y)
+    far = w * (((((w * 1.63153871373020978e-2 + 3.05326634961232344e-1) * w + 3.60344899949804439e-1) * w
+                 + 1.25781726111229246e-1) * w + 1.60837851487422766e-2) * w + 6.58749161529837803e-4)  # fmt: skip
+    far = far / (((((w + 2.56852019228982242) * w + 1.87295284992346725) * w + 5.27905102951428412e-1) * w
+                  + 6.05183413124413191e-2) * w + 2.33520497626869185e-3)  # fmt: skip
+    scaled = tl.where(y > 4.0, (0.56418958354775628695 - far) / y, p / q)
+    head = tl.floor(y * 16.0) * 0.0625  # y*y in two parts: its rounding error would be scaled by exp
+    tail = (y - head) * (y + head)
+    result = tl.exp(-head * head) * tl.exp(-tail) * scaled
+    return tl.where(x < 0.5, 1.0 - tl.erf(x), tl.where(x != x, x, result))
+
+
+@triton.jit
+def powf(x, y):
+    """float32 goes through float64, exact to half an ulp; float64 itself has an error of about |y*log(x)| ulp."""
+    a, b = x.to(tl.float64), y.to(tl.float64)
+    magnitude = tl.abs(a)
+    result = tl.exp2(b * tl.log2(magnitude))
+    whole = tl.floor(b) == b
+    odd = whole & (tl.floor(b * 0.5) * 2.0 != b) & (tl.abs(b) < 9007199254740992.0)
+    negative = copysign(magnitude * 0.0 + 1.0, a) < 0.0
+    result = tl.where((a < 0.0) & ~whole & (magnitude != float("inf")), float("nan"), result)
+    result = tl.where(odd & negative, result * -1.0, result)
+    one = (b == 0.0) | (a == 1.0) | ((magnitude == 1.0) & (tl.abs(b) == float("inf")))
+    return tl.where(one, 1.0, result).to(x.dtype)
+
+
+# Integers.
+
+
+@triton.jit
+def floor_div(a, b):
+    """Towards minus infinity; Triton's // is towards zero."""
+    q = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)
+
+
+@triton.jit
+def ceil_div(a, b):
+    q = a // b
+    return tl.where((a % b != 0) & ((a < 0) == (b < 0)), q + 1, q)
+
+
+@triton.jit
+def floor_mod(a, b):
+    return a - floor_div(a, b) * b
+
+
+# Combinations and reductions of [rows, elements] to [rows, 1].
+
+
+@triton.jit
+def maximum(a, b):
+    """NaN if either is."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum(a, b):
+    """NaN if either is."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def row_sum(v):
+    return tl.sum(v, 1)[:, None].to(v.dtype)
+
+
+@triton.jit
+def row_product(v):
+    return tl.reduce(v, 1, _multiply)[:, None]
+
+
+@triton.jit
+def row_max(v):
+    if v.dtype.is_floating():
+        if INTERPRETED:
+            nan = tl.max((v != v).to(tl.int32), 1)
+            return tl.where(nan != 0, float("nan"), tl.max(tl.where(v != v, float("-inf"), v), 1)).to(v.dtype)[:, None]
+        else:
+            return tl.reduce(v, 1, maximum)[:, None]
+    else:
+        return tl.max(v, 1)[:, None].to(v.dtype)
+
+
+@triton.jit
+def row_min(v):
+    if v.dtype.is_floating():
+        if INTERPRETED:
+            nan = tl.max((v != v).to(tl.int32), 1)
+            return tl.where(nan != 0, float("nan"), tl.min(tl.where(v != v, float("inf"), v), 1)).to(v.dtype)[:, None]
+        else:
+            return tl.reduce(v, 1, minimum)[:, None]
+    else:
+        return tl.min(v, 1)[:, None].to(v.dtype)
+
+
+@triton.jit
+def row_any(v):
+    return (tl.max(v.to(tl.int32), 1) != 0)[:, None]
+
+
+@triton.jit
+def row_all(v):
+    return (tl.min(v.to(tl.int32), 1) != 0)[:, None]
+
+
+@triton.jit
+def no_index(like):
+    """The neutral index of an arg-reduction, beyond all others."""
+    if like.dtype == tl.int64:
+        return tl.full((), 0x7FFFFFFFFFFFFFFF, tl.int64)
+    else:
+        return tl.full((), 0x7FFFFFFF, tl.int32)
+
+
+@triton.jit
+def row_first(v, best, index):
+    """The least index of an element that equals the row's best one; NaN equals NaN here."""
+    hit = (v == best) | ((v != v) & (best != best))
+    return tl.min(tl.where(hit, index, no_index(index)), 1)[:, None]
+
+
+@triton.jit
+def row_argmax(v, index):
+    best = row_max(v)
+    return best, row_first(v, best, index)
+
+
+@triton.jit
+def row_argmin(v, index):
+    best = row_min(v)
+    return best, row_first(v, best, index)
+
+
+@triton.jit
+def keep_max(best, at, v, index):
+    """One step of a running argmax per lane. Equal values: the first index wins, also over the neutral element's."""
+    take = (v > best) | ((v != v) & (best == best)) | ((v == best) & (index < at))
+    return tl.where(take, v, best), tl.where(take, index, at)
+
+
+@triton.jit
+def keep_min(best, at, v, index):
+    take = (v < best) | ((v != v) & (best == best)) | ((v == best) & (index < at))
+    return tl.where(take, v, best), tl.where(take, index, at)

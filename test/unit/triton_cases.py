@@ -1,0 +1,110 @@
+"""Kernels for the Triton tests: written in the normal form, read, normalised and emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from kernel_text import KernelText, Size, sym
+
+from symshape.codegen.normalise_loops import normalise
+from symshape.codegen.triton_kernel import TritonKernel, emit_triton
+
+S0, S1, S2 = sym(0), sym(1), sym(2)
+IDENTITY = "(d0, d1) -> (d0, d1)"
+ADD = "%r = arith.addf %a0, %a1 : f32"
+WIDEN = "%r = arith.extf %a0 : bf16 to f32"
+
+
+def emit(text: KernelText) -> TritonKernel:
+    return emit_triton(normalise(text.read()))
+
+
+def runner(text: KernelText | TritonKernel, variant: str = "") -> Callable[..., None]:
+    """The loaded kernel; ``variant`` forces one of its variants, whatever the sizes."""
+    from symshape.runtime.triton_launch import load_triton
+
+    kernel = text if isinstance(text, TritonKernel) else emit(text)
+    if variant:
+        (chosen,) = [v for v in kernel.variants if v.name == variant]
+        kernel = replace(kernel, variants=(replace(chosen, condition="True", index_dtype="int32"),))
+    return load_triton(kernel)
+
+
+def softmax(size: Size = S1, dtype: str = "f32") -> KernelText:
+    k = KernelText("softmax", 2, [(S0, "p"), (size, "r")])
+    x, out = k.arg(dtype, [S0, size]), k.arg(dtype, [S0, size], output=True)
+    v = k.view(x, IDENTITY)
+    v = k.generic([v], "f32", WIDEN) if dtype == "bf16" else v
+    e = k.generic([v, k.reduce(v, "max")], "f32", "%d = arith.subf %a0, %a1 : f32\n    %r = math.exp %d : f32")
+    tail = "%r = arith.divf %a0, %a1 : f32"
+    if dtype == "bf16":
+        tail = "%q = arith.divf %a0, %a1 : f32\n    %r = arith.truncf %q : f32 to bf16"
+    k.store(k.generic([e, k.reduce(e, "add")], dtype, tail), out, IDENTITY)
+    return k
+
+
+def layer_norm(size: Size = S1) -> KernelText:
+    """Two dependent reductions, a weight along the reduced dim, a row-level output."""
+    k = KernelText("layer_norm", 2, [(S0, "p"), (size, "r")])
+    x, w = k.arg("f32", [S0, size]), k.arg("f32", [size])
+    out, inverse = k.arg("f32", [S0, size], output=True), k.arg("f32", [S0], output=True)
+    v, weight = k.view(x, IDENTITY), k.view(w, "(d0, d1) -> (d1)")
+    count = f"%n = arith.index_cast {k.index(size)} : index to i64\n    %f = arith.sitofp %n : i64 to f32\n    "
+    mean = k.generic([k.reduce(v, "add")], "f32", count + "%r = arith.divf %a0, %f : f32", row=True)
+    square = k.generic([v, mean], "f32", "%d = arith.subf %a0, %a1 : f32\n    %r = arith.mulf %d, %d : f32")
+    body = count + """%v = arith.divf %a0, %f : f32
+    %eps = arith.constant 1.0e-5 : f32
+    %e = arith.addf %v, %eps : f32
+    %r = math.rsqrt %e : f32"""
+    scale = k.generic([k.reduce(square, "add")], "f32", body, row=True)
+    body = "%d = arith.subf %a0, %a1 : f32\n    %m = arith.mulf %d, %a2 : f32\n    %r = arith.mulf %m, %a3 : f32"
+    k.store(k.generic([v, mean, scale, weight], "f32", body), out, IDENTITY)
+    k.store(scale, inverse, "(d0) -> (d0)")
+    return k
+
+
+def transpose() -> KernelText:
+    k = KernelText("transpose", 2, [(S0, "p"), (S1, "p")])
+    x, y, out = k.arg("f32", [S1, S0]), k.arg("f32", [S1]), k.arg("f32", [S0, S1], output=True)
+    loads = [k.view(x, "(d0, d1) -> (d1, d0)"), k.view(y, "(d0, d1) -> (d1)")]
+    k.store(k.generic(loads, "f32", ADD), out, IDENTITY)
+    return k
+
+
+def concatenate() -> KernelText:
+    k = KernelText("concatenate", 3, [(S2, "p"), (S0 + S1, "p")])
+    x, y, out = k.arg("f32", [S2, S0]), k.arg("f32", [S2, S1]), k.arg("f32", [S2, S0 + S1], output=True)
+    a = k.view(x, "(d0, d1)[s0] -> (d0, d1)", [S0], "(d0, d1)[s0] : (s0 - d1 - 1 >= 0)")
+    b = k.view(y, "(d0, d1)[s0] -> (d0, d1 - s0)", [S0], "(d0, d1)[s0] : (d1 - s0 >= 0)")
+    body = """%i = linalg.index 1 : index
+    %c = arith.cmpi slt, %i, %s0 : index
+    %r = arith.select %c, %a0, %a1 : f32"""
+    k.store(k.generic([a, b], "f32", body), out, IDENTITY)
+    return k
+
+
+def gather() -> KernelText:
+    k = KernelText("gather", 2, [(S0, "p"), (16, "p")])
+    index, table, out = k.arg("i64", [S0]), k.arg("bf16", [S1, 16]), k.arg("f32", [S0, 16], output=True)
+    body = f"""%i = arith.index_cast %a0 : i64 to index
+    %k = "symshape.check_index"(%i, %s1) {{message = "index out of range"}} : (index, index) -> index
+    %j = linalg.index 1 : index
+    %t = tensor.extract {table}[%k, %j] : tensor<?x?xbf16>
+    %r = arith.extf %t : bf16 to f32"""
+    k.store(k.generic([k.view(index, "(d0, d1) -> (d0)")], "f32", body), out, IDENTITY)
+    return k
+
+
+def reduction(combiner: str, dtype: str = "f32", column: bool = False) -> KernelText:
+    """One reduction of a matrix over its last dim, or over its first (``column``)."""
+    k = KernelText(f"{combiner}_{dtype}", 2, [(S0, "p"), (S1, "r")])
+    x = k.arg(dtype, [S0, S1], [1, S0] if column else None)
+    loaded: Any = k.view(x, IDENTITY)
+    if dtype in ("ui8", "bf16"):
+        raise ValueError("widen first")
+    result = k.reduce(loaded, combiner)
+    for value in result if isinstance(result, list) else [result]:
+        k.store(value, k.arg(k.types[value][0], [S0], output=True), "(d0) -> (d0)")
+    return k
