@@ -51,6 +51,11 @@ def count(model: Model, module: torch.nn.Module, backend: str, first: Shape) -> 
     return Row(model.name, backend, first, without, everything, breaks, graphs.recompiles, tuple(errors))
 
 
+def _cell(row: Row, column: str) -> object:
+    value = getattr(row, column)
+    return {"first": "x".join(map(str, row.first)), "errors": len(row.errors)}.get(column, value)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
@@ -73,12 +78,8 @@ def main() -> None:
                     progress.say(f"{name} {backend} from {model.describe(first)}")
                     rows.append(count(model, module, backend, first))
                     progress.step()
-    header = ["model", "backend", "first shape", "graphs, sizes >= 2", "with sizes of 1", "breaks", "recompiles", "errors"]
-    cells = [
-        [r.model, r.backend, "x".join(map(str, r.first)), r.without_ones, r.with_ones, r.breaks, r.recompiles, len(r.errors)]
-        for r in rows
-    ]
-    print(table(header, cells))
+    columns = ("model", "backend", "first", "without_ones", "with_ones", "breaks", "recompiles", "errors")
+    print(table([name.replace("_", " ") for name in columns], [[_cell(row, name) for name in columns] for row in rows]))
     for error in sorted({f"{row.model} {row.backend} {text}" for row in rows for text in row.errors}):
         print(error)
     if options.out:

@@ -1,7 +1,7 @@
 """Shared by the tests of whole models.
 
-``SYMSHAPE_TEST_BACKEND=aot_eager`` runs them with another backend: it shows what the framework itself does with a model,
-and checks the tests.
+``SYMSHAPE_TEST_BACKEND=aot_eager`` runs them with another backend: it shows what the framework itself does with a
+model, and checks the tests.
 """
 
 from __future__ import annotations

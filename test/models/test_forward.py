@@ -57,7 +57,7 @@ def test_sizes_of_one_cost_no_more_graphs_than_the_framework(model: Model, compi
 
 
 def test_full_model_where_every_size_is_one(model: Model, compiled: Callable[[Any], Any]) -> None:
-    """Every other shape with a size of 1 costs a graph of its own: the tiny model takes those, and `bench/graphs.py`."""
+    """Other shapes with a size of 1 cost a graph each: the tiny model takes those, and `bench/graphs.py`."""
     smallest = min(model.one_shapes, key=sum)
     _count(compiled, model, "full", (smallest,))
 
