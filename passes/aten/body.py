@@ -5,7 +5,7 @@ Half types are widened to f32 on entry and rounded on exit; "ui8" values are hel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,9 @@ _ARITHMETIC = {
     "mul": ("arith.mulf", "arith.muli", "arith.muli"), "max": ("arith.maximumf", "arith.maxsi", "arith.maxui"),
     "min": ("arith.minimumf", "arith.minsi", "arith.minui"), "div": ("arith.divf", "arith.divsi", "arith.divui"),
     "floordiv": ("", "arith.floordivsi", "arith.divui"), "rem": ("arith.remf", "arith.remsi", "arith.remui"),
-    "and": ("", "arith.andi", "arith.andi"), "or": ("", "arith.ori", "arith.ori"), "xor": ("", "arith.xori", "arith.xori"),
-    "shl": ("", "arith.shli", "arith.shli"), "shr": ("", "arith.shrsi", "arith.shrui"),
+    "and": ("", "arith.andi", "arith.andi"), "or": ("", "arith.ori", "arith.ori"),
+    "xor": ("", "arith.xori", "arith.xori"), "shl": ("", "arith.shli", "arith.shli"),
+    "shr": ("", "arith.shrsi", "arith.shrui"),
 }  # fmt: skip
 
 
@@ -141,13 +142,33 @@ class Body:
         """The nearest number of a dtype, in its compute type."""
         return self.cast(self.cast(x, dtype), compute_type(dtype))
 
+    def position(self, dim: int) -> Scalar:
+        """The iteration index of a dim."""
+        attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+        index = ir.IndexType.get()
+        return Scalar(ir.Operation.create("linalg.index", [index], attributes={"dim": attribute}).result, "index")
+
     def dim_index(self, dim: int) -> Scalar:
         """The iteration index of a dim, as i64."""
-        i64 = ir.IntegerType.get_signless(64)
-        index = ir.Operation.create(
-            "linalg.index", [ir.IndexType.get()], attributes={"dim": ir.IntegerAttr.get(i64, dim)}
-        ).result
-        return self.op("arith.index_cast", "i64", Scalar(index, "index"))
+        return self.op("arith.index_cast", "i64", self.position(dim))
+
+    def check_index(self, x: Scalar, size: Expr, message: str) -> Scalar:
+        """An integer as an index into ``size`` elements; eager's error at run time where it is not one."""
+        index = self.op("arith.index_cast", "index", self.cast(x, "i64"))
+        limit = Scalar(self._size_value(size), "index")
+        return self.op("symshape.check_index", "index", index, limit, message=ir.StringAttr.get(message))
+
+    def extract(self, source: ir.Value, indices: Sequence[Scalar], dtype: str) -> Scalar:
+        """An element of a tensor, in its compute type."""
+        element = ir.RankedTensorType(source.type).element_type
+        operands = [source, *(i.value for i in indices)]
+        return self.enter(ir.Operation.create("tensor.extract", [element], operands).result, dtype)
+
+    def enter(self, value: ir.Value, dtype: str) -> Scalar:
+        """An element as a scalar of its compute type."""
+        if dtype == "ui8":
+            return self.op("builtin.unrealized_conversion_cast", dtype, Scalar(value, dtype))
+        return self.cast(Scalar(value, dtype), compute_type(dtype))
 
     def cast(self, x: Scalar, dtype: str) -> Scalar:
         """Converts as ``Tensor.to`` does."""

@@ -109,8 +109,8 @@ class Builder:
         *,
         simplified: bool = False,
     ) -> Tensor:
-        """result[d...] = x[map(d...)]; where ``domain(d...)`` is given, only points with every expression >= 0 are read.
-        ``simplified``: the map has its simplest form already."""
+        """result[d...] = x[map(d...)]; where ``domain(d...)`` is given, only points with every expression >= 0 are
+        read. ``simplified``: the map has its simplest form already."""
         dims = [Expr.symbol(f"d{i}") for i in range(len(sizes))]
         exprs = list(map(*dims))
         if not simplified and any(has_functions(e) for e in exprs):
@@ -139,7 +139,7 @@ class Builder:
     def pointwise(
         self, sizes: Sequence[Expr], dtype: str, inputs: Sequence[Tensor], code: Callable[..., Scalar]
     ) -> Tensor:
-        """One value per point: ``code`` gets one scalar per input (half types widened) and its result is cast to dtype."""
+        """One value per point: ``code`` gets a scalar per input (half types widened), its result is cast to dtype."""
         inputs = [self.broadcast(x, sizes) for x in inputs]
         empty = ir.Operation.create("tensor.empty", [self.type(sizes, dtype)], self.dynamic(sizes)).result
         rank = len(sizes)
@@ -148,7 +148,7 @@ class Builder:
         block = op.regions[0].blocks[0]
         try:
             with ir.InsertionPoint(block):
-                scalars = [self._enter(a, x.dtype) for a, x in zip(block.arguments, inputs)]
+                scalars = [self.body.enter(a, x.dtype) for a, x in zip(block.arguments, inputs)]
                 ir.Operation.create("linalg.yield", [], [self._leave(code(*scalars), dtype)])
         except Unsupported:
             op.erase()
@@ -168,12 +168,6 @@ class Builder:
         op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
         self._generic_op = op
         return op
-
-    def _enter(self, argument: ir.Value, dtype: str) -> Scalar:
-        if dtype == "ui8":
-            i8 = self.body.type("ui8")
-            return Scalar(ir.Operation.create("builtin.unrealized_conversion_cast", [i8], [argument]).result, "ui8")
-        return self.body.cast(Scalar(argument, dtype), compute_type(dtype))
 
     def _leave(self, scalar: Scalar, dtype: str) -> ir.Value:
         value = self.body.cast(scalar, dtype).value
@@ -211,8 +205,12 @@ class Builder:
     def _splat(self, sizes: Sequence[Expr], dtype: str, position: int, combiner: str) -> ir.Value:
         body_type = ir.Type.parse(dtype)
         value = 0 if position else _IDENTITY[combiner](dtype)
-        attribute = ir.FloatAttr.get(body_type, float(value)) if is_float(dtype) else ir.IntegerAttr.get(
-            ir.Type.parse("i8") if dtype == "ui8" else body_type, value - 256 if dtype == "ui8" and value > 127 else value)  # fmt: skip
+        if is_float(dtype):
+            attribute = ir.FloatAttr.get(body_type, float(value))
+        elif dtype == "ui8":
+            attribute = ir.IntegerAttr.get(ir.Type.parse("i8"), value - 256 if value > 127 else value)
+        else:
+            attribute = ir.IntegerAttr.get(body_type, value)
         constant = ir.Operation.create("arith.constant", [attribute.type], attributes={"value": attribute}).result
         if dtype == "ui8":
             constant = ir.Operation.create("builtin.unrealized_conversion_cast", [body_type], [constant]).result
@@ -239,7 +237,7 @@ class Builder:
 
     def _scalar(self, argument: ir.Value, dtype: str) -> Scalar:
         if dtype == "ui8":
-            return self._enter(argument, dtype)
+            return self.body.enter(argument, dtype)
         return Scalar(argument, dtype)
 
     def _restore(self, t: Tensor, x: Tensor, reduced: set[int]) -> Tensor:

@@ -1,7 +1,169 @@
-"""Rules of the ops that read at data-dependent places, and of those that join, pad and repeat."""
+"""Rules of the ops that read at data-dependent places: ``tensor.extract`` from the whole source, at checked indices.
+
+The source is captured, not an operand of the loop: it must be in memory, the indices need not be.
+"""
 
 from __future__ import annotations
 
-from symshape.passes.aten.elementwise import Rule
+from collections.abc import Sequence
+from typing import Any
 
-RULES: dict[str, Rule] = {}
+from symshape.passes.aten import joining
+from symshape.passes.aten.body import Body, Scalar
+from symshape.passes.aten.builder import ZERO, Builder, Tensor, Unsupported
+from symshape.passes.aten.elementwise import Rule
+from symshape.prover.expr import Expr, product
+
+INTEGERS = ("i8", "i16", "i32", "i64")
+IN_SELF = "index out of range in self"
+
+
+def require_indices(*tensors: Tensor) -> None:
+    """Indices are signed integers; a bool or uint8 tensor is a mask, whose result has a data-dependent size."""
+    for x in tensors:
+        if x.dtype not in INTEGERS:
+            raise Unsupported(f"indices of dtype {x.dtype}")
+
+
+def wrapped(m: Body, index: Scalar, size: Expr) -> Scalar:
+    """A negative index counts from the end."""
+    index = m.cast(index, "i64")
+    return m.select(m.compare("lt", index, m.constant(0, "i64")), m.add(index, m.size(size)), index)
+
+
+def placed(b: Builder, index: Tensor, start: int) -> Tensor:
+    """An index tensor over the result's points, its dims at result dims start, start + 1, ..., with broadcasting."""
+    sizes = b.results[0].sizes
+    repeated = [b.is_one(s) and not b.is_one(sizes[start + i]) for i, s in enumerate(index.sizes)]
+    if index.rank == len(sizes) and not any(repeated):
+        return index
+    return b.view(index, sizes, lambda *d: [ZERO if one else d[start + i] for i, one in enumerate(repeated)])
+
+
+def embedding(b: Builder, weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    """weight[indices]: padding and scaling only matter to the gradient."""
+    require_indices(indices)
+    m, result = b.body, b.results[0]
+
+    def code(index: Scalar) -> Scalar:
+        row = m.check_index(index, weight.sizes[0], IN_SELF)
+        return m.extract(weight.value, [row, m.position(indices.rank)], weight.dtype)
+
+    return b.pointwise(result.sizes, result.dtype, [placed(b, indices, 0)], code)
+
+
+def index_select(b: Builder, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    require_indices(index)
+    if not x.rank:
+        raise Unsupported("index_select of a zero-dim tensor")
+    m, result, position = b.body, b.results[0], b.dim(dim, x.rank)
+
+    def code(value: Scalar) -> Scalar:
+        at = m.check_index(value, x.sizes[position], IN_SELF)
+        return m.extract(x.value, [at if i == position else m.position(i) for i in range(x.rank)], x.dtype)
+
+    return b.pointwise(result.sizes, result.dtype, [placed(b, index, position)], code)
+
+
+def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    require_indices(index)
+    if not x.rank or x.rank != index.rank:
+        raise Unsupported("gather with a zero-dim tensor")
+    m, position = b.body, b.dim(dim, x.rank)
+
+    def code(value: Scalar) -> Scalar:
+        at = m.check_index(value, x.sizes[position], f"index is out of bounds for dimension {position}")
+        return m.extract(x.value, [at if i == position else m.position(i) for i in range(x.rank)], x.dtype)
+
+    return b.pointwise(b.results[0].sizes, x.dtype, [index], code)
+
+
+def take(b: Builder, x: Tensor, index: Tensor) -> Tensor:
+    """Row-major positions, split into an index for each dim."""
+    require_indices(index)
+    m = b.body
+
+    def code(value: Scalar) -> Scalar:
+        count = product(x.sizes)
+        at = m.check_index(
+            wrapped(m, value, count), count, "out of range: tried to access an index outside of the tensor"
+        )
+        rest, indices = m.op("arith.index_cast", "i64", at), []
+        for i, size in enumerate(x.sizes):
+            inner = m.size(product(x.sizes[i + 1 :]))
+            part = m.arithmetic("floordiv", rest, inner)
+            part = m.arithmetic("rem", part, m.size(size)) if i else part
+            indices.append(m.op("arith.index_cast", "index", part))
+        return m.extract(x.value, indices, x.dtype)
+
+    return b.pointwise(index.sizes, x.dtype, [index], code)
+
+
+def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    """NumPy's advanced indexing: the indices broadcast together; their dims stand where the first index was if all are
+    next to each other, else in front."""
+    at = {i: index for i, index in enumerate(indices) if index is not None}
+    require_indices(*at.values())
+    positions = sorted(at)
+    rank = max((index.rank for index in at.values()), default=0)
+    adjacent = positions == list(range(positions[0], positions[0] + len(positions)))
+    start = positions[0] if adjacent else 0
+    kept = [i for i in range(x.rank) if i not in at]
+    if len(kept) + rank != len(b.results[0].sizes):
+        raise Unsupported("the traced result has another rank")  # zero-dim indices: PyTorch's meta function drops dims
+    others = [d for d in range(len(b.results[0].sizes)) if not start <= d < start + rank]
+    result_dim = dict(zip(kept, others))
+    inputs = [placed(b, index, start + rank - index.rank) for index in at.values()]
+    m = b.body
+
+    def code(*values: Scalar) -> Scalar:
+        read: dict[int, Scalar] = {}
+        for i, value in zip(at, values):
+            message = f"index is out of bounds for dimension {i}"
+            read[i] = m.check_index(wrapped(m, value, x.sizes[i]), x.sizes[i], message)
+        return m.extract(x.value, [read[i] if i in read else m.position(result_dim[i]) for i in range(x.rank)], x.dtype)
+
+    return b.pointwise(b.results[0].sizes, x.dtype, inputs, code)
+
+
+def scatter(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """One index in each row, and a row for each of x's: a comparison with the position.
+
+    Anything else may write an element twice and stays a library call.
+    """
+    require_indices(index)
+    position = b.dim(dim, x.rank)
+    rows = [b.facts.equal(i, s) for d, (i, s) in enumerate(zip(index.sizes, x.sizes)) if d != position]
+    low = b.facts.bounds(x.sizes[position])[0] if x.rank else None
+    if not x.rank or not b.is_one(index.sizes[position]) or not all(rows) or low is None or low < 1:
+        raise Unsupported("a scatter that may write an element twice, or leaves rows out")
+    m = b.body
+    message = f"index is out of bounds for dimension {position}"
+
+    def code(old: Scalar, place: Scalar, *new: Scalar) -> Scalar:
+        at = m.op("arith.index_cast", "i64", m.check_index(place, x.sizes[position], message))
+        written = new[0] if new else m.number(value, old.dtype)
+        return m.select(m.compare("eq", m.dim_index(position), at), written, old)
+
+    written = [_first_of(b, value, index, position)] if isinstance(value, Tensor) else []
+    return b.pointwise(x.sizes, x.dtype, [x, index, *written], code)
+
+
+def _first_of(b: Builder, source: Tensor, index: Tensor, position: int) -> Tensor:
+    """The part of a scatter's source that the index covers; it may be larger."""
+    if source.rank != index.rank:
+        raise Unsupported("a scatter from a tensor of another rank")
+    return b.view(source, index.sizes, lambda *d: list(d))
+
+
+RULES: dict[str, Rule] = {
+    **joining.RULES,
+    "aten.embedding.default": embedding,
+    "aten.index_select.default": index_select,
+    "aten.gather.default": gather,
+    "aten.take.default": take,
+    "aten.index.Tensor": index_tensor,
+    "aten._unsafe_index.Tensor": index_tensor,
+    "aten.scatter.value": scatter,
+    "aten.scatter.src": scatter,
+}

@@ -152,6 +152,27 @@ def unbind(b: Builder, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return tuple(select(b, x, dim, i) for i in range(len(b.results)))
 
 
+def unfold(b: Builder, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
+    """Windows of a dim, ``step`` apart; what is inside a window is the last dim."""
+    sizes = b.results[0].sizes
+    if not x.rank:
+        return b.view(x, sizes, lambda *d: [])
+    position = b.dim(dim, x.rank)
+    return b.view(x, sizes, lambda *d: [e * step + d[-1] if i == position else e for i, e in enumerate(d[:-1])])
+
+
+def diagonal(b: Builder, x: Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    rows, columns = b.dim(dim1, x.rank), b.dim(dim2, x.rank)
+    down, right = maximum(-as_expr(offset), ZERO), maximum(offset, ZERO)
+
+    def read(*d: Expr) -> list[Expr]:
+        others = iter(d[:-1])
+        along = {rows: d[-1] + down, columns: d[-1] + right}
+        return [along[i] if i in along else next(others) for i in range(x.rank)]
+
+    return b.view(x, b.results[0].sizes, read)
+
+
 def _shift(position: int, offset: Expr) -> Callable[..., list[Expr]]:
     return lambda *d: [offset + e if i == position else e for i, e in enumerate(d)]
 
@@ -177,6 +198,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "aten.split.Tensor": split,
     "aten.split_with_sizes.default": split_with_sizes,
     "aten.unbind.int": unbind,
+    "aten.unfold.default": unfold,
+    "aten.diagonal.default": diagonal,
     "aten.alias.default": same,
     "aten.detach.default": same,
     "aten.lift_fresh.default": same,

@@ -9,7 +9,9 @@ from typing import Any
 import aten_interpreter
 import torch
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch_mlir import ir
 
 from symshape.dialects import load, verify
@@ -34,8 +36,9 @@ class Lowered:
 
 
 def lower(function: Callable[..., Any], inputs: Sequence[Any]) -> Lowered:
-    """``function`` takes and returns flat tensors and ints."""
-    return lower_graph(make_fx(function, tracing_mode="symbolic")(*inputs))
+    """``function`` takes and returns flat tensors. Sizes that are equal by chance are different symbols."""
+    mode = FakeTensorMode(shape_env=ShapeEnv(duck_shape=False))
+    return lower_graph(make_fx(function, tracing_mode="symbolic")(*(mode.from_tensor(x) for x in inputs)))
 
 
 def lower_graph(gm: torch.fx.GraphModule) -> Lowered:

@@ -49,7 +49,7 @@ MIXED: list[tuple[torch.dtype, torch.dtype]] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["add", "mul", "div", "lt", "eq", "maximum"])
+@pytest.mark.parametrize("name", ["add", "div", "lt", "maximum"])
 def test_mixed_dtypes_and_broadcasting(name: str) -> None:
     packet = getattr(aten, name)
     operation = packet.default if name == "maximum" else packet.Tensor
@@ -62,12 +62,7 @@ def test_mixed_dtypes_and_broadcasting(name: str) -> None:
     def inputs(rows: int, columns: int) -> list[torch.Tensor]:
         found = []
         for first, second in MIXED:
-            for shape, other in (
-                ((rows, columns), (columns,)),
-                ((rows, 1), (1, columns)),
-                ((rows, columns), ()),
-                ((), ()),
-            ):
+            for shape, other in (((rows, 1), (1, columns)), ((rows, columns), ()), ((), ())):
                 found += [values(*shape, dtype=first), values(*other, dtype=second, seed=1)]
         return found
 
