@@ -72,7 +72,7 @@ def _tool(name: str) -> str:
     """A CUDA tool of the triton wheel."""
     from triton import knobs
 
-    return str(getattr(knobs.nvidia, name).path)
+    return str(getattr(knobs.nvidia, name, knobs.nvidia.ptxas).path)
 
 
 def _resource_usage(cubin: bytes) -> dict[str, int]:

@@ -90,7 +90,7 @@ OPS: Final = {
     "math.cosh": "tm.cosh({a})",
     "math.erf": "tl.erf({a})",
     "math.erfc": "tm.erfc({a})",
-    "math.exp": "tl.exp({a})",
+    "math.exp": "tm.exp({a})",
     "math.exp2": "tl.exp2({a})",
     "math.expm1": "tm.expm1({a})",
     "math.floor": "tl.floor({a})",

@@ -21,7 +21,7 @@ _SMALL: Final = 1 << 17  # below, larger blocks would leave processors idle
 
 
 def pointwise_variants(name: str, xnumel: Expr) -> list[TritonVariant]:
-    small = TritonVariant("block256", name, f"xnumel <= {_SMALL}", 256, 0, 4)
+    small = TritonVariant("block256", name, f"xnumel <= {_SMALL}", 256, 0, 2)
     large = TritonVariant("block1024", name, "True", 1024, 0, 4)
     size = xnumel.as_int()
     if size is not None:
