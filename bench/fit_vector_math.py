@@ -1,7 +1,8 @@
 """Minimax polynomials for codegen/cpu/vector_math.py: `python bench/fit_vector_math.py [NAME...]` prints its tables.
 
-Remez exchange with relative weights, in 40 digits. Coefficients are rounded one after the other, lowest power first, and
-the others fitted again each time, so that rounding costs almost nothing (Muller, Elementary Functions, 3rd ed., ch. 3).
+Remez exchange with relative weights, in 40 digits. Coefficients are rounded one after the other, lowest power first,
+and the others fitted again each time, so that rounding costs almost nothing (Muller, Elementary Functions, 3rd ed.,
+ch. 3).
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ FITS: dict[str, Fit] = {
     "EXPM1": Fit(_series(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -_HALF_LN2, _HALF_LN2, range(5),
                  lambda r: abs(r * r / mp.expm1(r)) if r else mpf(0)),
     "LOG": Fit(_log_rest, _LOG_LOW, _LOG_HIGH, range(9), _log_weight),
-    "SIN": Fit(lambda z: (_of_square(mp.sin, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 6, 0, _QUARTER_PI**2, range(4),
-               lambda z: z),
+    "SIN": Fit(lambda z: (_of_square(mp.sin, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 6,
+               0, _QUARTER_PI**2, range(4), lambda z: z),
     "COS": Fit(lambda z: (mp.cos(mp.sqrt(z)) - 1) / z if z > mpf("1e-12") else mpf(-1) / 2, 0, _QUARTER_PI**2, range(4),
                lambda z: z),
     "ERF": Fit(lambda z: _of_square(mp.erf, _TWO_OVER_ROOT_PI)(z) - 1, 0, 1, range(7), lambda z: mpf(1)),

@@ -78,7 +78,7 @@ def ratios(rows: list[Row], backend: str, against: str) -> float | str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--backends", default="eager,inductor,symshape", help="the last one is compared with the others")
+    parser.add_argument("--backends", default="eager,inductor,symshape", help="the last is compared with the others")
     parser.add_argument("--shapes", type=int, default=6, help="how many shapes of each model")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out")

@@ -36,7 +36,8 @@ class Library:
             raise KernelError(f"the object file has no kernel {name!r}", next_step="clear the kernel cache")
         found: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)(address)
         found.library = self  # keeps the code alive
-        return found
+        function: Callable[..., None] = found
+        return function
 
     def __del__(self) -> None:
         engine = getattr(self, "_engine", None)

@@ -49,7 +49,8 @@ def build() -> Any:
 
     model = MODELS["t5"].build()
     model.generation_config = GenerationConfig(decoder_start_token_id=0, pad_token_id=0, eos_token_id=None)
-    model.config.use_cache = True
+    config: Any = model.config
+    config.use_cache = True
     return model
 
 

@@ -7,8 +7,8 @@ from functools import partial
 
 from symshape.codegen.cpu import division, types, vector_math
 from symshape.codegen.cpu.casts import CASTS, from_f32, to_f32
-from symshape.codegen.cpu.state import State, Value
 from symshape.codegen.cpu.expressions import per_lane, scalar
+from symshape.codegen.cpu.state import State, Value
 from symshape.codegen.loops import Instr
 from symshape.errors import KernelError
 from symshape.prover.expr import Expr

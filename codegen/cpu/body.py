@@ -145,9 +145,10 @@ class Body:
 
 
 def for_units(
-    state: State, counters: Sequence[tuple[str, object]], begin: str, end: str, body: Callable[[str, dict[str, str]], None],
+    state: State, counters: Sequence[tuple[str, object]], begin: str, end: str,
+    body: Callable[[str, dict[str, str]], None],
 ) -> None:
-    """body(number, counters) for the units in [begin, end): counters by division at the start, then like an odometer."""
+    """body(number, counters) for units in [begin, end): counters by division at the start, then like an odometer."""
     writer, names = state.writer, [name for name, _ in counters]
     step = state.constant(1, "i64")
 

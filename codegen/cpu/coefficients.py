@@ -1,4 +1,4 @@
-"""Minimax polynomials, highest power first. Made by `bench/fit_vector_math.py`, which says what each one approximates."""
+"""Minimax polynomials, highest power first. Made by `bench/fit_vector_math.py`, which says what each approximates."""
 
 from __future__ import annotations
 

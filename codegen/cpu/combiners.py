@@ -25,7 +25,8 @@ _UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
 
 @dataclass(frozen=True)
 class Reduction:
-    """One reduce instruction. Its accumulators are values of ``elements`` types: (value), (value, index) or (value, NaN)."""
+    """One reduce instruction. Its accumulators are values of ``elements`` types: (value), (value, index) or
+    (value, NaN)."""
 
     instr: Instr
     dtype: str  # of the values
@@ -98,8 +99,9 @@ def accumulate(state: State, reduction: Reduction, accumulators: Sequence[str], 
         new.append(state.writer.pure(f"arith.cmpf uno, {name}, {name} : {type_}"))
     if state.mask is not None and not uniform:
         neutral = identities(state, reduction, uniform)
+        mask, bools = state.mask, state.vector("i1")
         new = [
-            state.writer.pure(f"arith.select {state.mask}, {one}, {other} : {state.vector('i1')}, {state.vector(element)}")
+            state.writer.pure(f"arith.select {mask}, {one}, {other} : {bools}, {state.vector(element)}")
             for one, other, element in zip(new, neutral, reduction.elements)
         ]
     return combine(state, reduction, accumulators, new, uniform)
@@ -130,7 +132,9 @@ def _combine_flagged(state: State, order: str, type_: str, left: Sequence[str], 
     return [value, pure(f"arith.ori {left[1]}, {right[1]} : {bools}")]
 
 
-def _combine_arg(state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool) -> list[str]:
+def _combine_arg(
+    state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool
+) -> list[str]:
     """The better value; of equal ones that with the lower index; NaN is better than any number."""
     pure = state.writer.pure
     type_ = reduction.element if uniform else state.vector(reduction.element)
@@ -150,7 +154,8 @@ def _combine_arg(state: State, reduction: Reduction, left: Sequence[str], right:
         same = pure(f"arith.cmpi eq, {right[0]}, {left[0]} : {type_}")
     better = pure(f"arith.ori {better}, {pure(f'arith.andi {same}, {earlier} : {bools}')} : {bools}")
     condition = "" if uniform else f"{bools}, "
-    return [pure(f"arith.select {better}, {r}, {l} : {condition}{t}") for l, r, t in zip(left, right, (type_, index))]
+    sides = zip(left, right, (type_, index))
+    return [pure(f"arith.select {better}, {new}, {old} : {condition}{t}") for old, new, t in sides]
 
 
 def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:

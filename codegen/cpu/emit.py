@@ -13,7 +13,6 @@ from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
 from symshape.prover.expr import product
 
-
 _UNIT_WORK = 256  # a unit's own cost, in elementwise operations
 
 

@@ -1,4 +1,4 @@
-"""Short names for floating-point operations on a scalar or a vector: what the expansions of vector_math are written in."""
+"""Short names for floating-point operations on scalars or vectors: what expansions of vector_math are written in."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Ti
             marks.append(time.perf_counter())
             PassManager.parse(PIPELINE).run(module.operation)
             marks.append(time.perf_counter())
-            engine = ExecutionEngine(module, opt_level=opt_level, shared_libs=[openmp_library()], enable_object_dump=True)
+            libraries = [openmp_library()]
+            engine = ExecutionEngine(module, opt_level=opt_level, shared_libs=libraries, enable_object_dump=True)
             engine.raw_lookup(entry[1])
     except (MLIRError, RuntimeError) as error:
         raise KernelError(f"a CPU kernel does not compile: {error}", where=entry[1]) from error

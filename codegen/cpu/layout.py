@@ -1,8 +1,8 @@
 """How a kernel's iteration space is divided: into units of work, vectors, and chunks of a long reduction.
 
-A unit is one point of the parallel dims other than the lane dim, times one block of the lane dim where that is parallel,
-times one chunk of a split reduction. Threads share the units; everything here depends on sizes only, never on the number
-of threads, so results do not either.
+A unit is one point of the parallel dims other than the lane dim, times one block of the lane dim where that is
+parallel, times one chunk of a split reduction. Threads share the units; everything here depends on sizes only, never on
+the number of threads, so results do not either.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: wh
 
 @dataclass(frozen=True)
 class Layout:
-    """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where it
-    is reduced or missing. ``split``: the reduced dim that may be cut into `SPLITS` chunks of whole granules."""
+    """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where
+    it is reduced or missing. ``split``: the reduced dim that may be cut into `SPLITS` chunks of whole granules."""
 
     lane: Dim | None
     copies: int
@@ -60,8 +60,8 @@ class Layout:
         assert self.split is not None
         units = maximum(product(size for name, size in self.counters if name != SPLIT_INDEX), 1)
         elements = product(dim.size for dim in dims)
-        chunks = minimum(ceildiv(self.split.size, self.granule), elements // (units * _SPLIT_ELEMENTS), MAX_SPLITS // units)
-        return maximum(chunks, 1)
+        granules = ceildiv(self.split.size, self.granule)
+        return maximum(minimum(granules, elements // (units * _SPLIT_ELEMENTS), MAX_SPLITS // units), 1)
 
 
 def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
@@ -86,14 +86,15 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
 def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) -> int:
     """How many vectors one iteration computes.
 
-    Several where operations wait for each other in long chains. But rows may be short, and the last iteration of each is
-    done in full: four only where the lane dim is known to be long, or is all there is.
+    Several where operations wait for each other in long chains. But rows may be short, and the last iteration of each
+    is done in full: four only where the lane dim is known to be long, or is all there is.
     """
     size = lane.size.as_int()
     chain = sum(weight(instr) for one in passes for instr in one.code if weight(instr) >= _CHAIN)
     reduces = any(dim.reduced for dim in dims)
     if reduces and not lane.reduced:
-        wanted = _VECTORS if chain < _LONG_CHAIN else _VECTORS // 2
+        total = sum(weight(instr) for one in passes for instr in one.code)
+        wanted = _VECTORS if total <= 16 else _VECTORS // 2 if total <= 48 else 1  # code grows with it
         return wanted if size is None else max(1, min(wanted, -(-size // width)))
     if chain < (_LONG_CHAIN if reduces else _CHAIN) or size is not None and size <= width:
         return 1

@@ -65,7 +65,8 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
     offsets = varying[0]
     for more in varying[1:]:
         offsets = state.writer.pure(f"arith.addi {offsets}, {more} : {state.vector('i64')}")
-    return Value(_gather(state, _elements(state, element, offsets, arg.dtype), arg.dtype, mask), arg.dtype, uniform=False)
+    gathered = _gather(state, _elements(state, element, offsets, arg.dtype), arg.dtype, mask)
+    return Value(gathered, arg.dtype, uniform=False)
 
 
 def store(state: State, instr: Instr, value: Value) -> None:
@@ -144,7 +145,8 @@ def _conditions(state: State, mask: tuple[Expr, ...]) -> tuple[str, list[str]]:
         elif step is not None and abs(step) < _FAR >> 8:
             vectors.append(_near(state, scalar(state, expr), step))
         else:
-            vectors.append(pure(f"arith.cmpi sge, {per_lane(state, expr)}, {state.splat(0, 'i64')} : {state.vector('i64')}"))
+            lanes, zero = per_lane(state, expr), state.splat(0, "i64")
+            vectors.append(pure(f"arith.cmpi sge, {lanes}, {zero} : {state.vector('i64')}"))
     return uniform, vectors
 
 

@@ -49,8 +49,8 @@ def instruction(state: State, instr: Instr, values: Values) -> None:
 def side_by_side(
     state: State, layout: Layout, position: str, end: str, body: Callable[[int], Result],
 ) -> list[Result]:
-    """body(k) for the consecutive vectors of one iteration, in which the lane dim runs over the lanes from ``position`` and
-    lanes at or after ``end`` are inactive. Their operations are interleaved."""
+    """body(k) for the consecutive vectors of one iteration, in which the lane dim runs over the lanes from ``position``
+    and lanes at or after ``end`` are inactive. Their operations are interleaved."""
 
     full = layout.full(state.width)
 
@@ -63,7 +63,8 @@ def side_by_side(
             result = body(k)
             state.lane = None
             return result
-        left = pure(f"arith.minsi {pure(f'arith.subi {end}, {start} : i64')}, {state.constant(state.width, 'i64')} : i64")
+        rest = pure(f"arith.subi {end}, {start} : i64")
+        left = pure(f"arith.minsi {rest}, {state.constant(state.width, 'i64')} : i64")
         narrow = pure(f"arith.trunci {left} : i64 to i32")
         bound = state.broadcast(narrow, "i32")
         wanted = state.constant(state.width, "i64")
@@ -77,8 +78,8 @@ def side_by_side(
 
 
 class PassLoops:
-    """Writes the loops of one pass. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes run
-    along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim."""
+    """Writes the loops of one pass. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
+    run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim."""
 
     def __init__(
         self, state: State, layout: Layout, current: Pass, reductions: list[Reduction],
@@ -116,7 +117,7 @@ class PassLoops:
         self, reductions: list[Reduction], dims: list[Dim], accumulators: Accumulators,
         inner: Callable[[Accumulators], Accumulators],
     ) -> Accumulators:
-        """Loops over reduced dims. Sums start at zero at each level and join the outer level's: short chains of additions."""
+        """Loops over reduced dims. Sums start at zero at each level and join the outer level's: chains stay short."""
         if not dims:
             return inner(accumulators)
         state, (dim, *others) = self.state, dims
@@ -138,7 +139,9 @@ class PassLoops:
         state.uniform_depth = state.writer.depth
 
         def step(position: str, names: Accumulators) -> Accumulators:
-            parts = side_by_side(state, layout, position, upper, lambda k: self._point(dict(values), self._part(names, k)))
+            parts = side_by_side(
+                state, layout, position, upper, lambda k: self._point(dict(values), self._part(names, k))
+            )
             return [one for part in parts for one in part]
 
         bounds = lower, upper, state.constant(layout.copies * state.width, "i64")
@@ -154,8 +157,8 @@ class PassLoops:
         return parts[0]
 
     def _blocked(
-        self, reductions: list[Reduction], bounds: tuple[str, str, str], block: int, size: Expr, accumulators: Accumulators,
-        step: Callable[[str, Accumulators], Accumulators],
+        self, reductions: list[Reduction], bounds: tuple[str, str, str], block: int, size: Expr,
+        accumulators: Accumulators, step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:
         """A loop in which sums restart every ``block`` indices."""
         state, (lower, upper, stride) = self.state, bounds
@@ -169,7 +172,8 @@ class PassLoops:
             last = state.writer.pure(f"arith.minsi {after}, {upper} : i64")
             fresh = [identities(state, one, self.uniform) for one in reductions]
             partial_ = self._loop(reductions, (first, last, stride), fresh, step)
-            return [combine(state, o, a, b, self.uniform) for o, a, b in zip(reductions, current, partial_, strict=True)]
+            pairs = zip(reductions, current, partial_, strict=True)
+            return [combine(state, one, a, b, self.uniform) for one, a, b in pairs]
 
         return self._loop(reductions, (lower, upper, state.constant(block, "i64")), accumulators, outer)
 
@@ -179,7 +183,8 @@ class PassLoops:
     ) -> Accumulators:
         """A loop that carries accumulators."""
         kinds = [[e if self.uniform else self.state.vector(e) for e in one.elements] for one in reductions]
-        carried = [pair for names, types_ in zip(accumulators, kinds, strict=True) for pair in zip(names, types_, strict=True)]
+        typed = zip(accumulators, kinds, strict=True)
+        carried = [pair for names, types_ in typed for pair in zip(names, types_, strict=True)]
         counts = [len(one) for one in kinds]
 
         def inside(index: str, names: list[str]) -> list[str]:

@@ -1,18 +1,20 @@
-"""What is computed when: the dim that runs over the lanes, the passes over the reduced dims, values kept between passes."""
+"""What is computed when: the dim that runs over the lanes, passes over the reduced dims, values kept between passes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from symshape.codegen.loops import Instr, LoopKernel
 
 _HEAVY = 8  # a value of at least this weight is kept in memory between passes rather than computed again
-_WEIGHTS = {"math.exp": 10, "math.exp2": 8, "math.tanh": 14, "math.erf": 16, "math.log": 12, "math.log2": 12, "math.sqrt": 4,
-            "math.rsqrt": 8, "math.absf": 1, "math.floor": 1, "math.ceil": 1, "math.trunc": 1, "math.roundeven": 1,
-            "math.copysign": 1, "math.fma": 1, "arith.divf": 3, "arith.remf": 100, "arith.divsi": 40, "arith.remsi": 40,
-            "arith.floordivsi": 40, "constant": 0, "index": 0, "extract": 16}
+_WEIGHTS = {"math.exp": 10, "math.exp2": 8, "math.tanh": 14, "math.erf": 16, "math.log": 12, "math.log2": 12,
+            "math.sqrt": 4, "math.rsqrt": 8, "math.absf": 1, "math.floor": 1, "math.ceil": 1, "math.trunc": 1,
+            "math.roundeven": 1, "math.copysign": 1, "math.fma": 1, "arith.divf": 3, "arith.remf": 100, "arith.divsi": 40,
+            "arith.remsi": 40, "arith.floordivsi": 40, "constant": 0, "index": 0, "extract": 16}
 _MATH = 24  # other functions
+_GATHER, _NONAFFINE, _SCATTER = 16, 24, 40  # reads and writes with one address per lane
+_TYPICAL_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Pass:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``rows[k]`` runs before ``passes[k]``; one more after the last pass. ``lane`` is the index of the vector dim, None
-    for a kernel of one point."""
+    """``rows[k]`` runs before ``passes[k]``; one more after the last pass. ``lane`` is the index of the vector dim,
+    None for a kernel of one point."""
 
     lane: int | None
     rows: tuple[tuple[Instr, ...], ...]
@@ -55,7 +57,8 @@ def schedule(kernel: LoopKernel) -> Schedule:
     rows = [tuple(instr for depth, instr in stages if instr.row and depth == k) for k in range(last + 1)]
     merged = [*rows[:count], tuple(instr for group in rows[count:] for instr in group)]
     passes = [_closure(kernel, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
-    return Schedule(lane_dim(kernel), tuple(merged), _keep(kernel, passes, depths))
+    lane = lane_dim(kernel, [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)])
+    return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane))
 
 
 def _closure(kernel: LoopKernel, sinks: Iterable[Instr], given: Iterable[int] = ()) -> Pass:
@@ -75,23 +78,41 @@ def _closure(kernel: LoopKernel, sinks: Iterable[Instr], given: Iterable[int] = 
     return Pass(tuple(code), tuple(instr for instr in code if instr.op == "reduce"))
 
 
-def _keep(kernel: LoopKernel, passes: list[Pass], depths: dict[int, int]) -> tuple[Pass, ...]:
-    """Heavy values that a later pass needs too wait in the row of an output that only the last pass stores."""
+def _keep(kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: int | None) -> tuple[Pass, ...]:
+    """Values that later passes need again and that are dear wait in the row of an output that only the last pass stores."""
     stores = [instr for instr in passes[-1].code if instr.op == "store"] if len(passes) > 1 else []
     earlier = {instr.arg for one in passes[:-1] for instr in one.code if instr.op == "store"}
     stores = [s for s in stores if s.arg not in earlier and sum(o.arg == s.arg for o in stores) == 1]
     result = list(passes)
     for store in stores:
         dtype = kernel.args[store.arg].dtype
-        taken = {instr.results[0] for one in result for instr, _ in one.loaded}
-        for instr in passes[-1].code:
-            if len(instr.results) != 1 or instr.results[0] in taken or instr.dtype != dtype or dtype == "i1":
-                continue
-            first = depths[instr.results[0]]
-            if weight(instr) >= _HEAVY and instr in result[first].code and first < len(passes) - 1:
+        if lane is None or dtype == "i1" or access_cost(store, kernel.dims[lane].name) > 1:
+            continue
+        candidates = []
+        for instr in result[-1].code:
+            first = depths[instr.results[0]] if len(instr.results) == 1 else len(passes)
+            if instr.dtype == dtype and first < len(passes) - 1 and instr in result[first].code:
+                candidates.append((_cost(kernel, instr, kernel.dims[lane].name), first, instr))
+        if candidates:
+            cost, first, instr = max(candidates, key=lambda one: one[0])
+            if cost >= _HEAVY:
                 _keep_one(kernel, result, first, instr, store)
-                break
     return tuple(result)
+
+
+def _cost(kernel: LoopKernel, instr: Instr, lane: str) -> int:
+    """What computing the value again costs."""
+    return sum(weight(one) + access_cost(one, lane) for one in _closure(kernel, [instr]).code)
+
+
+def access_cost(instr: Instr, lane: str) -> int:
+    """A load or store along the lanes, in cheap vector operations; 0 for other instructions and uniform ones."""
+    if instr.op not in ("load", "store") or instr.address is None or lane not in instr.address.symbols:
+        return 0
+    stride = instr.address.coefficient(lane)
+    if stride is None:
+        return _SCATTER if instr.op == "store" else _NONAFFINE
+    return 1 if stride.as_int() == 1 else _GATHER
 
 
 def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, store: Instr) -> None:
@@ -106,38 +127,45 @@ def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, 
             passes[k] = Pass(reduced.code, reduced.reduces, passes[k].kept, loaded)
 
 
-def lane_dim(kernel: LoopKernel) -> int | None:
-    """The dim along which most accesses are contiguous; among equals a long one, then a reduced one, then the last."""
+def lane_dim(kernel: LoopKernel, code: Sequence[Instr]) -> int | None:
+    """The dim along which the accesses of ``code`` (instructions as often as they run) cost least; among equals a reduced
+    one, then the last."""
 
-    def score(position: int) -> tuple[int, int, int, int]:
+    def cost(position: int) -> tuple[float, bool, int]:
         dim = kernel.dims[position]
-        contiguous = 0
-        for instr in kernel.code:
-            if instr.address is None or instr.op not in ("load", "store") or (instr.row and dim.reduced):
-                continue
-            stride = instr.address.coefficient(dim.name)
-            contiguous += (stride is not None and stride.as_int() == 1) * (1 if instr.row else 3)
-            contiguous -= (stride is None or stride.as_int() not in (0, 1)) * 2
-        for instr in kernel.code:
+        total = 4.0
+        for instr in code:
             if instr.op == "extract":
-                contiguous += _extract_score(kernel, instr, position)
+                total += _extract_cost(kernel, instr, position)
+            elif not (instr.row and dim.reduced):
+                total += access_cost(instr, dim.name)
         size = dim.size.as_int()
-        short = size is not None and size < 8
-        return (contiguous - 8 * short - 8 * (size == 1), not short, dim.reduced, position)
+        idle = 1.0 if size is None else max(1.0, _TYPICAL_LANES / max(size, 1))  # lanes without work
+        return (total * idle, not dim.reduced, -position)
 
-    return max(range(len(kernel.dims)), key=score, default=None)
+    return min(range(len(kernel.dims)), key=cost, default=None)
 
 
-def _extract_score(kernel: LoopKernel, instr: Instr, position: int) -> int:
-    """3 where the last index is this dim itself and has stride 1: a contiguous read."""
-    strides = kernel.args[instr.arg].strides
-    if not strides or strides[-1].as_int() != 1:
-        return 0
+def _extract_cost(kernel: LoopKernel, instr: Instr, position: int) -> int:
+    """1 where the last index is this dim itself and has stride 1 (a contiguous read), 0 where no index varies."""
+    name = kernel.dims[position].name
     producers = {result: other for other in kernel.code for result in other.results}
-    index = producers[instr.operands[-1]]
+    if not _varies(producers, instr, name):
+        return 0
+    strides = kernel.args[instr.arg].strides
+    *others, index = (producers[operand] for operand in instr.operands)
+    if strides[-1].as_int() != 1 or any(_varies(producers, other, name) for other in others):
+        return _GATHER
     while index.op.startswith("arith.index_cast"):
         index = producers[index.operands[0]]
-    if index.op != "index" or index.address is None:
-        return 0
-    stride = index.address.coefficient(kernel.dims[position].name)
-    return 3 if stride is not None and stride.as_int() == 1 else 0
+    stride = index.address.coefficient(name) if index.op == "index" and index.address is not None else None
+    return 1 if stride is not None and stride.as_int() == 1 else _GATHER
+
+
+def _varies(producers: dict[int, Instr], instr: Instr, name: str) -> bool:
+    """Whether the value depends on the dim."""
+    if instr.op == "reduce":
+        return False
+    if instr.address is not None and name in instr.address.symbols:
+        return True
+    return any(_varies(producers, producers[operand], name) for operand in instr.operands)

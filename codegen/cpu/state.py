@@ -30,10 +30,11 @@ class Value:
 class State:
     """Where the emitter stands in one kernel body.
 
-    ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim that runs over the lanes here; None at places
-    where one point is computed at a time. ``mask``: the active lanes, None when all are; ``whole``: an i1, whether all are. ``uniform_depth``: the innermost
-    region around the vector loop, where scalar loads go. ``error``: the address of the error slot, "" without one.
-    ``safe``: memory that may always be read, for lanes that must not read. ``workspace``: where split reductions wait.
+    ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim that runs over the lanes here; None at
+    places where one point is computed at a time. ``mask``: the active lanes, None when all are; ``whole``: an i1,
+    whether all are. ``uniform_depth``: the innermost region around the vector loop, where scalar loads go. ``error``:
+    the address of the error slot, "" without one. ``safe``: memory that may always be read, for lanes that must not
+    read. ``workspace``: where split reductions wait.
     """
 
     writer: Writer
@@ -61,7 +62,8 @@ class State:
 
     def constant(self, value: float | int | bool, type_: str) -> str:
         """A scalar constant."""
-        return self.writer.pure(f"arith.constant {types.literal(value, type_)}" + (f" : {type_}" if type_ != "i1" else ""))
+        suffix = f" : {type_}" if type_ != "i1" else ""
+        return self.writer.pure(f"arith.constant {types.literal(value, type_)}{suffix}")
 
     def splat(self, value: float | int | bool, type_: str) -> str:
         """A vector constant with the same value in all lanes."""

@@ -27,7 +27,8 @@ def size(dtype: str) -> int:
     """Bytes of an element in memory."""
     found = _BYTES.get(memory(dtype))
     if found is None:
-        raise KernelError(f"CPU kernels have no elements of type {dtype}", next_step="make the operation a library call")
+        hint = "make the operation a library call"
+        raise KernelError(f"CPU kernels have no elements of type {dtype}", next_step=hint)
     return found
 
 

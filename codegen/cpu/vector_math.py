@@ -1,8 +1,8 @@
 """Math functions that the CPU has no instruction for, as arithmetic on scalars or vectors.
 
-Argument reductions after Cody and Waite (Software Manual for the Elementary Functions, 1980), reconstruction in the manner
-of Cephes (Moshier) and SLEEF (Shibata and Petrogalli, 2020), with FMA. Rare f32 functions are computed in f64
-(`vector_math_wide`); what has no expansion calls libm lane by lane. Bounds are asserted in test/unit/test_vector_math.py.
+Argument reductions after Cody and Waite (Software Manual for the Elementary Functions, 1980), reconstruction in the
+manner of Cephes (Moshier) and SLEEF (Shibata and Petrogalli, 2020), with FMA. Rare f32 functions are computed in f64
+(`vector_math_wide`); what has no expansion calls libm lane by lane. test/unit/test_vector_math.py asserts the bounds.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ _F32: dict[str, Expansion] = {
 }
 _F64: dict[str, Expansion] = {"math.exp": wide.exp, "math.log": wide.log}
 _LIBM = (
-    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 log log10 log1p log2 powf sin sinh tan tanh"
+    "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 "
+    "log log10 log1p log2 powf sin sinh tan tanh"
 ).split()
 _TABLES = {"f32": {**_ANY, **_F32}, "f64": {**_ANY, **_F64}}
 

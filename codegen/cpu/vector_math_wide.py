@@ -166,6 +166,6 @@ def pow(m: Floats, x: str, y: str) -> str:
 
 
 EXPANSIONS: dict[str, Callable[..., str]] = {
-    "atan": atan, "atan2": atan2, "asin": asin, "acos": acos, "sinh": sinh, "cosh": cosh, "asinh": asinh, "acosh": acosh,
-    "atanh": atanh, "cbrt": cbrt, "erfc": erfc, "powf": pow,
+    "atan": atan, "atan2": atan2, "asin": asin, "acos": acos, "sinh": sinh, "cosh": cosh, "asinh": asinh,
+    "acosh": acosh, "atanh": atanh, "cbrt": cbrt, "erfc": erfc, "powf": pow,
 }

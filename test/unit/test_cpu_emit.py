@@ -33,7 +33,9 @@ class Builder:
         self.code: list[Instr] = []
         self.dtypes: list[str] = []
 
-    def arg(self, dtype: str, sizes: Sequence[Expr], strides: Sequence[Expr] | None = None, output: bool = False) -> int:
+    def arg(
+        self, dtype: str, sizes: Sequence[Expr], strides: Sequence[Expr] | None = None, output: bool = False
+    ) -> int:
         if strides is None:
             strides, step = [], ONE
             for size in reversed(sizes):
@@ -166,9 +168,10 @@ def reduction(combiner: str, dtype: str, axis: int, name: str = "") -> Builder:
 
 
 def test_pointwise() -> None:
-    cases = [("f32", "arith.addf", torch.float32), ("f64", "arith.mulf", torch.float64), ("i64", "arith.addi", torch.int64),
-             ("i32", "arith.muli", torch.int32), ("i8", "arith.subi", torch.int8), ("i16", "arith.maxsi", torch.int16),
-             ("f16", "arith.addf", torch.float16), ("bf16", "arith.mulf", torch.bfloat16), ("ui8", "arith.addi", torch.uint8),
+    cases = [("f32", "arith.addf", torch.float32), ("f64", "arith.mulf", torch.float64),
+             ("i64", "arith.addi", torch.int64), ("i32", "arith.muli", torch.int32), ("i8", "arith.subi", torch.int8),
+             ("i16", "arith.maxsi", torch.int16), ("f16", "arith.addf", torch.float16),
+             ("bf16", "arith.mulf", torch.bfloat16), ("ui8", "arith.addi", torch.uint8),
              ("i1", "arith.xori", torch.bool)]
     apply = {"addf": torch.add, "mulf": torch.mul, "addi": torch.add, "muli": torch.mul, "subi": torch.sub,
              "maxsi": torch.maximum, "xori": torch.logical_xor}
@@ -223,10 +226,11 @@ def test_softmax_special_values() -> None:
 @pytest.mark.parametrize("axis", [0, 1])
 def test_reductions(axis: int) -> None:
     cases = [("add", "f32", torch.float32), ("max", "f32", torch.float32), ("min", "f64", torch.float64),
-             ("add", "i64", torch.int64), ("mul", "f64", torch.float64), ("or", "i1", torch.bool), ("and", "i1", torch.bool),
-             ("max", "ui8", torch.uint8), ("min", "i32", torch.int32), ("max", "bf16", torch.bfloat16),
-             ("add", "f16", torch.float16)]
-    apply = {"add": torch.sum, "max": torch.amax, "min": torch.amin, "mul": torch.prod, "or": torch.any, "and": torch.all}
+             ("add", "i64", torch.int64), ("mul", "f64", torch.float64), ("or", "i1", torch.bool),
+             ("and", "i1", torch.bool), ("max", "ui8", torch.uint8), ("min", "i32", torch.int32),
+             ("max", "bf16", torch.bfloat16), ("add", "f16", torch.float16)]
+    apply = {"add": torch.sum, "max": torch.amax, "min": torch.amin, "mul": torch.prod, "or": torch.any,
+             "and": torch.all}
     functions = build(*(reduction(c, d, axis) for c, d, _ in cases))
     for function, (combiner, _, dtype) in zip(functions, cases):
         for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3)):
@@ -271,7 +275,8 @@ def test_arg_reductions(axis: int) -> None:
 def _first(x: torch.Tensor, kind: Callable[..., torch.Tensor], axis: int) -> torch.Tensor:
     """The first of equal extrema; NaN first of all."""
     y = x.double() if kind is torch.argmax else -x.double()
-    y = torch.where(y.isnan(), torch.inf, y) if not y.isnan().any() else torch.where(y.isnan(), 1e300, y.clamp(-1e200, 1e200))
+    if y.isnan().any():
+        y = torch.where(y.isnan(), 1e300, y.clamp(-1e200, 1e200))
     best = y.amax(axis, keepdim=True)
     return (y == best).int().argmax(axis)
 
@@ -329,7 +334,8 @@ def test_masked_loads_concatenate() -> None:
         left = b.load(x, D0 * m + D1, mask=(first - 1 - d,))
         right = b.load(y, (D0 - n) * m + D1 if axis == 0 else D0 * p + D1 - m, mask=(d - first,))
         position = b.add("index", dtype="index", address=d)
-        inside = b.add("arith.cmpi", position, b.add("index", dtype="index", address=first), dtype="i1", predicate="slt")
+        limit = b.add("index", dtype="index", address=first)
+        inside = b.add("arith.cmpi", position, limit, dtype="i1", predicate="slt")
         b.store(b.add("arith.select", inside, left, right, dtype=dtype), out, D0 * sizes[1] + D1)
         builders.append(b)
     for function, (axis, dtype) in zip(build(*builders), ((0, torch.float32), (1, torch.float32), (1, torch.uint8))):
@@ -498,7 +504,6 @@ def test_split_reductions() -> None:
 
 
 def test_integer_division_never_crashes() -> None:
-    n = SYMBOLS[0]
     builders = []
     cases = [(op, dtype) for op in ("divsi", "remsi", "floordivsi") for dtype in ("i8", "i32", "i64")]
     for op, dtype in cases:
@@ -522,7 +527,8 @@ def test_casts() -> None:
     floats = ("f32", "f64", "f16", "bf16")
     cases = []
     for source in floats:
-        cases += [("arith.truncf" if source in ("f64", "f32") else "arith.extf", source, t) for t in floats if t != source]
+        cast = "arith.truncf" if source in ("f64", "f32") else "arith.extf"
+        cases += [(cast, source, t) for t in floats if t != source]
         cases += [("arith.fptosi", source, t) for t in ("i64", "i32", "i8")]
     for source in ("i64", "i32", "i8"):
         cases += [("arith.sitofp", source, t) for t in floats]
@@ -534,7 +540,7 @@ def test_casts() -> None:
         x, out = b.arg(source, [n]), b.arg(target, [n], output=True)
         b.store(b.add(op, b.load(x, D0), dtype=target), out, D0)
         builders.append(b)
-    for function, (op, source, target) in zip(build(*builders), cases):
+    for function, (_, source, target) in zip(build(*builders), cases):
         x = torch.cat([torch.randn(50) * 60, torch.tensor([0.0, -0.0, 1.0, 0.5])])
         if source in floats and target in floats:
             x = torch.cat([x, torch.tensor([float("inf"), float("nan"), 1e-7, 65519.9, 3.4e38, -1e-40])])

@@ -16,12 +16,12 @@ from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
 from symshape.prover.expr import Expr
 from symshape.runtime.cpu_kernels import load_object
 
-N, I, ONE, ZERO = Expr.symbol("s0"), Expr.symbol("d0"), Expr.const(1), Expr.const(0)
+N, D0, ONE, ZERO = Expr.symbol("s0"), Expr.symbol("d0"), Expr.const(1), Expr.const(0)
 INF, NAN = float("inf"), float("nan")
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, 100.0, 1000.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-38, -1e-38,
-           1.17549435e-38, 3.4028235e38, -3.4028235e38, 88.72283, 88.72284, -103.97, -104.0, -87.4, 1e-10, -1e-10, 1e10, -1e10,
-           3.1415927, 1.5707964, -1.5707964, 0.99999994, -0.99999994, 1.0000001, 16777216.0, 127.99999, 128.0, -149.0, -150.0,
-           9.0, 4.0, 3.919, 10.05, 10.1]
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, 100.0, 1000.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-38,
+           -1e-38, 1.17549435e-38, 3.4028235e38, -3.4028235e38, 88.72283, 88.72284, -103.97, -104.0, -87.4, 1e-10,
+           -1e-10, 1e10, -1e10, 3.1415927, 1.5707964, -1.5707964, 0.99999994, -0.99999994, 1.0000001, 16777216.0,
+           127.99999, 128.0, -149.0, -150.0, 9.0, 4.0, 3.919, 10.05, 10.1]
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ CASES = [
 def kernel(case: Case, dtype: str) -> LoopKernel:
     names = [f"x{i}" for i in range(case.arity)]
     args = [Arg(name, dtype, False, (N,), (ONE,)) for name in names]
-    code = [Instr("load", (i,), (), dtype, False, arg=i, address=I) for i in range(case.arity)]
+    code = [Instr("load", (i,), (), dtype, False, arg=i, address=D0) for i in range(case.arity)]
     operands = tuple(range(case.arity))
     code.append(Instr(f"math.{case.name}", (9,), operands, dtype, False, source_dtype=dtype))
-    code.append(Instr("store", (), (9,), dtype, False, arg=case.arity, address=I))
-    return LoopKernel(f"{case.name}_{dtype}", (Dim("d0", N, False),), (*args, Arg("y", dtype, True, (N,), (ONE,))), ("s0",),
-                      tuple(code))
+    code.append(Instr("store", (), (9,), dtype, False, arg=case.arity, address=D0))
+    return LoopKernel(f"{case.name}_{dtype}", (Dim("d0", N, False),), (*args, Arg("y", dtype, True, (N,), (ONE,))),
+                      ("s0",), tuple(code))
 
 
 def compiled(dtype: str, target: Target) -> dict[str, Callable[..., None]]:
@@ -93,12 +93,14 @@ def inputs(case: Case) -> list[torch.Tensor]:
     count = 200_000
     special = torch.tensor(SPECIAL)
     columns = torch.cartesian_prod(*[special] * case.arity).reshape(-1, case.arity)
-    patterns = torch.randint(-(1 << 31), 1 << 31, (count, case.arity), generator=generator).to(torch.int32).view(torch.float32)
+    bits = torch.randint(-(1 << 31), 1 << 31, (count, case.arity), generator=generator)
+    patterns = bits.to(torch.int32).view(torch.float32)
     low, high = case.focus
     near = torch.rand(count, case.arity, generator=generator) * (high - low) + low
     small = torch.rand(count // 4, case.arity, generator=generator) - 0.5
     whole = torch.randint(-6, 7, (count // 4, case.arity), generator=generator).float()
-    return [column.contiguous() for column in torch.cat([columns, patterns, near, small, near.abs() * 1e-4, whole]).unbind(1)]
+    rows = torch.cat([columns, patterns, near, small, near.abs() * 1e-4, whole])
+    return [column.contiguous() for column in rows.unbind(1)]
 
 
 def ulp_errors(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
@@ -119,7 +121,8 @@ def test_f32(functions: dict[str, Callable[..., None]], case: Case) -> None:
     errors = ulp_errors(out, expected)
     worst = int(errors.argmax())
     where = [v[worst].item() for v in values]
-    assert errors[worst] <= case.bound, (case.name, errors[worst].item(), where, out[worst].item(), expected[worst].item())
+    found = out[worst].item(), expected[worst].item()
+    assert errors[worst] <= case.bound, (case.name, errors[worst].item(), where, *found)
     print(f"{case.name}: {errors[worst]:.3f} ulp at {where}")
     signed = (expected == 0) & (values[0] == 0) & (case.arity == 1)
     assert torch.equal(torch.signbit(out[signed]), torch.signbit(expected[signed]))
