@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -58,6 +58,16 @@ def _is_outer_real(value: ir.Value, generic: Any) -> bool:
     return is_real(value) and value.owner.parent != generic
 
 
+def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) -> dict[str, ir.Attribute]:
+    """The attributes of a ``linalg.generic``; ``maps`` are those of all operands, ``outs`` of which are outputs."""
+    kinds = [f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>" for r in reduced]
+    return {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in kinds]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(maps) - outs, outs]),
+    }
+
+
 class KernelWriter:
     """Writes one kernel at the current insertion point (the module's body)."""
 
@@ -89,7 +99,11 @@ class KernelWriter:
                 self._bind(argument, self.graph.layout(value))
             self._space()
             for item in plan.items:
-                self.results.append([self._load(item)] if isinstance(item, Load) else self._step(item))
+                if isinstance(item, Load):
+                    self.results.append([self._load(item)])
+                    continue
+                with item.node.op.location:  # of the op that a step comes from: errors show the user's line
+                    self.results.append(self._step(item))
             stored = [self._store(s, arguments[len(plan.inputs) + i]) for i, s in enumerate(plan.stores)]
             ir.Operation.create("func.return", [], stored)
         return function
@@ -165,16 +179,14 @@ class KernelWriter:
         ins = [self.results[i][j] for i, j in item.inputs]
         rank = len(self._level_sizes(loop_row))
         maps = [self._input_map(ref, loop_row) for ref in item.inputs]
+        if node.is_reduction and all(self._is_row(ref) for ref in item.inputs):
+            # linalg reads the size of every loop off an operand, and no operand has the reduced dims.
+            ins[0], maps[0] = self._at_full_level(ins[0]), ir.AffineMap.get_identity(rank)
         dtypes = [dtype_of(r) for r in node.results]
         outs = [self._init(node, i, item.row, t) for i, t in enumerate(dtypes)]
         target = self._projection() if node.is_reduction else ir.AffineMap.get_identity(rank)
         iterators = self.plan.reduced if node.is_reduction else [False] * rank
-        attributes: dict[str, ir.Attribute] = {
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in (*maps, *[target] * len(outs))]),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(
-                f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>") for r in iterators]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(ins), len(outs)]),
-        }  # fmt: skip
+        attributes = _loop_attributes([*maps, *[target] * len(outs)], iterators, len(outs))
         if node.is_reduction:
             attributes["symshape.combiner"] = node.op.attributes["symshape.combiner"]
         source, at = node.op.regions[0].blocks[0], self._at_level(item.map, loop_row)
@@ -183,6 +195,18 @@ class KernelWriter:
         block = op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
         self._clone_body(source, block, at, rank, outer)
         return list(op.results)
+
+    def _at_full_level(self, value: ir.Value) -> ir.Value:
+        """A row value at every point of its row."""
+        type_ = self._level_type(False, dtype_of(value))
+        dest = ir.Operation.create("tensor.empty", [type_], self._dynamic(False)).result
+        identity = ir.AffineMap.get_identity(len(self.plan.space))
+        attributes = _loop_attributes([self._projection(), identity], [False] * len(self.plan.space), 1)
+        op = ir.Operation.create("linalg.generic", [type_], [value, dest], attributes, regions=1)
+        block = op.regions[0].blocks.append(*[ir.RankedTensorType(type_).element_type] * 2)
+        with ir.InsertionPoint(block):
+            ir.Operation.create("linalg.yield", [], [block.arguments[0]])
+        return op.results[0]
 
     def _projection(self) -> ir.AffineMap:
         dims = [ir.AffineExpr.get_dim(i) for i in self.parallel]
