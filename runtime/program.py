@@ -34,13 +34,14 @@ class Program:
     checks: list[CheckText] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
     device: str = "cpu"
+    pointers: bool = True  # kernels take data pointers (CPU code) instead of tensors
 
 
 def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
     """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
     namespace: dict[str, Any] = {
         "torch": torch, "constant": program.constants, "reinterpret": reinterpret_tensor, "with_layout": with_layout,
-        "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program.device),
+        "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program),
         "address": ctypes.addressof, "error_code": _error_code, "raise_index_error": raise_index_error,
         "inf": float("inf"), "nan": float("nan"),
         "fail": functools.partial(fail, program.checks), **_DTYPES,
@@ -88,14 +89,19 @@ def _allocator(device: str) -> Callable[..., torch.Tensor]:
     return lambda sizes, strides, dtype: torch.empty_strided(sizes, strides, dtype=dtype, device=device)
 
 
-def _slot_maker(device: str) -> Callable[[], Any]:
-    if device == "cpu":
+def _slot_maker(program: Program) -> Callable[[], Any]:
+    """An int64 that kernels write an error code to. On a GPU it is one pinned host word for the program, which the host
+    reads without waiting: an error then shows at a later check, as a device-side assertion does."""
+    if program.pointers:
         return ctypes.c_int64
-    return lambda: torch.zeros(1, dtype=torch.int64, device=device)
+    if program.device == "cpu":
+        return lambda: torch.zeros(1, dtype=torch.int64)
+    word = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+    return lambda: word
 
 
 def _error_code(slot: Any) -> int:
-    return slot.value if isinstance(slot, ctypes.c_int64) else int(slot.item())
+    return slot.value if isinstance(slot, ctypes.c_int64) else int(slot[0])
 
 
 def with_layout(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:

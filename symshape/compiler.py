@@ -74,7 +74,7 @@ def compile_graph(
         timer.mark("kernel code")
         main = next(op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes)
         text = emit_program(main, pointers=target == "cpu", checking=kernels.checking, device=device)
-    program = Program(text.source, text.targets, text.checks, imported.constants, device)
+    program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu")
     run = load_program(program, kernels.load())
     timer.mark("program")
     _fill(report, text, kernels)

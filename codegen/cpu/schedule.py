@@ -112,7 +112,9 @@ def access_cost(instr: Instr, lane: str) -> int:
     stride = instr.address.coefficient(lane)
     if stride is None:
         return _SCATTER if instr.op == "store" else _NONAFFINE
-    return 1 if stride.as_int() == 1 else _GATHER
+    if stride.as_int() == 1:
+        return 1
+    return _SCATTER if instr.op == "store" else _GATHER
 
 
 def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, store: Instr) -> None:
@@ -140,7 +142,10 @@ def lane_dim(kernel: LoopKernel, code: Sequence[Instr]) -> int | None:
             elif not (instr.row and dim.reduced):
                 total += access_cost(instr, dim.name)
         size = dim.size.as_int()
-        idle = 1.0 if size is None else max(1.0, _TYPICAL_LANES / max(size, 1))  # lanes without work
+        contiguous = any(access_cost(instr, dim.name) == 1 for instr in code)
+        idle = max(1.0, _TYPICAL_LANES / max(size, 1)) if size is not None else 1.0  # lanes without work
+        if size is None and position == 0 < len(kernel.dims) - 1 and not contiguous:
+            idle = 4.0  # a batch, which may be small
         return (total * idle, not dim.reduced, -position)
 
     return min(range(len(kernel.dims)), key=cost, default=None)

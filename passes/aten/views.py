@@ -22,6 +22,8 @@ def regroup(b: Builder, source: Sequence[Expr], target: Sequence[Expr], dims: Se
 
     Where no equal product can be proven the rest is one group, which is right for any sizes that agree in total.
     """
+    if product(target) == ZERO:  # nothing is read, and a radix of 0 has no digits
+        return [ZERO] * len(source)
     result: list[Expr] = []
     i = j = 0
     while i < len(source):

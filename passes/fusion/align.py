@@ -23,6 +23,8 @@ def invert(
     direct = _plain(access, sizes, placed, placed_sizes)
     if direct is not None:
         return direct
+    if product(sizes) == ZERO:  # no points, and a radix of 0 has no digits
+        return None
     solution: list[Expr | None] = [ZERO if s.as_int() == 1 else None for s in sizes]
     for expr, target, size in zip(access, placed, placed_sizes):
         if size.as_int() == 1:
