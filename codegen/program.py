@@ -12,12 +12,14 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.conditions import condition_text
+from symshape.dialects.conditions import condition_of
+from symshape.dialects.places import source_line
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import substitute
 from symshape.dialects.types import TORCH_NAMES, dtype_of
 from symshape.errors import CompileError
+from symshape.prover.condition import TRUE
 from symshape.prover.expr import Expr
 from symshape.runtime.program import CheckText
 
@@ -53,6 +55,7 @@ class _Writer:
         self.lines: list[str] = []
         self.names: dict[ir.Value, str] = {}
         self.exprs: dict[Expr, str] = {}
+        self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
         self.alias: dict[ir.Value, ir.Value] = {}  # destination -> launch result
         self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
@@ -150,7 +153,8 @@ class _Writer:
 
 def _symbol(w: _Writer, op: Any) -> None:
     w.sizes.read(op)
-    name, binding = (ir.StringAttr(op.attributes[k]).value for k in ("name", "binding"))
+    name, binding, source = (ir.StringAttr(op.attributes[k]).value for k in ("name", "binding", "source"))
+    w.sources[name] = source
     w.lines.append(f"{name} = {binding}" + ("()" if binding.endswith(".offset") else ""))
     w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
 
@@ -159,22 +163,19 @@ def _unbacked(w: _Writer, op: Any) -> None:
     name, kind = (ir.StringAttr(op.attributes[k]).value for k in ("name", "kind"))
     tensor = w.name(op.operands[0])
     dim = ir.IntegerAttr(op.attributes["dim"]).value if "dim" in op.attributes else 0
+    w.sources[name] = f"{kind} at {source_line(op.location)}"
     w.lines.append(f"{name} = " + (f"int({tensor}.item())" if kind == "item" else f"{tensor}.{kind}({dim})"))
 
 
 def _expect_true(w: _Writer, op: Any) -> None:
-    text = condition_text(w.sizes, op.operands[0])
-    w.text.checks.append(CheckText(text, ir.StringAttr(op.attributes["message"]).value, str(op.location)))
-    values = ", ".join(f"{s!r}: {s}" for s in sorted(_names_in(text)))
+    condition = condition_of(w.sizes, op.operands[0])
+    if condition == TRUE:
+        return
+    text, names = condition.python(), sorted(condition.symbols)
+    message, where = ir.StringAttr(op.attributes["message"]).value, source_line(op.location)
+    w.text.checks.append(CheckText(text, message, where, tuple((s, w.sources.get(s, "")) for s in names)))
+    values = ", ".join(f"{s!r}: {s}" for s in names)
     w.lines.append(f"if not ({text}): fail({len(w.text.checks) - 1}, {{{values}}})")
-
-
-def _names_in(text: str) -> set[str]:
-    import re
-
-    return {
-        n for n in re.findall(r"[A-Za-z_]\w*", text) if n not in ("and", "or", "not", "max", "min", "True", "False")
-    }
 
 
 def _empty(w: _Writer, op: Any) -> None:

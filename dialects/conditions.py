@@ -93,9 +93,9 @@ def _comparison(predicate: int, left: Expr, right: Expr) -> Condition | None:
     return table[predicate]() if predicate in table else None
 
 
-def condition_text(sizes: Sizes, value: ir.Value) -> str:
-    """Python source of an ``i1`` value. ValueError when it is not arithmetic on sizes."""
+def condition_of(sizes: Sizes, value: ir.Value) -> Condition:
+    """The condition that an ``i1`` value computes. ValueError when it is not arithmetic on sizes."""
     condition = read_condition(sizes, value)
     if condition is None:
         raise ValueError(f"not a condition over sizes: {value}")
-    return condition.python()
+    return condition

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
+from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.constraints import emit_condition, import_constraints
@@ -285,11 +286,16 @@ def _import_item(importer: Importer, node: torch.fx.Node) -> Any:
 def _import_assert(importer: Importer, node: torch.fx.Node) -> Any:
     """``_assert_scalar``: must hold; checked at run time unless proven."""
     condition = importer.values.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
-    if isinstance(condition, ir.Value) and str(condition.type) == "i1":
-        message = ir.StringAttr.get(str(node.args[1]))
+    if isinstance(condition, ir.Value) and str(condition.type) == "i1" and read_condition(importer.sizes, condition):
+        message = ir.StringAttr.get(_own_message(str(node.args[1])) or "runtime assertion failed")
         ir.Operation.create("symshape.expect_true", [], [condition], {"message": message})
         return None
     return _import_library_call(importer, node, None)
+
+
+def _own_message(text: str) -> str:
+    """The message that came with an assertion; "" for the tracer's, which shows symbols of a graph before this one."""
+    return "" if text.startswith("Runtime assertion failed for expression") else text
 
 
 def _ignore(importer: Importer, node: torch.fx.Node) -> Any:

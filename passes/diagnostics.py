@@ -8,17 +8,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-
-@dataclass(frozen=True)
-class Place:
-    """A position in a source file; line 0 means unknown."""
-
-    file: str = ""
-    line: int = 0
-    column: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>"
+from symshape.dialects.places import Place, place_of
 
 
 @dataclass(frozen=True)
@@ -64,19 +54,3 @@ def read(diagnostic: ir.Diagnostic) -> Diagnostic:
     return Diagnostic(
         place_of(diagnostic.location), severity, diagnostic.message, tuple(read(n) for n in diagnostic.notes)
     )
-
-
-def place_of(location: ir.Location) -> Place:
-    """The first file position inside a location: through names, fusions and call sites."""
-    match location:
-        case ir.FileLineColLoc():
-            return Place(location.filename, location.start_line, location.start_col)
-        case ir.NameLoc():
-            return place_of(location.child_loc)
-        case ir.CallSiteLoc():
-            return place_of(location.callee)
-        case ir.FusedLoc():
-            places = (place_of(part) for part in location.locations)
-            return next((place for place in places if place.line), Place())
-        case _:
-            return Place()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import linecache
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,11 +19,13 @@ from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
 
 @dataclass(frozen=True)
 class CheckText:
-    """A constraint that the host program checks: the condition as text, its message, the user's line."""
+    """A constraint that the host program checks: the condition as text, its message, the user's line (``file:line``),
+    and where each symbol of it comes from."""
 
     condition: str
     message: str
     location: str
+    sources: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -121,9 +124,17 @@ def raise_index_error(code: int, kernel: str) -> NoReturn:
 
 def fail(checks: Sequence[CheckText], position: int, values: Mapping[str, int]) -> NoReturn:
     check = checks[position]
-    shown = ", ".join(f"{name} = {value}" for name, value in values.items())
+    sources = dict(check.sources)
+    shown = (f"{name} = {value}" + (f" ({sources[name]})" if sources.get(name) else "") for name, value in values.items())
     raise ShapeConstraintError(
-        f"{check.message}: {check.condition} does not hold for {shown}",
-        where=check.location,
+        f"{check.message}: {check.condition} does not hold" + (f" for {', '.join(shown)}" if values else ""),
+        where=_with_text(check.location),
         next_step="pass inputs that satisfy the constraint, or relax it in the source",
     )
+
+
+def _with_text(location: str) -> str:
+    """``file:line`` with what stands there, if the file can be read."""
+    file, _, line = location.rpartition(":")
+    text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+    return f"{location}: {text}" if text else location

@@ -1,0 +1,41 @@
+"""Locations of ops as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a source file; line 0 means unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>"
+
+
+def place_of(location: ir.Location) -> Place:
+    """The first file position inside a location: through names, fusions and call sites."""
+    match location:
+        case ir.FileLineColLoc():
+            return Place(location.filename, location.start_line, location.start_col)
+        case ir.NameLoc():
+            return place_of(location.child_loc)
+        case ir.CallSiteLoc():
+            return place_of(location.callee)
+        case ir.FusedLoc():
+            places = (place_of(part) for part in location.locations)
+            return next((place for place in places if place.line), Place())
+        case _:
+            return Place()
+
+
+def source_line(location: ir.Location) -> str:
+    """``file:line`` of what the user wrote; MLIR's own text where that is not known."""
+    place = place_of(location)
+    return f"{place.file}:{place.line}" if place.line else str(location)
