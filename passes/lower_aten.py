@@ -136,7 +136,15 @@ def _operand(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> A
 def _result(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Result:
     if not isinstance(value.type, ir.RankedTensorType) or value not in binds:
         raise Unsupported(f"a result of type {value.type}")
+    if any(_is_size_of_result(use.owner) for use in value.uses):
+        raise Unsupported("the size of its result is known only after it has run")
     dtype = dtype_of(value)
     if dtype not in NATIVE:
         raise Unsupported(f"dtype {dtype}")
     return Result(_layout(builder, binds[value]).sizes, dtype)
+
+
+def _is_size_of_result(user: Any) -> bool:
+    """Whether an operation reads a new symbol off the sizes or strides of its operand."""
+    op = user.operation
+    return op.name == "symshape.unbacked_symbol" and ir.StringAttr(op.attributes["kind"]).value != "item"
