@@ -195,11 +195,12 @@ def tanh_backward(m: Body, grad: Scalar, y: Scalar) -> Scalar:
     return m.mul(grad, m.sub(m.constant(1.0, y.dtype), m.mul(y, y)))
 
 
-def logit_backward(m: Body, grad: Scalar, x: Scalar, eps: float | None = None) -> Scalar:
+def logit_backward(m: Body, grad: Scalar, x: Scalar, eps: Any = None) -> Scalar:
     one = m.constant(1.0, x.dtype)
     slope = m.div(grad, m.mul(x, m.sub(one, x)))
-    low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
-    return m.select(between(m, x, low, high, strict=False), slope, m.constant(outside, x.dtype))
+    low = m.number(0.0 if eps is None else eps, x.dtype)
+    outside = m.constant(math.nan if eps is None else 0.0, x.dtype)
+    return m.select(between(m, x, low, m.sub(one, low), strict=False), slope, outside)
 
 
 def _operands(arity: int, **codes: Code) -> dict[str, Rule]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from symshape.passes.aten.body import Body, Scalar, compute_type, is_float
 from symshape.passes.aten.builder import Builder, Tensor, Unsupported
-from symshape.passes.aten.promotion import promote, require_native
+from symshape.passes.aten.promotion import nearest, promote, require_native
 
 Code = Callable[..., Scalar]
 Rule = Callable[..., Any]
@@ -55,9 +55,10 @@ def promoted(code: Code) -> Rule:
 
     def rule(b: Builder, *operands: Any) -> Tensor:
         dtype = promote(operands)
+        operands = tuple(nearest(x, dtype) for x in operands)
 
         def rounded(m: Body, *scalars: Scalar) -> Scalar:
-            exact = [isinstance(x, Tensor) and x.dtype == dtype for x in operands]
+            exact = [isinstance(x, (int, float)) or (isinstance(x, Tensor) and x.dtype == dtype) for x in operands]
             return code(m, *(v if same else m.rounded(v, dtype) for v, same in zip(scalars, exact)))
 
         return apply(b, operands, [compute_type(dtype)] * len(operands), rounded)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Iterable
 from functools import reduce
 from typing import Any
@@ -14,6 +16,7 @@ from symshape.prover.expr import Expr
 DEFAULT_FLOAT = "f32"
 # Signed integers hold all smaller ones; "ui8" needs i16.
 _RANK = {"i1": 0, "ui8": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "bf16": 5, "f32": 6, "f64": 7}
+_HALF = ("f16", "bf16")
 # Two different dtypes of the same rank.
 _NEXT = {1: "i16", 5: "f32"}
 
@@ -34,6 +37,23 @@ def promote(operands: Iterable[Any]) -> str:
             categories[_category(x)].append(_dtype(x))
     kinds = [reduce(promote_types, dtypes) for dtypes in categories if dtypes]
     return reduce(lambda lower, higher: _outrank(higher, lower), reversed(kinds))
+
+
+def nearest(value: Any, dtype: str) -> Any:
+    """A Python number as a half dtype holds it, by way of f32 as PyTorch converts; anything else unchanged."""
+    if dtype not in _HALF or isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    if not math.isfinite(value):
+        return value
+    try:
+        single = struct.pack("<f", value)
+        if dtype == "f16":
+            return struct.unpack("<e", struct.pack("<e", *struct.unpack("<f", single)))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    (word,) = struct.unpack("<I", single)
+    to_even = word + 0x7FFF + ((word >> 16) & 1)
+    return struct.unpack("<f", struct.pack("<I", to_even & 0xFFFF0000))[0]
 
 
 def require_native(*dtypes: str) -> None:

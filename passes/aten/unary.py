@@ -62,10 +62,10 @@ def sinc(m: Body, x: Scalar) -> Scalar:
     return m.select(m.compare("eq", x, m.constant(0.0, x.dtype)), m.constant(1.0, x.dtype), ratio)
 
 
-def logit(m: Body, x: Scalar, eps: float | None = None) -> Scalar:
+def logit(m: Body, x: Scalar, eps: Any = None) -> Scalar:
     one = m.constant(1.0, x.dtype)
     if eps is not None:
-        low, high = m.constant(eps, x.dtype), m.sub(one, m.constant(eps, x.dtype))
+        low, high = m.number(eps, x.dtype), m.sub(one, m.number(eps, x.dtype))
         x = m.select(m.compare("lt", x, low), low, m.select(m.compare("gt", x, high), high, x))
     return m.math("log", m.div(x, m.sub(one, x)))
 

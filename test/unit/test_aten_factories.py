@@ -34,6 +34,13 @@ def test_promotion(rank: int) -> None:
             assert promotion.promote((mine, my_second)) == DTYPES[str(expected)[6:]], (name, other, rank, their_second)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, BF16])
+def test_nearest(dtype: torch.dtype) -> None:
+    for value in (0.1, -0.1, 257, 1.00390625, 1.01171875, 65519.0, 65520.0, 3.4e38, 1e40, 6e-8, 1e-46, 2049, 0, -0.0):
+        expected = torch.tensor([value], dtype=torch.float32).to(dtype).item()
+        assert promotion.nearest(value, DTYPES[str(dtype)[6:]]) == expected, value
+
+
 def values(*shape: int, dtype: torch.dtype = F32, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return (torch.randn(shape, generator=generator) * 8).to(dtype)
