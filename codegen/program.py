@@ -37,7 +37,8 @@ class ProgramText:
     kernels: list[str] = field(default_factory=list)  # names of launched kernels
     targets: dict[str, str] = field(default_factory=dict)  # Python name -> library op
     checks: list[CheckText] = field(default_factory=list)
-    launches: int = 0
+    launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
+    stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
     library_calls: list[str] = field(default_factory=list)
 
 
@@ -71,7 +72,9 @@ class _Writer:
         if names:
             self.lines.append(f"{names}{',' if len(self.block.arguments) == 1 else ''} = args")
         self.lines.append("args.clear()")
+        stub = 0
         for position, op in enumerate(operations):
+            stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
             if handler is not None:
                 handler(self, op)
@@ -79,7 +82,8 @@ class _Writer:
                 raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
             if op.name != "func.return":
                 self._free(last.get(position, ()))
-        self.text.source = "def program(args):\n" + "".join(f"    {line}\n" for line in self.lines)
+        head, *lines = ["def program(args):\n", *(f"    {line}\n" for line in self.lines)]
+        self.text.source, self.text.stub = head + "".join(lines), head + "".join(lines[:stub])
         return self.text
 
     def _learn(self, operations: list[Any]) -> None:
@@ -190,8 +194,9 @@ def _launch(w: _Writer, op: Any) -> None:
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     if callee not in w.text.kernels:
         w.text.kernels.append(callee)
-    w.text.launches += 1
     args = []
+    indices = tuple(w.sizes.expr(v) for v in op.operands if not isinstance(v.type, ir.RankedTensorType))
+    w.text.launches.append((callee, indices))
     for value in op.operands:
         if isinstance(value.type, ir.RankedTensorType):
             args.append(w.name(value) + (".data_ptr()" if w.pointers else ""))
@@ -277,6 +282,14 @@ def _return(w: _Writer, op: Any) -> None:
     w.lines.append(f"return {text}")
 
 
+def _is_work(op: Any) -> bool:
+    """Does it do something with tensors, other than to bring in a constant?"""
+    if op.name == "host.call":
+        return bool(ir.StringAttr(op.attributes["target"]).value != "symshape.constant")
+    return op.name in _WORK
+
+
+_WORK = frozenset({"tensor.empty", "host.launch", "symshape.view", "func.return"})
 _SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
 _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "symshape.symbol": _symbol,

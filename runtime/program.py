@@ -125,9 +125,9 @@ def raise_index_error(code: int, kernel: str) -> NoReturn:
 def fail(checks: Sequence[CheckText], position: int, values: Mapping[str, int]) -> NoReturn:
     check = checks[position]
     sources = dict(check.sources)
-    shown = (f"{name} = {value}" + (f" ({sources[name]})" if sources.get(name) else "") for name, value in values.items())
+    shown = [f"{n} = {v}" + (f" ({sources[n]})" if sources.get(n) else "") for n, v in values.items()]
     raise ShapeConstraintError(
-        f"{check.message}: {check.condition} does not hold" + (f" for {', '.join(shown)}" if values else ""),
+        f"{check.message}: {check.condition} does not hold" + (f" for {', '.join(shown)}" if shown else ""),
         where=_with_text(check.location),
         next_step="pass inputs that satisfy the constraint, or relax it in the source",
     )

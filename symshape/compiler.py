@@ -13,6 +13,7 @@ from torch_mlir import ir
 from symshape import dialects
 from symshape.codegen.kernels import KernelSet, build_kernels
 from symshape.codegen.program import ProgramText, emit_program
+from symshape.constraints import read_constraints, settle
 from symshape.errors import CompileError, KernelError, OptionError
 from symshape.frontend.import_fx import import_graph
 from symshape.options import Options
@@ -59,6 +60,7 @@ def compile_graph(
     imported = import_graph(graph, context, shape_env_of(graph))
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
+    report.constraints = read_constraints(imported.module.body.operations[0]) if keep_stages else []
     timer.mark("imported")
 
     pass_context = PassContext(options={"target": target})
@@ -147,8 +149,8 @@ def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> N
 
 
 def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:
-    report.program_source = text.source
-    report.launches = text.launches
+    report.program_source, report.stub_source = text.source, text.stub
+    report.launched = text.launches
     report.library_calls = list(text.library_calls)
-    report.checks = list(text.checks)
+    report.constraints = settle(report.constraints, text.checks)
     report.kernels = [KernelReport(k.name, k.kind, kernels.target, k.source, k.loops) for k in kernels.kernels]

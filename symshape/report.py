@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
+import linecache
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symshape.errors import SymshapeError
+from symshape.errors import KernelError, OptionError, SymshapeError
+from symshape.passes.stages import STAGES
+from symshape.prover.expr import Expr
+from symshape.traffic import kernel_bytes
 
 
 @dataclass(frozen=True)
@@ -23,20 +29,73 @@ class KernelReport:
     @property
     def triton_source(self) -> str:
         """The same kernel as Triton code, whatever the target."""
-        from symshape.codegen.triton_kernel import emit_triton
-
-        return emit_triton(self.loops).source
+        return str(self._triton().source)
 
     @property
     def variants(self) -> tuple[str, ...]:
+        """Names of the ways to run it; the host program chooses among them at each call."""
+        return ("default",) if self.target == "cpu" else tuple(v.name for v in self._triton().variants)
+
+    def ptx(self, arch: int = 90, variant: str | None = None) -> str:
+        """PTX for sm_``arch`` of a variant of the Triton code (by default the first), whatever the target.
+
+        Needs triton, but no GPU.
+        """
+        if importlib.util.find_spec("triton") is None:
+            raise KernelError("triton is not installed", where=self.name, next_step="pip install 'symshape[triton]'")
+        from symshape.codegen.triton_compile import compile_variant
+
+        kernel = self._triton()
+        known = {v.name: v for v in kernel.variants}
+        if variant is not None and variant not in known:
+            raise OptionError(f"{self.name} has no variant {variant!r}", next_step=f"variants: {', '.join(known)}")
+        chosen = kernel.variants[0] if variant is None else known[variant]
+        return compile_variant(kernel, chosen, arch).ptx
+
+    def bytes_accessed(self, **symbols: int) -> int:
+        """Bytes that a launch reads and writes, for values of the kernel's own index arguments (``loops.symbols``)."""
+        return kernel_bytes(self.loops, symbols)
+
+    def _triton(self) -> Any:
         from symshape.codegen.triton_kernel import emit_triton
 
-        return ("default",) if self.target == "cpu" else tuple(v.name for v in emit_triton(self.loops).variants)
+        return emit_triton(self.loops)
+
+
+@dataclass(frozen=True)
+class ConstraintReport:
+    """``kind`` is "assume" (a guard of the tracer, checked before the compiled code runs), "expect_true" (must hold) or
+    "guard" (of this entry); ``status`` "assumed", "proven" or "checked" (at each call). ``source`` is ``file:line``:
+    the user's where one exists, else the framework's.
+    """
+
+    text: str
+    kind: str
+    status: str
+    source: str
+    message: str = ""
+
+    @property
+    def source_text(self) -> str:
+        """What stands at ``source``; "" if it cannot be read."""
+        file, _, line = self.source.rpartition(":")
+        return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+
+    def with_status(self, status: str) -> ConstraintReport:
+        return dataclasses.replace(self, status=status)
+
+    def __str__(self) -> str:
+        origin = f"{self.source}: {self.source_text}" if self.source_text else self.source
+        return f"{self.status}: {self.text}" + (f' "{self.message}"' if self.message else "") + f" ({origin})"
 
 
 @dataclass
 class GraphReport:
-    """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds)."""
+    """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds).
+
+    ``launched`` has an entry for each launch in the host program: the kernel, and the sizes that it gets.
+    ``library_calls`` has one for each call. ``constraints`` and ``stages`` are kept for ``explain`` only.
+    """
 
     kind: str
     target: str
@@ -45,46 +104,69 @@ class GraphReport:
     stages: dict[str, str] = field(default_factory=dict)
     passes: dict[str, Any] = field(default_factory=dict)
     kernels: list[KernelReport] = field(default_factory=list)
+    launched: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)
     library_calls: list[str] = field(default_factory=list)
-    checks: list[Any] = field(default_factory=list)
-    launches: int = 0
+    constraints: list[ConstraintReport] = field(default_factory=list)
     program_source: str = ""
+    stub_source: str = ""  # its first part: symbols are bound, and what is not proven is checked, before any work
+
+    @property
+    def launches(self) -> int:
+        """How many kernels a call launches."""
+        return len(self.launched)
 
     def stage(self, name: str) -> str:
-        """The IR text after a stage: imported, linalg or kernels."""
-        if name not in self.stages:
-            raise SymshapeError(
-                f"no IR is kept for stage {name!r}", next_step=f"stages: {', '.join(self.stages) or 'none'}"
-            )
-        return self.stages[name]
+        """The IR text after a stage; where no pass ran in it, that of the stage before."""
+        names = list(STAGES)
+        if name in names:
+            for stage in reversed(names[: names.index(name) + 1]):
+                if stage in self.stages:
+                    return self.stages[stage]
+        known = ", ".join(names) if self.stages else "none: IR is kept by symshape.explain only"
+        raise SymshapeError(f"no IR is kept for stage {name!r}", next_step=f"stages: {known}")
 
-    @property
-    def constraints(self) -> list[Any]:
-        return self.checks
+    def bytes_accessed(self, **sizes: int) -> int:
+        """Bytes that the kernels read and write in a call: for each launch, the distinct elements of its tensors.
 
-    @property
-    def stub_source(self) -> str:
-        """The part of the host program that binds symbols and checks what is not proven, before any kernel runs."""
-        lines = self.program_source.splitlines()
-        end = next(
-            (
-                i
-                for i, line in enumerate(lines)
-                if "empty_strided(" in line or "reinterpret(" in line or "kernel_" in line
-            ),
-            len(lines),
-        )
-        return "\n".join(lines[:end])
+        Library calls are not in it. ``sizes`` are values of symbols by name; for one left out the size first seen.
+        """
+        values = self._values(sizes)
+        kernels = {k.name: k for k in self.kernels}
+        total = 0
+        for name, arguments in self.launched:
+            own = [expr.evaluate(values) for expr in arguments]
+            total += kernels[name].bytes_accessed(**dict(zip(kernels[name].loops.symbols, own)))
+        return total
+
+    def _values(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        used = {symbol for _, arguments in self.launched for expr in arguments for symbol in expr.symbols}
+        sources = {row.name: row.source for row in self.symbols} | dict.fromkeys(used - self._names(), "")
+        known = "symbols: " + (", ".join(f"{n} ({s})" if s else n for n, s in sources.items()) or "none")
+        for name in sizes:
+            if name not in sources:
+                raise OptionError(f"the graph has no symbol {name!r}", next_step=known)
+        values = {row.name: row.hint for row in self.symbols if row.hint >= 0} | dict(sizes)
+        if missing := sorted(used - set(values)):
+            raise OptionError(f"no size is known for {', '.join(missing)}", next_step=f"give one; {known}")
+        return values
+
+    def _names(self) -> set[str]:
+        return {row.name for row in self.symbols}
 
     def __str__(self) -> str:
-        calls = Counter(self.library_calls)
+        reasons = self.passes.get("lower-aten", {}).get("kept", {})
         lines = [
             f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, "
-            f"{len(self.library_calls)} library calls"
+            f"{len(self.library_calls)} library calls; constraints: {_counts(c.status for c in self.constraints)}"
         ]
-        lines += [f"  {count:4d} x {name}" for name, count in calls.most_common()]
+        for name, count in Counter(self.library_calls).most_common():
+            lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
         return "\n".join(lines)
+
+
+def _counts(words: Iterable[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in sorted(Counter(words).items())) or "none"
 
 
 @dataclass
@@ -98,6 +180,7 @@ class Report:
         return "\n".join(f"[{i}] {g}" for i, g in enumerate(self.graphs))
 
     def totals(self) -> Mapping[str, int]:
+        """Numbers over all graphs."""
         return {"graphs": len(self.graphs), "kernels": sum(len(g.kernels) for g in self.graphs),
                 "launches": sum(g.launches for g in self.graphs),
                 "library_calls": sum(len(g.library_calls) for g in self.graphs)}  # fmt: skip

@@ -73,6 +73,7 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
     def with_settings(graph: Any, inputs: Any, **kwargs: Any) -> Any:
         return compiler(graph, inputs, **kwargs, **({"options": options} if options else {}))
 
+    with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
     # torch.compile would wrap the backend and lose this attribute; the decorator below is what it calls itself.
     with_settings.backend_ctx_ctor = _InForce  # type: ignore[attr-defined]
     return torch._dynamo.optimize(with_settings, nopython=fullgraph, dynamic=True)(fn)

@@ -1,0 +1,42 @@
+"""How many bytes a kernel moves, from its loop program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from symshape.prover.expr import Expr
+
+
+def kernel_bytes(loops: Any, values: Mapping[str, int]) -> int:
+    """Bytes of distinct elements that one launch reads and writes, for values of the kernel's symbols.
+
+    An element counts once for each tensor argument, however often the code reads it: this is what must be moved, not
+    what a target moves. Elements under a mask count as read, up to the size of the tensor; so do gathered ones.
+    """
+    sizes = {d.name: d.size.evaluate(values) for d in loops.dims}
+    touched: dict[int, dict[Any, int]] = {}
+    for instr in loops.code:
+        if instr.op in ("load", "store"):
+            touched.setdefault(instr.arg, {})[instr.address] = _points(instr.address, sizes)
+        elif instr.op == "extract":
+            level = [d.name for d in loops.dims if not (instr.row and d.reduced)]
+            touched.setdefault(instr.arg, {})[instr.operands] = math.prod(sizes[name] for name in level)
+    total = 0
+    for position, reads in touched.items():
+        arg = loops.args[position]
+        elements = math.prod(s.evaluate(values) for s in arg.sizes)
+        total += min(elements, sum(reads.values())) * item_size(arg.dtype)
+    return total
+
+
+def _points(address: Expr, sizes: Mapping[str, int]) -> int:
+    """Over how many points of the space the address differs: those of the dims that it mentions."""
+    used = math.prod(size for name, size in sizes.items() if name in address.symbols)
+    return used if all(sizes.values()) else 0
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of an element; ``dtype`` is MLIR's text."""
+    return max(1, int("".join(filter(str.isdigit, dtype))) // 8)
