@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from symshape.codegen.cpu import split
+from symshape.codegen.cpu import split, transpose
 from symshape.codegen.cpu.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.expressions import floor_divide, scalar
-from symshape.codegen.cpu.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, Layout
+from symshape.codegen.cpu.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
 from symshape.codegen.cpu.passes import Accumulators, Bounds, PassLoops, Values, instruction, side_by_side
 from symshape.codegen.cpu.schedule import Schedule
 from symshape.codegen.cpu.state import State
@@ -24,6 +24,7 @@ class Body:
         self.reductions = [[reduction(instr) for instr in one.reduces] for one in schedule.passes]
         self.unit = self.position = self.end = ""
         self.ranges: dict[str, Bounds] = {}
+        self.given: Values = {}
 
     def compute(self, begin: str, end: str) -> None:
         """All of the units in [begin, end)."""
@@ -69,6 +70,8 @@ class Body:
             begin = pure(f"arith.muli {block}, {length} : i64")
             end = pure(f"arith.minsi {pure(f'arith.addi {begin}, {length} : i64')}, {end} : i64")
         self.end = end
+        if layout.tile is not None:
+            inside = self._tile
         if layout.block == layout.copies * state.width:
             self.position = begin
             inside()
@@ -81,6 +84,31 @@ class Body:
 
         state.writer.loop((begin, end, state.constant(layout.copies * state.width, "i64")), [], vectors)
 
+    def _tile(self) -> None:
+        """The stages for each index of the tile, with the transposed reads' vectors in buffers."""
+        state, layout, pure = self.state, self.layout, self.state.writer.pure
+        tile, lane = layout.tile, layout.lane
+        assert tile is not None and lane is not None
+        width, zero, one = (state.constant(value, "i64") for value in (state.width, 0, 1))
+        first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {width} : i64")
+        left = pure(f"arith.subi {scalar(state, tile.size)}, {first} : i64")
+        rows = pure(f"arith.minsi {left}, {width} : i64")
+        columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
+        state.symbols[tile.name], state.symbols[lane.name] = first, self.position
+        rooms = [transpose.buffer(state, instr) for instr in layout.transposed]
+        for instr, room in zip(layout.transposed, rooms, strict=True):
+            transpose.fill(state, instr, lane, room, rows, columns)
+
+        def row(index: str, _: list[str]) -> list[str]:
+            state.symbols[tile.name] = pure(f"arith.addi {first}, {index} : i64")
+            state.uniform_depth = state.writer.depth
+            pairs = zip(layout.transposed, rooms, strict=True)
+            self.given = {instr.results[0]: transpose.row(state, instr, room, index) for instr, room in pairs}
+            self._stages()
+            return []
+
+        state.writer.loop((zero, rows, one), [], row)
+
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
         """body(k) for the vectors of the unit."""
         if self.layout.lane is None or self.layout.across:
@@ -91,7 +119,8 @@ class Body:
         values: list[Values] = [{} for _ in range(self.layout.copies)]
         self._rows(0, values)
         for k, current in enumerate(self.schedule.passes):
-            loops = PassLoops(self.state, self.layout, current, self.reductions[k], self._vectors, self.ranges)
+            loops = PassLoops(self.state, self.layout, current, self.reductions[k], self._vectors, self.ranges,
+                              self.given)
             accumulators = loops.run(values)
             if self.layout.split is not None:
                 self._finish_or_save(accumulators, values)

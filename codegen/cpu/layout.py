@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from symshape.codegen.cpu.schedule import Pass, Schedule, weight
+from symshape.codegen.cpu.transpose import tile_dim
 from symshape.codegen.loops import Dim, Instr, LoopKernel
 from symshape.prover.expr import Expr, ceildiv, maximum, minimum, product
 
-BLOCK_INDEX, SPLIT_INDEX, SPLITS = "%block", "%split", "%splits"  # no symbol of a kernel starts with %
+BLOCK_INDEX, TILE_INDEX, SPLIT_INDEX, SPLITS = "%block", "%tile", "%split", "%splits"  # unlike any symbol of a kernel
 MAX_SPLITS = 64
 _BLOCK = 2048  # elements of a parallel lane dim in one unit
 _SPLIT_ELEMENTS = 65536  # of a reduction, per chunk at least
@@ -26,12 +27,15 @@ _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: wh
 @dataclass(frozen=True)
 class Layout:
     """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where
-    it is reduced or missing. ``split``: the reduced dim that may be cut into `SPLITS` chunks of whole granules."""
+    it is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
+    sake of the ``transposed`` reads. ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules."""
 
     lane: Dim | None
     copies: int
     block: int
     counters: tuple[tuple[str, Expr], ...]  # what makes up a unit's number; the last one runs fastest
+    tile: Dim | None
+    transposed: tuple[Instr, ...]
     split: Dim | None
     granule: int
 
@@ -68,8 +72,11 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
     """The division of a kernel for vectors of ``width`` lanes."""
     dims = kernel.dims
     lane = None if schedule.lane is None else dims[schedule.lane]
-    copies = 1 if lane is None else _copies(dims, lane, schedule.passes, width)
-    counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim is not lane]
+    tile, transposed = tile_dim(kernel, lane, schedule.passes)
+    copies = 1 if lane is None or tile is not None else _copies(dims, lane, schedule.passes, width)
+    counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim not in (lane, tile)]
+    if tile is not None:
+        counters.append((TILE_INDEX, ceildiv(tile.size, width)))
     block = 0
     if lane is not None and not lane.reduced:
         block = copies * width if any(dim.reduced for dim in dims) else _BLOCK
@@ -80,7 +87,7 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
     if split is not None:
         counters.append((SPLIT_INDEX, Expr.symbol(SPLITS)))
     granule = _LANE_GRANULE if split is lane else _ROW_GRANULE
-    return Layout(lane, copies, block, tuple(counters), split, granule)
+    return Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule)
 
 
 def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) -> int:

@@ -79,14 +79,16 @@ def side_by_side(
 
 class PassLoops:
     """Writes the loops of one pass. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
-    run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim."""
+    run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim;
+    ``given``: full-level values that are there already."""
 
     def __init__(
         self, state: State, layout: Layout, current: Pass, reductions: list[Reduction],
         vectors: Callable[[Callable[[int], Accumulators]], list[Accumulators]], ranges: dict[str, Bounds],
+        given: Values,
     ) -> None:
         self.state, self.layout, self.current, self.reductions = state, layout, current, reductions
-        self.vectors, self.ranges = vectors, ranges
+        self.vectors, self.ranges, self.given = vectors, ranges, given
         self.uniform = layout.lane is None
 
     def run(self, values: list[Values]) -> list[Accumulators]:
@@ -195,6 +197,7 @@ class PassLoops:
     def _point(self, values: Values, accumulators: Accumulators) -> Accumulators:
         """The full-level instructions at one vector of points."""
         state = self.state
+        values.update(self.given)
         for instr, place in self.current.loaded:
             read = Instr("load", instr.results, (), instr.dtype, False, arg=place.arg, address=place.address)
             instruction(state, read, values)
@@ -207,7 +210,8 @@ class PassLoops:
                 number = self._number() if one.arg else ""
                 updated[instr.results] = accumulate(state, one, names, values[instr.operands[0]], number, self.uniform)
                 continue
-            instruction(state, instr, values)
+            if not instr.results or instr.results[0] not in self.given:
+                instruction(state, instr, values)
             if instr.results and instr.results[0] in kept:
                 memory.store(state, kept[instr.results[0]], values[instr.results[0]])
         return [updated[one.instr.results] for one in self.reductions]

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from symshape.codegen.loops import Instr, LoopKernel
 
 _HEAVY = 8  # a value of at least this weight is kept in memory between passes rather than computed again
-_WEIGHTS = {"math.exp": 10, "math.exp2": 8, "math.tanh": 14, "math.erf": 16, "math.log": 12, "math.log2": 12,
-            "math.sqrt": 4, "math.rsqrt": 8, "math.absf": 1, "math.floor": 1, "math.ceil": 1, "math.trunc": 1,
-            "math.roundeven": 1, "math.copysign": 1, "math.fma": 1, "arith.divf": 3, "arith.remf": 100, "arith.divsi": 40,
-            "arith.remsi": 40, "arith.floordivsi": 40, "constant": 0, "index": 0, "extract": 16}
+_WEIGHTS = {
+    "math.exp": 10, "math.exp2": 8, "math.tanh": 14, "math.erf": 16, "math.log": 12, "math.log2": 12, "math.rsqrt": 8,
+    "math.sqrt": 4, "math.absf": 1, "math.floor": 1, "math.ceil": 1, "math.trunc": 1, "math.roundeven": 1,
+    "math.copysign": 1, "math.fma": 1, "arith.divf": 3, "arith.remf": 100, "arith.divsi": 40, "arith.remsi": 40,
+    "arith.floordivsi": 40, "constant": 0, "index": 0, "extract": 16,
+}
 _MATH = 24  # other functions
 _GATHER, _NONAFFINE, _SCATTER = 16, 24, 40  # reads and writes with one address per lane
 _TYPICAL_LANES = 16
@@ -43,7 +45,7 @@ def weight(instr: Instr) -> int:
 
 
 def schedule(kernel: LoopKernel) -> Schedule:
-    """Each reduction runs in the first pass in which its operand can be computed; values are computed again per pass."""
+    """Each reduction runs in the first pass in which its operand can be computed; other values are computed per pass."""
     depths: dict[int, int] = {}
     stages: list[tuple[int, Instr]] = []
     for instr in kernel.code:
@@ -79,7 +81,7 @@ def _closure(kernel: LoopKernel, sinks: Iterable[Instr], given: Iterable[int] = 
 
 
 def _keep(kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: int | None) -> tuple[Pass, ...]:
-    """Values that later passes need again and that are dear wait in the row of an output that only the last pass stores."""
+    """Dear values that later passes need again wait in the row of an output that only the last pass stores."""
     stores = [instr for instr in passes[-1].code if instr.op == "store"] if len(passes) > 1 else []
     earlier = {instr.arg for one in passes[:-1] for instr in one.code if instr.op == "store"}
     stores = [s for s in stores if s.arg not in earlier and sum(o.arg == s.arg for o in stores) == 1]
@@ -130,8 +132,8 @@ def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, 
 
 
 def lane_dim(kernel: LoopKernel, code: Sequence[Instr]) -> int | None:
-    """The dim along which the accesses of ``code`` (instructions as often as they run) cost least; among equals a reduced
-    one, then the last."""
+    """The dim along which the accesses of ``code`` (each instruction as often as it runs) cost least; among equals a
+    reduced one, then the last."""
 
     def cost(position: int) -> tuple[float, bool, int]:
         dim = kernel.dims[position]
