@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from symshape.codegen.kernel_facts import SpaceFacts, divides, symbol_facts
+from symshape.codegen.kernel_facts import divides, space_facts
 from symshape.codegen.loops import Dim, Instr, LoopKernel
 from symshape.prover import polynomial as poly
 from symshape.prover.expr import Expr, Function
@@ -101,14 +101,13 @@ def _split_candidates(space: _Space) -> Iterator[tuple[Dim, Expr]]:
 
 def _split(kernel: LoopKernel, space: _Space, dim: Dim, factor: Expr, number: int) -> _Space | None:
     """The space with the dim split by the factor; None where that does not divide its size or makes nothing simpler."""
-    base = symbol_facts(kernel.args)
-    facts = SpaceFacts(base, space.dims).full
+    facts = space_facts(kernel.args, space.dims).full
     if not divides(facts, factor, dim.size):
         return None
     high = Dim(f"{dim.name}_{number}h", facts.simplify(dim.size // factor), dim.reduced)
     low = Dim(f"{dim.name}_{number}l", factor, dim.reduced)
     dims = [part for d in space.dims for part in ((high, low) if d is dim else (d,))]
-    points = SpaceFacts(base, dims)
+    points = space_facts(kernel.args, dims)
     reduced = {d.name for d in dims if d.reduced}
     value = {dim.name: Expr.symbol(high.name) * factor + Expr.symbol(low.name)}
 

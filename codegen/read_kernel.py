@@ -9,7 +9,7 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.codegen.instr_builder import InstrBuilder
-from symshape.codegen.kernel_facts import SpaceFacts, symbol_facts
+from symshape.codegen.kernel_facts import SpaceFacts, space_facts, symbol_facts
 from symshape.codegen.loops import Arg, Dim, LoopKernel
 from symshape.codegen.read_body import Accumulator, Body, BodyReader, address_of
 from symshape.dialects.affine_maps import read_exprs, read_set
@@ -18,7 +18,6 @@ from symshape.dialects.facts import assume
 from symshape.dialects.sizes import Sizes
 from symshape.errors import KernelError
 from symshape.prover.expr import Expr
-from symshape.prover.facts import Facts
 
 _BUG: Final = "this is a bug of the fusion pass"
 # Made where a destination-passing form needs them; a loop program has neither destinations nor initial values.
@@ -67,7 +66,7 @@ class _KernelReader:
         self._views: dict[ir.Value, View] = {}
         self._symbols: list[str] = []
         self._read_head(func, block, ops)
-        self._facts = SpaceFacts(self._read_facts(ops), self._dims)
+        self._facts = self._read_facts(ops)
         self._builder = InstrBuilder(frozenset(d.name for d in self._dims if d.reduced), self._facts.simplify)
         self._bodies = BodyReader(self._builder, self._sizes, self._args, self._arg_of)
 
@@ -93,14 +92,16 @@ class _KernelReader:
         self._parallel = [d.name for d in self._dims if not d.reduced]
         self._read_args(func, tensors)
 
-    def _read_facts(self, ops: Sequence[Any]) -> Facts:
+    def _read_facts(self, ops: Sequence[Any]) -> SpaceFacts:
+        assumed = [op for op in ops if op.name == "symshape.assume"]
+        if not assumed:
+            return space_facts(self._args, self._dims)
         facts = symbol_facts(self._args)
-        for op in ops:
-            if op.name == "symshape.assume":
-                condition = read_condition(self._sizes, op.operands[0])
-                if condition is not None:
-                    assume(facts, condition)
-        return facts
+        for op in assumed:
+            condition = read_condition(self._sizes, op.operands[0])
+            if condition is not None:
+                assume(facts, condition)
+        return SpaceFacts(facts, self._dims)
 
     def _read_space(self, space: Any) -> tuple[Dim, ...]:
         iterators = [ir.StringAttr(a).value for a in ir.ArrayAttr(space.attributes["iterators"])]

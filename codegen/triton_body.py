@@ -150,8 +150,10 @@ class TritonBody:
         (number,) = instr.results
         lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
         shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
+        if not self._axes[instr.operands[0]]:
+            value = f"({value} + ({shape}))"  # the interpreter cannot mask lanes with a scalar
         self.line(f"v{number}_ok = ({value} >= 0) & ({value} < {size})")
-        self.line(f"tl.store(error_slot + ({shape}), 1, mask=~v{number}_ok & {lanes})")
+        self.line(f"tl.store(error_slot + ({shape}), 1, mask=(v{number}_ok == 0) & {lanes})")
         self.line("if DEBUG:")
         self.line(f'    tl.device_assert(v{number}_ok | ~({lanes}), "index out of range")')
         self._define(instr, f"tl.maximum(tl.minimum({value}, {size} - 1), 0)", self._axes[instr.operands[0]])

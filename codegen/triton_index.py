@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from symshape.codegen.kernel_facts import SpaceFacts, symbol_facts
+from symshape.codegen.kernel_facts import space_facts
 from symshape.codegen.loops import LoopKernel
 from symshape.prover.expr import Expr
 
@@ -18,7 +18,8 @@ class IndexText:
     """Prints expressions. Triton's // and % are towards zero: where an operand may be negative, a helper is called."""
 
     def __init__(self, kernel: LoopKernel) -> None:
-        self._facts = SpaceFacts(symbol_facts(kernel.args), kernel.dims)
+        self._facts = space_facts(kernel.args, kernel.dims)
+        self._dims = frozenset(d.name for d in kernel.dims)
         self._rename: dict[str, str] = {}
 
     def expr(self, expr: Expr, rename: dict[str, str] | None = None) -> str:
@@ -47,4 +48,6 @@ class IndexText:
         return f"{_FLOOR_DIVISION[atom.kind]}({args[0]}, {args[1]})"
 
     def _nonnegative(self, args: tuple[Expr, ...]) -> bool:
-        return all(self._facts.full.nonnegative(arg) for arg in args)
+        free = all(self._dims.isdisjoint(arg.symbols) for arg in args)
+        facts = self._facts.symbols if free else self._facts.full
+        return all(facts.nonnegative(arg) for arg in args)

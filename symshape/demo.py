@@ -7,6 +7,7 @@ on. Weights are random, from a configuration: nothing is downloaded.
 from __future__ import annotations
 
 import functools
+import shutil
 import time
 import warnings
 from collections.abc import Callable
@@ -165,7 +166,7 @@ def show(outcome: Outcome) -> None:
     sizes = f"{CASES} = {len(PROMPT_LENGTHS)} prompt lengths x {len(BATCH_SIZES)} batch sizes x {TOKENS} tokens"
     rows = [
         ["sizes", sizes],
-        ["graphs compiled", f"{outcome.graphs} (in {outcome.compile_seconds:.1f} s)"],
+        ["graphs compiled", f"{outcome.graphs} ({outcome.compile_seconds:.1f} s, tracing included)"],
         ["recompiles", f"{outcome.recompiles}, all in the first {len(outcome.compiling)} of {CASES} generations"],
         ["kernels", f"{kernels} ({sum(report.launches for report in outcome.reports)} launches)"],
         ["library calls", str(sum(len(report.library_calls) for report in outcome.reports))],
@@ -185,19 +186,21 @@ def show(outcome: Outcome) -> None:
 
 
 def show_code(report: Any, label: str) -> None:
-    """The stub and the kernel of one graph: the shortest reduction, for it shows the most in the fewest lines."""
+    """The stub and one kernel of a graph: the shortest reduction, for it shows the most in the fewest lines."""
     print(heading(f"Guard stub ({label})"))
     print_code(report.stub_source)
     if report.kernels:
-        kernel = min(report.kernels, key=lambda k: (k.kind == "pointwise", len(k.source.splitlines())))
-        print(heading(f"Kernel {kernel.name} ({kernel.kind}, {kernel.target})"))
-        print_code(kernel.source)
+        kernel = min(report.kernels, key=lambda k: (k.kind == "pointwise", len(k.source)))
+        # CPU code is LLVM's dialect, which few read for pleasure; both are printed from the same loops.
+        print(heading(f"Kernel {kernel.name} ({kernel.kind}), as Triton code"))
+        print_code(kernel.triton_source)
 
 
 def print_code(source: str) -> None:
-    lines = source.strip().splitlines()
+    """Numbered lines, cut at the edge of the terminal and after ``MOST_LINES``."""
+    lines, columns = source.strip().splitlines(), max(shutil.get_terminal_size((120, 24)).columns - 6, 40)
     for number, line in enumerate(lines[:MOST_LINES], 1):
-        print(style(f"{number:4d} ", "dim") + line)
+        print(style(f"{number:4d} ", "dim") + (line if len(line) <= columns else line[: columns - 1] + "…"))
     if len(lines) > MOST_LINES:
         print(style(f"     ... {len(lines) - MOST_LINES} more lines", "dim"))
 

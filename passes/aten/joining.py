@@ -106,32 +106,35 @@ def slice_scatter(
     to_the_end = end is None or (isinstance(end, int) and end >= NO_BOUND)
     last = size if to_the_end else clamp_start(b, end, size)
 
+    _require_same_sizes(b, source, x, position)
+    low = [] if first == ZERO else [("ge", first)]
+    high = [] if b.facts.less_equal(size, last) else [("lt", last)]
+    if not low and not high and step == 1:
+        return b.cast(source, x.dtype)
+
     def read(*d: Expr) -> list[Expr]:
         return [(e - first) // step if i == position else e for i, e in enumerate(d)]
 
     def domain(*d: Expr) -> list[Expr]:
-        return [d[position] - first, last - 1 - d[position]]
+        return [d[position] - first] * len(low) + [last - 1 - d[position]] * len(high)
 
     def code(old: Scalar, new: Scalar) -> Scalar:
-        at = m.dim_index(position)
-        inside = m.op("arith.andi", "i1", m.compare("ge", at, m.size(first)), m.compare("lt", at, m.size(last)))
-        if step != 1:
-            rest = m.arithmetic("rem", m.sub(at, m.size(first)), number(m, step, "i64"))
-            inside = m.op("arith.andi", "i1", inside, m.compare("eq", rest, m.constant(0, "i64")))
-        return m.select(inside, m.cast(new, old.dtype), old)
+        at, new = m.dim_index(position), m.cast(new, old.dtype)
+        for kind, bound in (*low, *high):
+            new = m.select(m.compare(kind, at, m.size(bound)), new, old)
+        if step == 1:
+            return new
+        rest = m.arithmetic("rem", m.sub(at, m.size(first)), number(m, step, "i64"))
+        return m.select(m.compare("eq", rest, m.constant(0, "i64")), new, old)
 
-    written = b.view(_expanded(b, source, x, position), x.sizes, read, domain)
-    return b.pointwise(x.sizes, x.dtype, [x, written], code)
+    return b.pointwise(x.sizes, x.dtype, [x, b.view(source, x.sizes, read, domain)], code)
 
 
-def _expanded(b: Builder, source: Tensor, x: Tensor, position: int) -> Tensor:
-    """Only a source that already has x's sizes outside of the dim is read at x's positions."""
-    same = source.rank == x.rank and all(
-        b.facts.equal(s, e) for i, (s, e) in enumerate(zip(source.sizes, x.sizes)) if i != position
-    )
-    if not same:
+def _require_same_sizes(b: Builder, source: Tensor, x: Tensor, position: int) -> None:
+    """Outside of the dim that is written, a source is read at x's positions: it must not broadcast."""
+    pairs = [pair for i, pair in enumerate(zip(source.sizes, x.sizes)) if i != position]
+    if source.rank != x.rank or not all(b.facts.equal(mine, theirs) for mine, theirs in pairs):
         raise Unsupported("a slice written from a tensor that broadcasts")
-    return source
 
 
 def select_scatter(b: Builder, x: Tensor, source: Tensor, dim: int, index: Any) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 from typing import Any
 
@@ -194,3 +195,44 @@ def test_errors_name_the_kernel() -> None:
     k.store(k.generic([k.view(x, "(d0) -> (d0)")], "f32", body), out, "(d0) -> (d0)")
     with pytest.raises(KernelError, match="complex.constant is not supported"):
         k.read()
+
+
+def _random_kernel(seed: int) -> KernelText:
+    """A few loads of reordered, flattened, broadcast, sliced and masked arguments, stored or reduced."""
+    choose = random.Random(seed)
+    sizes: list[Any] = [choose.choice([1, 2, 4, 6, S0, S1, 2 * S0, S0 * S1, 4 * S1]) for _ in range(choose.randint(1, 4))]
+    kinds = [choose.choice("pppr") for _ in sizes]
+    k = KernelText("random", 2, list(zip(sizes, kinds, strict=True)))
+    dims = [f"d{i}" for i in range(len(sizes))]
+    value = ""
+    for _ in range(choose.randint(1, 3)):
+        order = choose.sample(range(len(sizes)), len(sizes))
+        shape, indices = [sizes[i] for i in order], [dims[i] for i in order]
+        symbols: list[Any] = []
+        kept = [i for i in range(len(order)) if choose.random() < 0.8]
+        shape, indices = [shape[i] for i in kept], [indices[i] for i in kept]
+        if kept and choose.random() < 0.5:  # split: the argument has the dim as two, with this factor
+            i, factor = choose.randrange(len(kept)), choose.choice([2, S0, S1])
+            symbols.append(factor)
+            position = f"s{len(symbols) - 1}"
+            shape[i : i + 1] = [shape[i], factor]
+            indices[i : i + 1] = [f"{indices[i]} floordiv {position}", f"{indices[i]} mod {position}"]
+        domain = ""
+        header = f"({', '.join(dims)})[{', '.join(f's{i}' for i in range(len(symbols)))}]"
+        if choose.random() < 0.3:
+            domain = f"{header} : ({choose.choice(dims)} - {choose.randint(0, 2)} >= 0)"
+        view = k.view(k.arg("f32", shape), f"{header} -> ({', '.join(indices)})", symbols, domain)
+        value = k.generic([value, view], "f32", ADD) if value else view
+    if "r" in kinds:
+        value = k.reduce(value, choose.choice(["add", "max"]))
+    parallel = [sizes[i] for i in k.parallel]
+    order = choose.sample(range(len(parallel)), len(parallel))
+    out = k.arg("f32", [parallel[i] for i in order], output=True)
+    names = [f"d{i}" for i in range(len(parallel))]
+    k.store(value, out, f"({', '.join(names)}) -> ({', '.join(names[i] for i in order)})")
+    return k
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_normalise_keeps_every_access(seed: int) -> None:
+    normalised(_random_kernel(seed).read(), {"s0": 1, "s1": 1}, {"s0": 2, "s1": 3}, {"s0": 3, "s1": 1})
