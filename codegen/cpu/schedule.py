@@ -45,7 +45,7 @@ def weight(instr: Instr) -> int:
 
 
 def schedule(kernel: LoopKernel) -> Schedule:
-    """Each reduction runs in the first pass in which its operand can be computed; other values are computed per pass."""
+    """Each reduction runs in the first pass that can compute its operand; other values are computed in every pass."""
     depths: dict[int, int] = {}
     stages: list[tuple[int, Instr]] = []
     for instr in kernel.code:
