@@ -97,8 +97,8 @@ class _Folder:
             case "check_index":
                 return operands[0] if self._in_range(instr, facts) else None
             case "arith.select":
-                known = conditions.get(operands[0])
-                return None if known is None else operands[1 if known else 2]
+                chosen = conditions.get(operands[0])
+                return None if chosen is None else operands[1 if chosen else 2]
             case "arith.andi" | "arith.ori" if instr.dtype == "i1":
                 neutral = instr.op == "arith.andi"
                 for known, other in (operands, operands[::-1]):
