@@ -193,7 +193,7 @@ def _placement(grouping: Grouping, node: Compute, group: Group) -> tuple[Expr, .
     """The node's dims over the group's space, when it reads every member at the point at hand; else None."""
     facts = _space_facts(grouping, group)
     members = [(a, p) for a in grouping.reads[node] if (p := grouping.graph.producer.get(a.base)) in group.placements]
-    if any(access.conditions or not access.map and member.result_dims for access, member in members):
+    if any(not access.map and member.result_dims for access, member in members):
         return None
     # Members over the full space determine most: they come first.
     members.sort(key=lambda pair: -len(pair[1].result_dims))

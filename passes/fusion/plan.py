@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch_mlir import ir
 
+from symshape.errors import CompileError
 from symshape.passes.fusion.graph import Compute
 from symshape.passes.fusion.group import Group, Grouping, result_placement
 from symshape.prover.expr import Expr, has_functions
@@ -108,13 +109,18 @@ class _Planner:
         grouping = self.grouping
         node = grouping.graph.producer.get(value)
         simple = tuple(self.simplify(e) for e in map_)
-        if node is not None and node in self.group.placements and not conditions:
+        if node is not None and node in self.group.placements:
+            # It is at hand wherever the kernel is, also where a guarded read need not be defined.
             placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
-            if placed == simple:
-                return self.position(self.step(node, self._placed(node), ()), node, value)
+            if not self._same(placed, simple):
+                raise CompileError("a kernel reads a value of its own at another point", where=str(node.op.location))
+            return self.position(self.step(node, self._placed(node), ()), node, value)
         if node is not None and node not in grouping.anchors:
             return self.position(self.step(node, simple, conditions), node, value)
         return self._load(value, simple, conditions), 0
+
+    def _same(self, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> bool:
+        return left == right or all(self.facts.simplify(a) == self.facts.simplify(b) for a, b in zip(left, right))
 
     def _load(self, value: ir.Value, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> int:
         guards = tuple(dict.fromkeys(g for c in conditions if not self.facts.nonnegative(g := self.facts.simplify(c))))
