@@ -46,9 +46,7 @@ def choose(model: Model, count: int) -> tuple[Shape, ...]:
     return tuple(ordered[round(i * (len(ordered) - 1) / max(count - 1, 1))] for i in range(count))
 
 
-def measure(
-    model: Model, shapes: tuple[Shape, ...], backends: list[str], rounds: int, progress: Progress
-) -> list[Row]:
+def measure(model: Model, shapes: tuple[Shape, ...], backends: list[str], rounds: int, progress: Progress) -> list[Row]:
     """All backends of one model, compiled once, then timed at every shape."""
     torch._dynamo.reset()
     # A module of its own for each: Dynamo keeps its graphs with the code, and the first match would serve them all.
