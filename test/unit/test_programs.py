@@ -1,4 +1,4 @@
-"""Small programs, each compiled once and run at many sizes: values, dtypes, strides, aliases and gradients equal eager's.
+"""Small programs, each compiled once and run at many sizes: values, dtypes, strides, aliases, gradients equal eager's.
 
 Floats must be as near to a float64 evaluation of the program as eager is, within a factor of two, or within the default
 tolerance of their dtype. In-place programs are also compared in what they leave in their inputs.
@@ -116,7 +116,8 @@ def assert_near(label: str, actual: torch.Tensor, expected: torch.Tensor, refere
     finite = expected.isfinite()
     assert torch.equal(actual.isfinite(), finite), f"{label}: infinities or NaN differ: {actual} and {expected}"
     rest = [t[~finite] for t in (actual, expected)]
-    torch.testing.assert_close(rest[0], rest[1], rtol=0, atol=0, equal_nan=True, msg=f"{label}: not the same infinities")
+    message = f"{label}: not the same infinities"
+    torch.testing.assert_close(rest[0], rest[1], rtol=0, atol=0, equal_nan=True, msg=message)
     ours, theirs = distance(actual, reference), distance(expected, reference)
     if ours > max(2 * theirs, tolerance(reference, actual.dtype)):
         raise AssertionError(f"{label}: error {ours:.3g}, eager's {theirs:.3g}")
