@@ -43,7 +43,9 @@ def steps(b: Builder, start: Any, step: Any) -> Tensor:
         dtype = "i64"
 
     def code(m: Body, first: Scalar, width: Scalar) -> Scalar:
-        return m.add(first, m.mul(m.cast(m.dim_index(0), dtype), width))
+        index = m.cast(m.dim_index(0), dtype)
+        scaled = index if step == 1 else m.mul(index, width)
+        return scaled if start == 0 else m.add(first, scaled)
 
     return apply(b, (start, step), (dtype, dtype), code)
 
