@@ -52,9 +52,16 @@ def _divide(b: Builder, total: Tensor, count: Expr, dtype: str) -> Tensor:
 def extremum(combiner: str) -> Callable[..., Tensor]:
     def rule(b: Builder, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         require_nonempty(b, x, dims_of(x, dim))
-        return accumulate(b, x, dim, combiner, keepdim)
+        if not x.rank:
+            return b.cast(x, x.dtype)
+        return b.cast(b.reduce(ordered(b, x), dims_of(x, dim), combiner, keepdim)[0], x.dtype)
 
     return rule
+
+
+def ordered(b: Builder, x: Tensor) -> Tensor:
+    """The values in a type that kernels reduce by order: a signed one."""
+    return b.cast(x, "i32" if x.dtype in ("i1", "ui8") else compute_type(x.dtype))
 
 
 def require_nonempty(b: Builder, x: Tensor, dims: Sequence[int]) -> None:
@@ -70,7 +77,7 @@ def arg_extremum(combiner: str) -> Callable[..., Tensor]:
         require_nonempty(b, x, dims)
         if not x.rank:
             return b.full(x.sizes, "i64", 0)
-        return b.reduce(b.cast(x, compute_type(x.dtype)), dims, combiner, keepdim)[1]
+        return b.reduce(ordered(b, x), dims, combiner, keepdim)[1]
 
     return rule
 
@@ -82,7 +89,7 @@ def extremum_dim(combiner: str) -> Callable[..., tuple[Tensor, Tensor]]:
         require_nonempty(b, x, [dim])
         if not x.rank:
             return b.cast(x, x.dtype), b.full(x.sizes, "i64", 0)
-        value, index = b.reduce(b.cast(x, compute_type(x.dtype)), [dim], combiner, keepdim)
+        value, index = b.reduce(ordered(b, x), [dim], combiner, keepdim)
         return b.cast(value, x.dtype), index
 
     return rule
