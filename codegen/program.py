@@ -12,7 +12,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.conditions import condition_of
+from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.places import source_line
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
@@ -152,6 +152,9 @@ class _Writer:
         """Any operand of a call: a tensor, a size, or another scalar."""
         if is_real(value):
             return python(value, self.sizes, self.size)
+        condition = read_condition(self.sizes, value) if str(value.type) == "i1" else None
+        if condition is not None:
+            return f"({condition.python()})"
         return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
 
 
@@ -165,10 +168,11 @@ def _symbol(w: _Writer, op: Any) -> None:
 
 def _unbacked(w: _Writer, op: Any) -> None:
     name, kind = (ir.StringAttr(op.attributes[k]).value for k in ("name", "kind"))
-    tensor = w.name(op.operands[0])
+    source = w.name(op.operands[0])
     dim = ir.IntegerAttr(op.attributes["dim"]).value if "dim" in op.attributes else 0
     w.sources[name] = f"{kind} at {source_line(op.location)}"
-    w.lines.append(f"{name} = " + (f"int({tensor}.item())" if kind == "item" else f"{tensor}.{kind}({dim})"))
+    reading = {"item": f"int({source}.item())", "number": source}.get(kind) or f"{source}.{kind}({dim})"
+    w.lines.append(f"{name} = {reading}")
 
 
 def _expect_true(w: _Writer, op: Any) -> None:

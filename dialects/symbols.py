@@ -49,8 +49,8 @@ class SymbolOp(Op, name="symbol", traits=[ext.Pure]):
 
 
 class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=("dim",)):
-    """A data-dependent size, read from a tensor when it exists: its only element (kind "item"), or a size of it
-    (kind "size", with ``dim``).
+    """A data-dependent size, read from a value when it exists: a tensor's only element (kind "item"), a size or stride of
+    a tensor (kind "size" or "stride", with ``dim``), or an integer that a library call computes (kind "number").
 
     ```mlir
     %u0 = "symshape.unbacked_symbol"(%t) {name = "u0", min = 0 : i64, max = 4096 : i64, kind = "item"}
@@ -64,7 +64,7 @@ class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=(
     min: ir.IntegerAttr
     max: ir.IntegerAttr
     kind: ir.StringAttr
-    tensor: ext.Operand[ir.RankedTensorType]
+    source: ext.Operand[ir.RankedTensorType | ir.IndexType]
     result: ext.Result[ir.IndexType] = ext.result(default_factory=lambda: ir.IndexType.get())
 
     @property
@@ -72,11 +72,16 @@ class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=(
         return ir.StringAttr(self.operation.attributes["name"]).value
 
     def verify_invariants(self) -> bool:
-        kind, dim, type_ = self.kind.value, self.dim, ir.RankedTensorType(self.tensor.type)
-        if kind not in ("item", "size"):
-            return bad(self, f"kind '{kind}' is neither 'item' nor 'size'")
-        if kind == "size" and (not isinstance(dim, ir.IntegerAttr) or not 0 <= dim.value < type_.rank):
-            return bad(self, f"kind 'size' needs a dim of its tensor, which has rank {type_.rank}")
+        kind, dim, type_ = self.kind.value, self.dim, self.source.type
+        if kind not in ("item", "size", "stride", "number"):
+            return bad(self, f"kind '{kind}' is none of 'item', 'size', 'stride', 'number'")
+        if isinstance(type_, ir.IndexType) != (kind == "number"):
+            return bad(self, f"kind '{kind}' is not read from {type_}")
+        if kind == "number":
+            return _verify_name_and_range(self)
+        type_ = ir.RankedTensorType(type_)
+        if kind != "item" and (not isinstance(dim, ir.IntegerAttr) or not 0 <= dim.value < type_.rank):
+            return bad(self, f"kind '{kind}' needs a dim of its tensor, which has rank {type_.rank}")
         if kind == "item" and any(type_.is_dynamic_dim(i) or type_.shape[i] != 1 for i in range(type_.rank)):
             return bad(self, f"kind 'item' needs a tensor of one element, not {type_}")
         return _verify_name_and_range(self)

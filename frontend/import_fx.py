@@ -233,26 +233,36 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     kept = [i for i, fake in enumerate(fakes) if fake is not None]
     types = [_type_of(fakes[i]) for i in kept]
     op = _call(target_name(node.target), text, operands, types, kept if tuple_result else None)
-    _define_unbacked(importer, node, fakes, kept, op)
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
+    _define_unbacked(importer, fakes, kept, op, results)
+    for i, result in zip(kept, op.results):
         _bind(importer, result, fakes[i], op.location)
     return results if tuple_result else (results[0] if results else None)
 
 
-def _define_unbacked(importer: Importer, node: torch.fx.Node, fakes: list[Any], kept: list[int], op: Any) -> None:
-    """Symbols that first appear in this node's results: read off the results' sizes, or off an integer result."""
+def _define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> None:
+    """Symbols that first appear in a call's results: read off the results' sizes, or off an integer result, which they
+    replace in ``results``."""
     for i, result in zip(kept, op.results):
         fake = fakes[i]
         if isinstance(fake, torch.SymInt):
-            importer.sizes.define(result, size_expr(fake))
+            results[i] = _define_number(importer, result, size_expr(fake))
         layout = layout_of(fake) if isinstance(fake, torch.Tensor) else None
         for kind, exprs in (("size", layout[0]), ("stride", layout[1])) if layout else ():
             for dim, expr in enumerate(exprs):
                 for name in expr.symbols:
                     if expr == Expr.symbol(name) and expr not in importer.sizes:
                         _emit_unbacked(importer, result, name, kind, dim)
+
+
+def _define_number(importer: Importer, result: ir.Value, expr: Expr) -> ir.Value:
+    """An integer that a library call computes: a new symbol."""
+    name = next(iter(expr.symbols), "")
+    if expr == Expr.symbol(name) and expr not in importer.sizes:
+        return _emit_unbacked(importer, result, name, "number")
+    return result
 
 
 def _emit_unbacked(importer: Importer, tensor: ir.Value, name: str, kind: str, dim: int = 0) -> ir.Value:

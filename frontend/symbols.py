@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +29,24 @@ class SymbolRow:
     binding: str
 
 
+class _Names:
+    """Symbols keep their names. An integer function that sizes cannot express (``int(0.3 * s0)``) is a symbol as well,
+    named after its text: whatever computes it, or has it as a size, defines it."""
+
+    def __call__(self, symbol: Any) -> str:
+        return str(symbol)
+
+    def opaque(self, expr: Any) -> str:
+        return f"z{hashlib.sha1(str(expr).encode()).hexdigest()[:8]}"
+
+
+_NAMES = _Names()
+
+
 def size_expr(value: Any) -> Expr:
     """An int or SymInt as an expression."""
     if isinstance(value, torch.SymInt):
-        return from_sympy(value.node.expr)
+        return from_sympy(value.node.expr, _NAMES)
     return Expr.const(int(value))
 
 

@@ -30,7 +30,10 @@ class UnsupportedExpr(SymshapeError, ValueError):
 
 
 def from_sympy(expr: Any, names: Names = str) -> Expr:
-    """The canonical expression, `names` naming the symbols; UnsupportedExpr when there is none."""
+    """The canonical expression, `names` naming the symbols; UnsupportedExpr when there is none.
+
+    If `names` has a method `opaque`, it names any other integer function (of floats, say), which becomes a symbol.
+    """
     try:
         return _convert(sympy.sympify(expr, strict=True), names)
     except sympy.SympifyError as error:
@@ -124,11 +127,16 @@ def _convert(expr: Any, names: Names) -> Expr:
         if exact is None:
             raise UnsupportedExpr(expr, "a fraction")
         return Expr(exact)
+    opaque = getattr(names, "opaque", None) if isinstance(expr, sympy.Function) and expr.is_integer else None
     rule = _RULES.get(type(expr).__name__)
-    if rule is None:
-        raise UnsupportedExpr(expr, f"{type(expr).__name__} is not known")
     try:
+        if rule is None:
+            raise UnsupportedExpr(expr, f"{type(expr).__name__} is not known")
         return rule(expr.args, names)
+    except UnsupportedExpr:
+        if opaque is None:
+            raise
+        return Expr.symbol(opaque(expr))
     except ZeroDivisionError as error:
         raise UnsupportedExpr(expr, "division by zero") from error
 
