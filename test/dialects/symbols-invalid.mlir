@@ -139,7 +139,7 @@ func.func @unbacked_kind(%n: index, %x: tensor<?xf32>) {
 // -----
 
 func.func @number_of_a_tensor(%x: tensor<?xf32>) {
-  // expected-error@+1 {{kind 'number' is not read from 'tensor<?xf32>'}}
+  // expected-error@+1 {{kind 'number' is not read from tensor<?xf32>}}
   %s = "symshape.unbacked_symbol"(%x) {name = "u0", min = 0 : i64, max = 9 : i64, kind = "number"} : (tensor<?xf32>) -> index
   return
 }
