@@ -15,8 +15,7 @@ SIZES = [(5, 7), (3, 100), (300, 2)]
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
+def _fresh() -> None:
     torch._dynamo.reset()
 
 

@@ -1,0 +1,84 @@
+"""The ``imported`` stage of a traced function as plain data."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+import symshape
+from symshape import dialects
+from symshape.dialects.conditions import read_condition
+from symshape.dialects.places import source_line
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.report import GraphReport
+
+
+@dataclass(frozen=True)
+class Op:
+    """``where`` is ``file:line``; ``condition`` is that of a constraint; ``layout`` that of a bind."""
+
+    name: str
+    attributes: dict[str, Any]
+    where: str
+    condition: str = ""
+    layout: Layout | None = None
+
+
+@dataclass(frozen=True)
+class Main:
+    """``ops`` in order; for each argument its type and how many operations use it."""
+
+    ops: list[Op]
+    arguments: list[tuple[str, int]]
+
+    def named(self, name: str) -> list[Op]:
+        return [op for op in self.ops if op.name == name]
+
+    def calls(self, target: str) -> list[Op]:
+        return [op for op in self.named("host.call") if op.attributes["target"] == target]
+
+    @property
+    def symbols(self) -> dict[str, Op]:
+        """By where their value is read."""
+        return {op.attributes["binding"]: op for op in self.named("symshape.symbol")}
+
+
+def explain(fn: Callable[..., Any], *args: Any) -> list[GraphReport]:
+    torch._dynamo.reset()
+    return symshape.explain(fn, *args).graphs
+
+
+def imported(fn: Callable[..., Any], *args: Any) -> Main:
+    """Main of the only graph of ``fn``."""
+    (graph,) = explain(fn, *args)
+    return read(graph.stage("imported"))
+
+
+def read(text: str) -> Main:
+    with dialects.load(ir.Context()):
+        module = ir.Module.parse(text)  # kept: its operations do not keep it
+        block = module.body.operations[0].regions[0].blocks[0]
+        operations = [view.operation for view in block.operations]
+        sizes = Sizes(block)
+        sizes.learn(operations)
+        arguments = [(str(a.type), len(list(a.uses))) for a in block.arguments]
+        return Main([_op(op, sizes) for op in operations], arguments)
+
+
+def _op(op: Any, sizes: Sizes) -> Op:
+    attributes = {name: getattr(value, "value", value) for name, value in op.attributes.items()}
+    is_constraint = op.name in ("symshape.assume", "symshape.expect_true")
+    condition = read_condition(sizes, op.operands[0]) if is_constraint else None
+    layout = sizes.layouts[op.operands[0]] if op.name == "symshape.bind" else None
+    return Op(op.name, attributes, source_line(op.location), str(condition or ""), layout)
+
+
+def line(fn: Callable[..., Any], text: str) -> str:
+    """``file:line`` of the first line of ``fn`` that contains ``text``."""
+    lines, first = inspect.getsourcelines(fn)
+    return f"{inspect.getsourcefile(fn)}:{next(first + i for i, content in enumerate(lines) if text in content)}"
