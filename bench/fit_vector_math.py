@@ -138,11 +138,11 @@ FITS: dict[str, Fit] = {
                  lambda r: abs(r * r / mp.expm1(r)) if r else mpf(0)),
     "LOG": Fit(_log_rest, _LOG_LOW, _LOG_HIGH, range(9), _log_weight),
     "SIN": Fit(lambda z: (_of_square(mp.sin, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 6,
-               0, _QUARTER_PI**2, range(4), lambda z: z),
+               0, _QUARTER_PI**2, range(3), lambda z: z),
     "COS": Fit(lambda z: (mp.cos(mp.sqrt(z)) - 1) / z if z > mpf("1e-12") else mpf(-1) / 2, 0, _QUARTER_PI**2, range(4),
                lambda z: z),
     "ERF": Fit(lambda z: _of_square(mp.erf, _TWO_OVER_ROOT_PI)(z) - 1, 0, 1, range(7), lambda z: mpf(1)),
-    "ERF_TAIL": Fit(_erf_tail, 0.98, 3.95, range(7), lambda t: mp.erfc(t) / mp.erf(t)),
+    "ERF_TAIL": Fit(_erf_tail, 0.98, 3.95, range(6), lambda t: mp.erfc(t) / mp.erf(t)),
     # in f64, to the last bit
     "EXP_F64": Fit(mp.exp, -_HALF_LN2, _HALF_LN2, range(13), lambda x: 1 / mp.exp(x), single=False),
     "LOG_F64": Fit(_atanh_rest, 0, 0.0295, range(7), lambda z: mpf(1), single=False),

@@ -18,7 +18,7 @@ Operation = Callable[[State, Instr, list[str], str, bool], str]  # (state, instr
 _CONTRACT = " fastmath<contract>"
 _PLAIN = (
     "arith.addi arith.subi arith.muli arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi "
-    "arith.minsi arith.maxui arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf arith.remf "
+    "arith.minsi arith.maxui arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf "
     "math.absf math.absi math.ceil math.floor math.trunc math.roundeven math.sqrt math.copysign math.fma "
     "math.ctlz math.cttz math.ctpop"
 ).split()
@@ -35,6 +35,8 @@ def apply(state: State, instr: Instr, operands: list[Value]) -> Value:
     uniform = all(operand.uniform for operand in operands)
     if instr.op == "arith.select":
         return _select(state, instr, operands, uniform)
+    if instr.op in division.KINDS:
+        return division.divide(state, instr, operands, uniform)
     names = [operand.name if uniform else state.lanes(operand) for operand in operands]
     cast = CASTS.get(instr.op)
     if cast is not None:
@@ -120,7 +122,6 @@ OPERATIONS: dict[str, Operation] = {
     "arith.cmpi": _compare,
     "arith.cmpf": _compare,
     "math.round": _round,
-    **division.OPERATIONS,
 }
 
 
@@ -138,4 +139,4 @@ def constant(state: State, instr: Instr) -> Value:
     """A constant, in the register form of its dtype."""
     assert instr.value is not None
     value = types.bfloat_bits(float(instr.value)) if instr.dtype == "bf16" else instr.value
-    return Value(state.constant(value, types.register(instr.dtype)), instr.dtype)
+    return Value(state.constant(value, types.register(instr.dtype)), instr.dtype, literal=instr.value)

@@ -170,10 +170,10 @@ class Floats:
         order = ", ".join(map(str, range(self.state.width)))
         return pure(f"vector.shuffle {halves[0]}, {halves[1]} [{order}] : {part}, {part}")
 
-    def if_any(self, condition: str, then: Callable[[], str], otherwise: str) -> str:
+    def if_any(self, condition: str, then: Callable[[], str], otherwise: str, type_: str = "") -> str:
         """then() if the condition holds in any lane, else the other value."""
         writer = self.state.writer
         if not self.uniform:
             condition = writer.pure(f"vector.reduction <or>, {condition} : {self.state.vector('i1')} into i1")
         with writer.within(min(writer.depth, max(writer.floor, writer.depth_of(condition, otherwise)))):
-            return writer.branch(condition, [self.type_], lambda: [then()], lambda: [otherwise])[0]
+            return writer.branch(condition, [type_ or self.type_], lambda: [then()], lambda: [otherwise])[0]

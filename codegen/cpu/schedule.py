@@ -11,7 +11,7 @@ _HEAVY = 8  # a value of at least this weight is kept in memory between passes r
 _WEIGHTS = {
     "math.exp": 10, "math.exp2": 8, "math.tanh": 14, "math.erf": 16, "math.log": 12, "math.log2": 12, "math.rsqrt": 8,
     "math.sqrt": 4, "math.absf": 1, "math.floor": 1, "math.ceil": 1, "math.trunc": 1, "math.roundeven": 1,
-    "math.copysign": 1, "math.fma": 1, "arith.divf": 3, "arith.remf": 100, "arith.divsi": 40, "arith.remsi": 40,
+    "math.copysign": 1, "math.fma": 1, "arith.divf": 3, "arith.remf": 20, "arith.divsi": 40, "arith.remsi": 40,
     "arith.floordivsi": 40, "constant": 0, "index": 0, "extract": 16,
 }
 _MATH = 24  # other functions

@@ -19,6 +19,7 @@ class Value:
     dtype: str
     uniform: bool = True
     stride: int = 0
+    literal: int | float | bool | None = None  # of a constant
 
     @property
     def affine(self) -> bool:

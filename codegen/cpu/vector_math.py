@@ -174,6 +174,19 @@ def _keep_zero(m: Floats, x: str, y: str) -> str:
     return m.select(m.compare("oeq", x, 0.0), x, y)
 
 
+def _fmod(m: Floats, x: str, y: str) -> str:
+    """|x| - trunc(|x|/|y|)*|y| in f64: exact while the quotient has at most 29 bits; it may be one too large."""
+    d = m.of("f64")
+    a, b = m.widen(m.abs(x)), m.widen(m.abs(y))
+    quotient = d.op("math.trunc", d.div(a, b))
+    rest = d.fma(d.sub(-0.0, quotient), b, a)
+    rest = d.select(d.compare("olt", rest, 0.0), d.add(rest, b), rest)
+    rest = d.select(d.both("andi", d.compare("oeq", b, _INF), d.compare("olt", a, _INF)), a, rest)
+    result = m.op("math.copysign", m.narrow(rest), x)
+    large = d.both("andi", d.compare("ogt", quotient, 2.0**29), d.compare("olt", quotient, _INF))
+    return m.if_any(large, lambda: call_libm(m.state, "fmod", [x, y], m.element, m.uniform), result)
+
+
 def _rsqrt(m: Floats, x: str) -> str:
     return m.div(1.0, m.op("math.sqrt", x))
 
@@ -198,6 +211,7 @@ _F32: dict[str, Expansion] = {
     "math.sin": partial(_trigonometric, 0, "sin"),
     "math.cos": partial(_trigonometric, 1, "cos"),
     "math.tan": _tan,
+    "arith.remf": _fmod,
     **{f"math.{name}": partial(_widened, expansion) for name, expansion in wide.EXPANSIONS.items()},
 }
 _F64: dict[str, Expansion] = {"math.exp": wide.exp, "math.log": wide.log}
@@ -205,6 +219,7 @@ _LIBM = (
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 "
     "log log10 log1p log2 powf sin sinh tan tanh"
 ).split()
+_C_NAMES = {"powf": "pow", "arith.remf": "fmod"}
 _TABLES = {"f32": {**_ANY, **_F32}, "f64": {**_ANY, **_F64}}
 
 
@@ -213,7 +228,7 @@ def _expand(name: str, state: State, instr: Instr, names: list[str], element: st
     if expansion is not None:
         return expansion(Floats(state, element, uniform), *names)
     function = name.removeprefix("math.")
-    return call_libm(state, {"powf": "pow"}.get(function, function), names, element, uniform)
+    return call_libm(state, _C_NAMES.get(function, function), names, element, uniform)
 
 
-OPERATIONS = {name: partial(_expand, name) for name in [*_ANY, *(f"math.{f}" for f in _LIBM)]}
+OPERATIONS = {name: partial(_expand, name) for name in [*_ANY, "arith.remf", *(f"math.{f}" for f in _LIBM)]}

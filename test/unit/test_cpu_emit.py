@@ -216,6 +216,40 @@ def test_integer_division_never_crashes() -> None:
         expected = torch.fmod(x[safe], y[safe]) if op == "remsi" else torch.div(x[safe], y[safe], rounding_mode=mode)
         assert torch.equal(out[safe], expected), (op, dtype)
         function(x, torch.zeros_like(y), out, len(x))
+        x, y = (torch.randint(limits.min // 2, limits.max // 2, (1000,)).to(KINDS[dtype]) for _ in range(2))
+        y = torch.where((y == 0) | (torch.arange(1000) > 500), torch.tensor(7, dtype=KINDS[dtype]), y)
+        out = torch.empty_like(x)
+        function(x, y, out, len(x))
+        expected = torch.fmod(x, y) if op == "remsi" else torch.div(x, y, rounding_mode=mode)
+        assert torch.equal(out, expected), (op, dtype)
+
+
+def test_integer_division_by_constants_and_by_zero() -> None:
+    """Constant divisors need no checks; a zero among the others is reported where the kernel has an error slot."""
+    n = SYMBOLS[0]
+    builders = []
+    for divisor in (3, -1, -4):
+        b = Builder(f"by_{abs(divisor)}", [n], symbols=1)
+        x, out = b.arg("i64", [n]), b.arg("i64", [n], output=True)
+        b.store(b.add("arith.divsi", b.load(x, D0), b.constant(divisor, "i64"), dtype="i64"), out, D0)
+        builders.append(b)
+    b = Builder("checked", [n], symbols=1)
+    x, y, out = b.arg("i64", [n]), b.arg("i64", [n]), b.arg("i64", [n], output=True)
+    index = b.add("check_index", b.add("index", dtype="index", address=D0), dtype="index", address=n)
+    value = b.add("extract", index, dtype="i64", arg=x)
+    b.store(b.add("arith.divsi", value, b.load(y, D0), dtype="i64"), out, D0)
+    *constants, checked = build(*builders, b)
+    x = torch.cat([torch.randint(-(1 << 62), 1 << 62, (50,)), torch.arange(-20, 20)])
+    out = torch.empty_like(x)
+    for function, divisor in zip(constants, (3, -1, -4)):
+        function(x, out, len(x))
+        assert torch.equal(out, torch.div(x, divisor, rounding_mode="trunc"))
+    y, error = torch.ones_like(x), torch.zeros((), dtype=torch.int64)
+    checked(x, y, out, len(x), error)
+    assert torch.equal(out, x) and error == 0
+    y[-1] = 0
+    checked(x, y, out, len(x), error)
+    assert error == 2
 
 
 def test_casts() -> None:

@@ -61,6 +61,7 @@ CASES = [
     Case("atanh", torch.atanh, (-1, 1)),
     Case("cbrt", lambda x: torch.from_numpy(numpy.cbrt(x.numpy())), (-10, 10)),
     Case("powf", torch.pow, (-5, 5), 1.0, 2),
+    Case("remf", torch.fmod, (-5, 5), 0.5, 2),
     Case("atan2", torch.atan2, (-5, 5), 1.0, 2),
 ]
 
@@ -70,7 +71,8 @@ def kernel(case: Case, dtype: str) -> LoopKernel:
     args = [Arg(name, dtype, False, (N,), (ONE,)) for name in names]
     code = [Instr("load", (i,), (), dtype, False, arg=i, address=D0) for i in range(case.arity)]
     operands = tuple(range(case.arity))
-    code.append(Instr(f"math.{case.name}", (9,), operands, dtype, False, source_dtype=dtype))
+    dialect = "arith" if case.name == "remf" else "math"
+    code.append(Instr(f"{dialect}.{case.name}", (9,), operands, dtype, False, source_dtype=dtype))
     code.append(Instr("store", (), (9,), dtype, False, arg=case.arity, address=D0))
     return LoopKernel(f"{case.name}_{dtype}", (Dim("d0", N, False),), (*args, Arg("y", dtype, True, (N,), (ONE,))),
                       ("s0",), tuple(code))
