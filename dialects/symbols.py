@@ -49,8 +49,8 @@ class SymbolOp(Op, name="symbol", traits=[ext.Pure]):
 
 
 class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=("dim",)):
-    """A data-dependent size, read from a value when it exists: a tensor's only element (kind "item"), a size or stride of
-    a tensor (kind "size" or "stride", with ``dim``), or an integer that a library call computes (kind "number").
+    """A data-dependent size, read from a value when it exists: a tensor's only element (kind "item"), a size or stride
+    of a tensor (kind "size" or "stride", with ``dim``), or an integer that a library call computes (kind "number").
 
     ```mlir
     %u0 = "symshape.unbacked_symbol"(%t) {name = "u0", min = 0 : i64, max = 4096 : i64, kind = "item"}

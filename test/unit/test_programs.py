@@ -13,10 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 import torch.utils._pytree as pytree
-
-import symshape
 
 SIZES = (7, 16, 2, 17, 64, 101, 1, 0)
 LARGE = tuple(n for n in SIZES if n >= 2)
