@@ -200,7 +200,8 @@ def test_errors_name_the_kernel() -> None:
 def _random_kernel(seed: int) -> KernelText:
     """A few loads of reordered, flattened, broadcast, sliced and masked arguments, stored or reduced."""
     choose = random.Random(seed)
-    sizes: list[Any] = [choose.choice([1, 2, 4, 6, S0, S1, 2 * S0, S0 * S1, 4 * S1]) for _ in range(choose.randint(1, 4))]
+    options = [1, 2, 4, 6, S0, S1, 2 * S0, S0 * S1, 4 * S1]
+    sizes: list[Any] = [choose.choice(options) for _ in range(choose.randint(1, 4))]
     kinds = [choose.choice("pppr") for _ in sizes]
     k = KernelText("random", 2, list(zip(sizes, kinds, strict=True)))
     dims = [f"d{i}" for i in range(len(sizes))]
