@@ -28,6 +28,7 @@ class InstrBuilder:
         self._reduced = reduced
         self._known: dict[tuple[Any, ...], Instr] = {}
         self._made: list[Instr] = []  # the instruction that makes value i
+        self._rounded: set[int] = set()  # values whose rounding to a half type is part of the program
 
     def emit(
         self, op: str, operands: tuple[int, ...], dtype: str, *, row: bool = False, results: int = 1, **fields: Any
@@ -57,14 +58,21 @@ class InstrBuilder:
     def index(self, expr: Expr, *, row: bool = False) -> int:
         return self.emit("index", (), "index", row=row, address=self.simplify(expr, row))
 
-    def cast(self, op: str, value: int, source: str, dtype: str, *, row: bool = False) -> int:
-        """A cast. What was rounded to a half type and widened again stays the float32: a kernel rounds at stores."""
+    def cast(
+        self, op: str, value: int, source: str, dtype: str, *, row: bool = False, for_good: bool = False
+    ) -> int:
+        """A cast. What was rounded to a half type and widened again stays the float32: a kernel rounds at stores, and
+        where it is asked to (``for_good``)."""
         maker = self._made[value]
         undoes = {"arith.extf": "arith.truncf", "arith.truncf": "arith.extf"}.get(op)
         exact = op == "arith.truncf" or (source in HALF and dtype == "f32")
-        if undoes is not None and maker.op == undoes and maker.source_dtype == dtype and exact:
+        kept = value in self._rounded and op == "arith.extf"
+        if undoes is not None and maker.op == undoes and maker.source_dtype == dtype and exact and not kept:
             return maker.operands[0]
-        return self.emit(op, (value,), dtype, row=row, source_dtype=source)
+        result = self.emit(op, (value,), dtype, row=row, source_dtype=source)
+        if for_good:
+            self._rounded.add(result)
+        return result
 
     def _hoists(self, op: str, operands: tuple[int, ...], fields: dict[str, Any]) -> bool:
         if not self._reduced or op in _NOT_HOISTED or not all(self.is_row(value) for value in operands):

@@ -202,7 +202,8 @@ class BodyReader:
     def _cast(self, op: Any, body: Body) -> Scalar:
         (operand,) = op.operands
         source, dtype = self.text(operand.type), self.text(op.results[0].type)
-        return self._builder.cast(op.name, self.value(operand, body), source, dtype, row=body.row)
+        for_good = "roundingmode" in op.attributes
+        return self._builder.cast(op.name, self.value(operand, body), source, dtype, row=body.row, for_good=for_good)
 
 
 def address_of(indices: list[Expr], arg: Arg) -> Expr:

@@ -199,6 +199,11 @@ class Body:
             return self.cast(self.cast(x, "f32"), dtype)  # f16 <-> bf16, and f64 to half as PyTorch does it
         return self.op("arith.truncf", dtype, x)
 
+    def round_for_good(self, x: Scalar, dtype: str) -> Scalar:
+        """Rounds an f32 to a half type where the program asks for it: no later widening may undo it."""
+        nearest_even = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0)
+        return self.op("arith.truncf", dtype, x, roundingmode=nearest_even)
+
     def _int_to_float(self, x: Scalar, dtype: str) -> Scalar:
         wide = compute_type(dtype)
         return self.cast(self.op("arith.uitofp" if x.dtype in ("ui8", "i1") else "arith.sitofp", wide, x), dtype)

@@ -18,7 +18,14 @@ def to_copy(b: Builder, x: Tensor, *, device: Any = None, layout: Any = None, **
     """A cast. The memory format is the bind's matter, pinning the host's; another device is a transfer."""
     if device is not None:
         raise Unsupported("a copy that names its device may be a transfer")
-    return to_result(identity)(b, x)
+    return cast(b, x)
+
+
+def cast(b: Builder, x: Tensor, *_: Any) -> Tensor:
+    """A cast that the program asks for; that of a result to a half type may be left out within a kernel, not this one."""
+    dtype = b.results[0].dtype
+    rounds = compute_type(dtype) != dtype and x.dtype != dtype
+    return to_result((lambda m, v: m.round_for_good(v, dtype)) if rounds else identity, 1)(b, x)
 
 
 def copy(b: Builder, target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
@@ -60,7 +67,7 @@ RULES: dict[str, Rule] = {
     "aten.fill.Scalar": copy,
     "aten.fill.Tensor": copy,
     "aten._to_copy.default": to_copy,
-    "prims.convert_element_type.default": lambda b, x, dtype: _copy(b, x),
+    "prims.convert_element_type.default": cast,
     "aten.where.self": where,
     "aten.where.ScalarSelf": where,
     "aten.where.ScalarOther": where,
