@@ -16,12 +16,15 @@ HERE = Path(__file__).parent
 
 
 def test_start_is_fast() -> None:
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "symshape.opt", "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
-    assert min(times) <= 0.4
+    """Beside a bare interpreter in the same run: a machine under load slows both."""
+
+    def start(*arguments: str) -> float:
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+        return time.perf_counter() - begin
+
+    pairs = [(start("-m", "symshape.opt", "--help"), start("-c", "pass")) for _ in range(5)]
+    assert min(tool / bare for tool, bare in pairs) <= 25
 
 
 def test_torch_is_never_imported(tmp_path: Path) -> None:
