@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -54,14 +55,16 @@ def load_object(data: bytes, arguments: Mapping[str, int]) -> dict[str, Callable
 
 @cache
 def openmp_library() -> str:
-    """The path of the OpenMP library that PyTorch uses, so that kernels share its threads."""
-    import torch
-
-    root = Path(torch.__file__).parent
-    found = [*root.glob("lib/libgomp*.so*"), *root.parent.glob("torch.libs/libgomp*.so*")]
+    """The path of the OpenMP library that PyTorch uses, so that kernels share its threads. Does not import torch."""
+    spec = importlib.util.find_spec("torch")
+    root = Path(spec.origin).parent if spec is not None and spec.origin else Path()
+    patterns = ("lib/libgomp*.so*", "../torch.libs/libgomp*.so*", "lib/libiomp5.so")  # iomp5 has GOMP's entries too
+    found = [path.resolve() for pattern in patterns for path in root.glob(pattern)]
     if not found:
-        raise KernelError("PyTorch's libgomp is not where it should be", where=str(root / "lib"),
-                          next_step="use a PyTorch wheel with its own libgomp")
+        raise KernelError(
+            "PyTorch's OpenMP library is not where it should be", where=str(root / "lib"),
+            next_step="use a PyTorch wheel, which has its own libgomp",
+        )
     return str(found[0])
 
 
