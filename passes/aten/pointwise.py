@@ -22,7 +22,7 @@ def to_copy(b: Builder, x: Tensor, *, device: Any = None, layout: Any = None, **
 
 
 def cast(b: Builder, x: Tensor, *_: Any) -> Tensor:
-    """A cast that the program asks for. That of a result to a half type may be left out within a kernel; this one not."""
+    """A cast that the program asks for; unlike that of a result to a half type, it is never left out in a kernel."""
     dtype = b.results[0].dtype
     rounds = compute_type(dtype) != dtype and x.dtype != dtype
     return to_result((lambda m, v: m.round_for_good(v, dtype)) if rounds else identity, 1)(b, x)
