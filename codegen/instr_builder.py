@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from symshape.codegen.loops import Instr
+from symshape.codegen.loops import INTEGER_DIVISIONS, Instr
 from symshape.errors import KernelError
 from symshape.prover.expr import Expr
 
 HALF: Final = frozenset({"bf16", "f16"})
 # Computed where they stand: at row level they would also run for a row without elements, and trap on a zero divisor.
-_NOT_HOISTED: Final = frozenset({
-    "reduce", "store", "check_index", "extract", "arith.divsi", "arith.divui", "arith.remsi", "arith.remui",
-    "arith.floordivsi", "arith.ceildivsi", "arith.ceildivui",
-})  # fmt: skip
+_NOT_HOISTED: Final = frozenset({"reduce", "store", "check_index", "extract"}) | INTEGER_DIVISIONS
 _EFFECTS: Final = frozenset({"store", "check_index"})
 
 

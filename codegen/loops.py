@@ -60,6 +60,12 @@ class Instr:
     source_dtype: str = ""  # of the first operand, for casts and comparisons
 
 
+INTEGER_DIVISIONS = frozenset({
+    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi",
+    "arith.ceildivui",
+})  # fmt: skip
+
+
 @dataclass(frozen=True)
 class LoopKernel:
     """A kernel over one iteration space: ``code`` in dependence order, row-level and full-level instructions mixed."""
@@ -73,3 +79,9 @@ class LoopKernel:
     @property
     def checks_index(self) -> bool:
         return any(i.op == "check_index" for i in self.code)
+
+    @property
+    def may_divide_by_zero(self) -> bool:
+        """An integer division by anything but a constant other than 0: an error on CPUs, some number on GPUs."""
+        constants = {i.results[0] for i in self.code if i.op == "constant" and i.value}
+        return any(i.op in INTEGER_DIVISIONS and i.operands[1] not in constants for i in self.code)

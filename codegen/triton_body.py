@@ -188,7 +188,8 @@ class TritonBody:
         for instr in reductions:
             for line in start(instr):
                 self.line(line)
-        self.line("for chunk in range(0, rnumel, RBLOCK):")
+        constant = product(d.size for d in self.kernel.dims if d.reduced).as_int() is not None
+        self.line(f"for chunk in range(0, {'rnumel' if constant else 'tm.loop_end(rnumel)'}, RBLOCK):")
         self.indent += "    "
         self.line("r = (chunk + tl.arange(0, RBLOCK)[None, :]).to(INDEX)")
         self.line("rmask = r < rnumel")

@@ -37,23 +37,22 @@ def from_size(size: ir.Value) -> ir.Value:
 
 
 def sizes_in(value: ir.Value) -> Iterator[ir.Value]:
-    """The index values that a real is made of."""
-    op = value.owner
-    if op.name == "arith.sitofp":
-        yield op.operands[0].owner.operands[0]
-    elif op.name in OPERATORS:
-        for operand in op.operands:
+    """The index values that a scalar is made of."""
+    if value.type == ir.IndexType.get():
+        yield value
+    else:
+        for operand in value.owner.operands:
             yield from sizes_in(operand)
 
 
 def rebuild(value: ir.Value, size_of: Callable[[ir.Value], ir.Value]) -> ir.Value:
     """The same arithmetic at the current insertion point, over other values for its sizes."""
+    if value.type == ir.IndexType.get():
+        return size_of(value)
     op = value.owner
-    if op.name == "arith.constant":
-        return constant(ir.FloatAttr(op.attributes["value"]).value)
-    if op.name == "arith.sitofp":
-        return from_size(size_of(op.operands[0].owner.operands[0]))
-    return binary(op.name, *(rebuild(v, size_of) for v in op.operands))
+    attributes = dict(op.attributes.items())
+    operands = [rebuild(v, size_of) for v in op.operands]
+    return ir.Operation.create(op.name, [value.type], operands, attributes).result
 
 
 def python(value: ir.Value, sizes: Sizes, text: Callable[[Expr], str]) -> str:

@@ -112,10 +112,12 @@ def deferred_runtime_asserts(env: Any) -> list[tuple[Any, str]]:
 
 
 def decomposition_table() -> dict[Any, Any]:
-    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole."""
+    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
+    its parts in Inductor's form have no kernels here, and run slower than the whole op."""
     from torch._inductor.decomposition import select_decomp_table
 
-    return dict(select_decomp_table())
+    whole = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
+    return {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
 
 
 def shape_env_of(gm: torch.fx.GraphModule) -> Any:

@@ -268,6 +268,32 @@ def minimum(a, b):
 
 
 @triton.jit
+def maxnum(a, b):
+    """The number where one is NaN. The interpreter of triton 3.6 does not keep to that."""
+    if INTERPRETED:
+        return tl.where(a != a, b, tl.where(b != b, a, tl.maximum(a, b)))
+    else:
+        return tl.maximum(a, b)
+
+
+@triton.jit
+def minnum(a, b):
+    if INTERPRETED:
+        return tl.where(a != a, b, tl.where(b != b, a, tl.minimum(a, b)))
+    else:
+        return tl.minimum(a, b)
+
+
+@triton.jit
+def loop_end(n):
+    """A size as the end of a range. Triton 3.6 makes an int of it in a way that NumPy 2.4 refuses."""
+    if INTERPRETED:
+        return n.handle.data.item()
+    else:
+        return n
+
+
+@triton.jit
 def _multiply(a, b):
     return a * b
 

@@ -21,6 +21,7 @@ _BLOCK = 2048  # elements of a parallel lane dim in one unit
 _SPLIT_ELEMENTS = 65536  # of a reduction, per chunk at least
 _LANE_GRANULE, _ROW_GRANULE = 4096, 64  # chunks are multiples of this many indices
 _CHAIN, _LONG_CHAIN = 8, 12  # the weight of functions whose operations wait for each other
+_LARGE = 240  # cheap operations in an iteration that are enough to keep the CPU busy; more only spill registers
 _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: whole cache lines, independent sums
 
 
@@ -105,7 +106,9 @@ def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) 
         return wanted if size is None else max(1, min(wanted, -(-size // width)))
     if chain < (_LONG_CHAIN if reduces else _CHAIN) or size is not None and size <= width:
         return 1
-    return 4 if len(dims) == 1 or size is not None and size >= 16 * width else 2
+    wanted = 4 if len(dims) == 1 or size is not None and size >= 16 * width else 2
+    total = sum(weight(instr) for one in passes for instr in one.code)
+    return wanted if wanted * total <= _LARGE else 2 if 2 * total <= _LARGE else 1
 
 
 def _split_dim(kernel: LoopKernel, schedule: Schedule, lane: Dim | None) -> Dim | None:

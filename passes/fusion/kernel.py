@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from symshape.dialects.affine_maps import affine_map, integer_set, is_dim
 from symshape.dialects.conditions import emit_condition
-from symshape.dialects.reals import is_real, rebuild, sizes_in
+from symshape.dialects.reals import rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.fusion.graph import Graph
@@ -49,13 +49,15 @@ def _outer_sizes(generic: Any, graph: Graph) -> list[ir.Value]:
     found: list[ir.Value] = []
     for op in generic.regions[0].blocks[0].operations:
         for v in op.operands:
-            found.extend([v] if v in graph.sizes else sizes_in(v) if _is_outer_real(v, generic) else ())
+            found.extend([v] if v in graph.sizes else sizes_in(v) if _is_outer_scalar(v, generic) else ())
     return found
 
 
-def _is_outer_real(value: ir.Value, generic: Any) -> bool:
-    """A real that main computes, used in a body: its arithmetic is repeated there."""
-    return is_real(value) and value.owner.parent != generic
+def _is_outer_scalar(value: ir.Value, generic: Any) -> bool:
+    """A constant or a number made of sizes that main computes and a body uses: its arithmetic is repeated there."""
+    if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
+        return False
+    return bool(value.owner.parent != generic)
 
 
 def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) -> dict[str, ir.Attribute]:
@@ -222,14 +224,15 @@ class KernelWriter:
         if not node.is_reduction:
             return ir.Operation.create("tensor.empty", [type_], self._dynamic(row)).result
         segments = list(ir.DenseI32ArrayAttr(node.op.attributes["operandSegmentSizes"]))
-        scalar = node.op.operands[segments[0] + result].owner.operands[0]
-        return ir.Operation.create("tensor.splat", [type_], [self._clone_constant(scalar), *self._dynamic(row)]).result
+        scalar = self._neutral(node.op.operands[segments[0] + result].owner)
+        return ir.Operation.create("tensor.splat", [type_], [scalar, *self._dynamic(row)]).result
 
-    def _clone_constant(self, value: ir.Value) -> ir.Value:
-        op = value.owner
-        if op.name == "builtin.unrealized_conversion_cast":
-            return ir.Operation.create(op.name, [value.type], [self._clone_constant(op.operands[0])]).result
-        return ir.Operation.create(op.name, [value.type], attributes={"value": op.attributes["value"]}).result
+    def _neutral(self, init: Any) -> ir.Value:
+        """What a reduction starts from: the operand of a splat. MLIR folds one of static sizes to a constant."""
+        if init.name == "arith.constant":
+            value = ir.DenseElementsAttr(init.attributes["value"]).get_splat_value()
+            return ir.Operation.create(init.name, [value.type], attributes={"value": value}).result
+        return rebuild(init.operands[0], self.sizes.value)
 
     def _store(self, store: Any, dest: ir.Value) -> ir.Value:
         rank = len(self._level_sizes(store.row))
@@ -247,7 +250,7 @@ class KernelWriter:
             for v in op.operands:
                 if v in self.graph.sizes:
                     outer[v] = self.sizes.value(self.graph.sizes.expr(v))
-                elif _is_outer_real(v, generic):
+                elif _is_outer_scalar(v, generic):
                     for size in sizes_in(v):
                         outer[size] = self.sizes.value(self.graph.sizes.expr(size))
                 elif v in self.arguments:
