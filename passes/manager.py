@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
@@ -17,7 +18,7 @@ from symshape.errors import CompileError, OptionError, SymshapeError
 from symshape.passes import registry
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.diagnostics import Diagnostic, collect_diagnostics
-from symshape.passes.pipeline import Step, parse_pipeline, print_pipeline, step_name, step_text
+from symshape.passes.pipeline import Step, keep_copies, parse_pipeline, print_pipeline, step_name, step_text
 
 IRHook = Callable[[str, ir.Module], None]  # (step name, module)
 
@@ -84,7 +85,8 @@ def check_steps(steps: Iterable[Step], ctx: ir.Context) -> None:
                 with ctx:
                     PassManager.parse(f"builtin.module({step})")
             except ValueError as error:
-                hint = "`symshape-opt --list-passes` lists ours; MLIR's own are those of mlir-opt"
+                ours = ", ".join(registry.names())
+                hint = f"`symshape-opt --list-passes` lists ours ({ours}); MLIR's own are those of mlir-opt"
                 raise OptionError(f"no such pass or option: '{step}' ({_first_line(error)})", next_step=hint) from None
 
 
@@ -101,7 +103,7 @@ def _run_step(
             if isinstance(step, Pass):
                 step.run(module, context)
             else:
-                manager = PassManager.parse(f"builtin.module({step})")
+                manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
                 manager.enable_verifier(False)  # it is verified below
                 manager.run(module.operation)
             if not verify(module, allow_unregistered=allow_unregistered):
@@ -122,14 +124,20 @@ def _reason(error: Exception, diagnostics: Sequence[Diagnostic]) -> str:
 
 def _dump(before: ir.OpView, step: Step, folder: Path) -> tuple[Path | None, str]:
     """Writes the IR and returns its path with the one command that runs the failing pass on it again."""
-    stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in step_name(step))
-    folder = _writable(folder)
-    file = folder / f"{stem}-{sum(1 for _ in folder.glob(f'{stem}-*.mlir'))}.mlir"
-    file.write_text(before.operation.get_asm(enable_debug_info=True, assume_verified=True) + "\n")
+    file = write_ir(before, step_name(step), folder)
     command = ["symshape-opt", str(file), f"--pass-pipeline={print_pipeline([step])}"]
     if plugin := registry.plugin_file(step_name(step)):
         command.append(f"--load-pass={plugin}")
     return file, shlex.join(command)
+
+
+def write_ir(op: Any, name: str, folder: Path) -> Path:
+    """Writes an op to a new file of ``folder`` that is called after what failed on it."""
+    stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    folder = _writable(folder)
+    file = folder / f"{stem}-{sum(1 for _ in folder.glob(f'{stem}-*.mlir'))}.mlir"
+    file.write_text(op.operation.get_asm(enable_debug_info=True, assume_verified=True) + "\n")
+    return file
 
 
 def _writable(folder: Path) -> Path:
@@ -140,4 +148,5 @@ def _writable(folder: Path) -> Path:
     return folder
 
 
-__all__ = ["Hooks", "PassFailure", "Step", "parse_pipeline", "print_pipeline", "run_pipeline", "step_name", "step_text"]
+__all__ = ["Hooks", "PassFailure", "Step", "parse_pipeline", "print_pipeline", "run_pipeline", "step_name", "step_text",
+           "write_ir"]  # fmt: skip

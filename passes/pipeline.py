@@ -15,6 +15,10 @@ from symshape.passes.base import Pass
 
 Step = Pass | str  # a pass of ours, or a pipeline element of MLIR as text
 
+_CANONICALIZE = re.compile(r"\bcanonicalize\b(?!-)(?:\{(?P<options>(?:[^{}]|\{[^{}]*\})*)\})?")
+# By the names that compilers give it.
+_ERASE = "EraseIdentityLinalgOp<mlir::linalg::GenericOp>"
+_KEEP = f'disable-patterns={{"{{anonymous}}::{_ERASE}","(anonymous namespace)::{_ERASE}"}}'
 _OPEN, _CLOSE = "([{", ")]}"
 _ELEMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\{(?P<options>.*)\})?", re.DOTALL)
 
@@ -48,6 +52,14 @@ def step_text(step: Step) -> str:
 def step_name(step: Step) -> str:
     """The name a step is switched off, printed and timed by: without options."""
     return step.split("{")[0].strip() if isinstance(step, str) else step.name
+
+
+def keep_copies(element: str) -> str:
+    """MLIR's ``canonicalize`` without the pattern that puts the source in the place of a copy.
+
+    Of a tensor's value that is true, but here a copy has storage and strides of its own (``clone``, ``contiguous``).
+    """
+    return _CANONICALIZE.sub(lambda match: f"canonicalize{{{match['options'] or ''} {_KEEP}}}", element)
 
 
 def split_top_level(text: str, separator: str) -> list[str]:

@@ -23,7 +23,11 @@ def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **opti
 
 
 def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Report:
-    """Compiles ``fn``, runs it once on these inputs, and reports every graph; ``report.result`` is what fn returned."""
+    """Compiles ``fn``, runs it once on these inputs, and reports every graph; ``report.result`` is what fn returned.
+
+    ``options`` are those of ``compile``.
+    """
+    Options.parse(options)
     report = Report()
     backend = functools.partial(symshape_backend, options=options, reports=report.graphs)
     report.result = compile_with(fn, _named(backend))(*args, **kwargs)

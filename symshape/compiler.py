@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,11 +17,11 @@ from symshape import dialects
 from symshape.codegen.kernels import KernelSet, build_kernels
 from symshape.codegen.program import ProgramText, emit_program
 from symshape.constraints import read_constraints, settle
-from symshape.errors import CompileError, KernelError, OptionError
+from symshape.errors import CompileError, KernelError, OptionError, SymshapeError
 from symshape.frontend.import_fx import import_graph
 from symshape.options import Options
 from symshape.passes.base import PassContext
-from symshape.passes.manager import Hooks, run_pipeline
+from symshape.passes.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.pipeline import parse_pipeline, step_name
 from symshape.passes.registry import load_pass_file, names
 from symshape.passes.stages import STAGES
@@ -72,10 +75,12 @@ def compile_graph(
     report.passes = pass_context.report
 
     with context, ir.Location.unknown(context):
-        kernels = build_kernels(imported.module, target, options.opt_level)
+        with _replayable("kernel code", target, imported.module, options):
+            kernels = build_kernels(imported.module, target, options.opt_level)
         timer.mark("kernel code")
         main = next(op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes)
-        text = emit_program(main, pointers=target == "cpu", checking=kernels.checking, device=device)
+        with _replayable("program", "program", imported.module, options):
+            text = emit_program(main, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu")
     run = load_program(program, kernels.load())
     timer.mark("program")
@@ -137,10 +142,23 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
     return target, device
 
 
-def _folder(options: Options) -> Any:
-    from pathlib import Path
-
+def _folder(options: Options) -> Path:
     return Path(options.debug_dir)
+
+
+@contextmanager
+def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Iterator[None]:
+    """An error in here names the stage, and the command that meets it again in the IR as it was."""
+    try:
+        yield
+    except Exception as error:
+        file = write_ir(module, stage, _folder(options))
+        command = shlex.join(["symshape-translate", str(file), "--from-stage=planned", f"--to={to}"])
+        cause = error if isinstance(error, SymshapeError) else CompileError(f"{type(error).__name__}: {error}")
+        steps = [cause.next_step] if cause.next_step else []
+        steps.append(f"the IR is in {file}; replay it with\n    {command}")
+        what = f"stage '{stage}' failed: {cause.what}"
+        raise type(cause)(what, where=cause.where, next_step="; ".join(steps)) from error
 
 
 def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from symshape.errors import OptionError
@@ -39,7 +41,7 @@ class Options:
         if mode not in (None, *MODES):
             raise OptionError(f"unknown mode {mode!r}", next_step=f"modes: {', '.join(MODES)}")
         if mode == "reduce-overhead":
-            warnings.warn("symshape: mode='reduce-overhead' has no effect yet (no CUDA graphs)", stacklevel=2)
+            _warn_of_no_graphs()
         fields = {f.name for f in dataclasses.fields(cls)}
         for name in options or {}:
             if name not in fields:
@@ -50,9 +52,23 @@ class Options:
         parsed = cls(**values)
         if parsed.target not in TARGETS:
             raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")
-        if not isinstance(parsed.opt_level, int) or not 0 <= parsed.opt_level <= 3:
-            raise OptionError(f"opt_level cannot be {parsed.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("passes", "pass_files", "disable_passes"):
-            if not isinstance(getattr(parsed, name), tuple):
-                raise OptionError(f"{name} cannot be {getattr(parsed, name)!r}", next_step="it is a list of texts")
+        parsed._check_types()
         return parsed
+
+    def _check_types(self) -> None:
+        if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
+            raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
+        if not isinstance(self.debug_dir, (str, Path)):
+            raise OptionError(f"debug_dir cannot be {self.debug_dir!r}", next_step="it is the path of a folder")
+        for name in ("passes", "pass_files", "disable_passes"):
+            value = getattr(self, name)
+            kinds = (str, Path) if name == "pass_files" else str
+            if not isinstance(value, tuple) or not all(isinstance(item, kinds) for item in value):
+                shown = list(value) if isinstance(value, tuple) else value
+                raise OptionError(f"{name} cannot be {shown!r}", next_step="it is a list of texts")
+
+
+@functools.cache
+def _warn_of_no_graphs() -> None:
+    """Once in a process, not once for each graph."""
+    warnings.warn("symshape: mode='reduce-overhead' has no effect yet (no CUDA graphs)", stacklevel=3)

@@ -1,0 +1,204 @@
+"""Options of a compile: what is wrong is said with what would be right, and what is right has its effect."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import options as options_module
+from symshape.errors import CompileError, OptionError
+from symshape.options import Options
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "docs" / "examples" / "drop_noop_views.py"
+FAILING = ROOT / "test" / "tools" / "Inputs" / "failing_passes.py"
+TOOLS = Path(sys.executable).parent
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def fn(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = torch.softmax(x @ w, -1)
+    return y.t() + 1, y.sum(0)
+
+
+def inputs(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(rows, 4), torch.randn(4, 6)
+
+
+def run(**keywords: Any) -> Callable[..., Any]:
+    """Compiled by name, and compared with eager at two sizes."""
+    compiled = torch.compile(fn, backend="symshape", dynamic=True, **keywords)
+    for rows in (5, 9):
+        x, w = inputs(rows)
+        torch.testing.assert_close(compiled(x, w), fn(x, w))
+    return compiled
+
+
+BAD_OPTIONS = [
+    (
+        {"tarket": "cpu"},
+        r"unknown option 'tarket'\n  next: did you mean 'target'\? options: debug_dir, disable_passes, ",
+    ),
+    ({"target": "gpu"}, r"unknown target 'gpu'\n  next: targets: auto, cpu, triton"),
+    ({"target": 3}, r"unknown target 3\n  next: targets: auto, cpu, triton"),
+    ({"opt_level": 4}, r"opt_level cannot be 4\n  next: it is an integer from 0 to 3"),
+    ({"opt_level": True}, r"opt_level cannot be True\n  next: it is an integer from 0 to 3"),
+    ({"debug_dir": 5}, r"debug_dir cannot be 5\n  next: it is the path of a folder"),
+    ({"passes": "cse"}, r"passes cannot be 'cse'\n  next: it is a list of texts"),
+    ({"passes": [3]}, r"passes cannot be \[3\]\n  next: it is a list of texts"),
+]
+BAD_PASSES = [
+    ({"disable_passes": ["fuse"]}, r"no pass is called fuse\n  next: passes: .*fuse-kernels, lower-aten"),
+    ({"passes": ["fuse"]}, r"no such pass or option: 'fuse'.*\n  next: .*fuse-kernels, lower-aten.*those of mlir-opt"),
+    ({"passes": ["lower-aten{never=1}"]}, r"pass 'lower-aten' has no option 'never'\n  next: its options: only"),
+    ({"pass_files": ["/no/such/file.py"]}, r"no Python file with passes at '/no/such/file.py'"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS, ids=str)
+def test_a_bad_option_is_an_error_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Options.parse(options)
+    with pytest.raises(OptionError, match=message):
+        symshape.compile(fn, **options)
+    with pytest.raises(OptionError, match=message):
+        symshape.explain(fn, *inputs(3), options=options)
+
+
+@pytest.mark.parametrize(("options", "message"), [*BAD_OPTIONS[:2], *BAD_PASSES], ids=str)
+def test_torch_compile_shows_the_message(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):  # Dynamo's BackendCompilerFailed quotes ours
+        run(options=options)
+
+
+def test_an_unknown_mode_lists_the_modes() -> None:
+    message = r"unknown mode 'fast'\n  next: modes: default, reduce-overhead, max-autotune"
+    with pytest.raises(Exception, match=message):
+        run(mode="fast")
+    with pytest.raises(OptionError, match=message):
+        symshape.compile(fn, mode="fast")
+
+
+def test_reduce_overhead_warns_once() -> None:
+    options_module._warn_of_no_graphs.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(mode="reduce-overhead")
+        torch._dynamo.reset()
+        run(mode="reduce-overhead")
+    ours = [str(w.message) for w in caught if "symshape" in str(w.message)]
+    assert ours == ["symshape: mode='reduce-overhead' has no effect yet (no CUDA graphs)"]
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+@pytest.mark.parametrize(
+    "disabled",
+    [[], ["lower-aten"], ["fuse-kernels"], ["lower-aten", "fuse-kernels"]],
+    ids=lambda d: "+".join(d) or "none",
+)
+def test_passes_can_be_left_out(disabled: list[str], target: str) -> None:
+    run(options={"disable_passes": disabled, "target": target})
+    (graph,) = symshape.explain(fn, *inputs(4), options={"disable_passes": disabled}).graphs
+    if "lower-aten" in disabled:
+        assert not graph.kernels and {"aten.exp.default", "aten.permute.default"} <= set(graph.library_calls)
+    else:
+        # One kernel for the softmax and what reads it at its points, one for the sum over the other dim.
+        assert graph.library_calls == ["aten.mm.default"]
+        assert len(graph.kernels) > 2 if "fuse-kernels" in disabled else len(graph.kernels) == 2
+
+
+def test_a_pass_of_a_file_runs() -> None:
+    assert len(EXAMPLE.read_text().splitlines()) <= 50
+    options = {"pass_files": [str(EXAMPLE)], "passes": ["drop-noop-views{limit=3}", "canonicalize", "func.func(cse)"]}
+    run(options=options)
+    (graph,) = symshape.explain(fn, *inputs(4), options={**options, "pass_files": [EXAMPLE]}).graphs
+    assert "dropped" in graph.passes["drop-noop-views"]
+
+
+def _failure(options: dict[str, Any]) -> str:
+    with pytest.raises(Exception) as raised:
+        run(options=options)
+    return str(raised.value)
+
+
+def _replay(text: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command that an error prints, in a shell's way."""
+    command = next(line.strip() for line in text.splitlines() if line.strip().startswith("symshape-"))
+    tool, *arguments = shlex.split(command)
+    return subprocess.run([TOOLS / tool, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_failing_pass_names_op_and_line_and_is_replayed(tmp_path: Path) -> None:
+    options = {"pass_files": [str(FAILING)], "passes": ["fail-at-op{text=fails}"], "debug_dir": str(tmp_path)}
+    text = _failure(options)
+    assert "pass 'fail-at-op' failed: 'func.func' op fails" in text
+    done = _replay(text)
+    assert done.returncode == 1
+    assert "symshape-opt: error: pass 'fail-at-op' failed: 'func.func' op fails" in done.stderr
+
+
+def test_a_crash_in_a_pass_is_replayed(tmp_path: Path) -> None:
+    text = _failure({"pass_files": [str(FAILING)], "passes": ["crash"], "debug_dir": str(tmp_path)})
+    assert "pass 'crash' failed: ZeroDivisionError: no pass should" in text
+    done = _replay(text)
+    assert done.returncode == 1 and "ZeroDivisionError: no pass should" in done.stderr
+
+
+def test_the_ir_before_a_failure_shows_the_users_lines(tmp_path: Path) -> None:
+    _failure({"pass_files": [str(FAILING)], "passes": ["fail-at-op"], "debug_dir": str(tmp_path)})
+    (dump,) = tmp_path.glob("*.mlir")
+    assert f'"{__file__}"' in dump.read_text()
+
+
+@pytest.mark.parametrize("stage", ["kernel code", "program"])
+def test_a_failure_after_the_passes_names_the_stage(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the failure is put in; what the command meets again is the IR, of which it prints what it can."""
+    from symshape import compiler
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise KeyError("no such thing")
+
+    monkeypatch.setattr(compiler, "build_kernels" if stage == "kernel code" else "emit_program", fail)
+    text = _failure({"debug_dir": str(tmp_path)})
+    assert f"CompileError: stage '{stage}' failed: KeyError: 'no such thing'" in text
+    done = _replay(text)
+    assert done.returncode == 0
+    assert ("llvm.func @kernel_0" if stage == "kernel code" else "def program(args):") in done.stdout
+
+
+def test_a_device_without_code_is_a_clear_error() -> None:
+    with pytest.raises(
+        Exception, match=r"no code is generated for device meta\n  at: tensor .*\n  next: move it to cpu"
+    ):
+        symshape.compile(fn)(torch.empty(3, 4, device="meta"), torch.empty(4, 6, device="meta"))
+
+
+def test_cpu_code_for_a_gpu_is_a_clear_error() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from symshape.compiler import choose_target
+
+    with FakeTensorMode(), torch.device("cuda"):
+        gm = make_fx(lambda x: x + 1)(torch.empty(3))
+    assert choose_target(gm, Options()) == ("triton", "cuda:0")
+    with pytest.raises(symshape.SymshapeError, match="target 'cpu' was asked for, but a tensor is on a GPU"):
+        choose_target(gm, Options(target="cpu"))
+    assert issubclass(CompileError, symshape.SymshapeError)
