@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
-
 from typing import Any
 
 import pytest
@@ -210,6 +206,12 @@ def test_floor_division_of_negative_addresses() -> None:
     result, i = torch.empty(20, dtype=torch.int64), torch.arange(20)
     runner(k)(result, 20)
     assert torch.equal(result, (i - 5) // 2 + (i - 5) % 3 + i * 3000000000)
+
+
+def test_interpreter_chosen_too_late_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    with pytest.raises(KernelError, match="was set after triton was imported"):
+        runner(transpose())
 
 
 def test_unsupported_is_an_error() -> None:

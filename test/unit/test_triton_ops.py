@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton
-
 import math
 from collections.abc import Callable
 
@@ -176,7 +172,7 @@ CASTS: dict[str, list[tuple[str, str, Unary]]] = {
     "arith.extui": [("i8", "i32", lambda x: x.int() & 255), ("i1", "i64", lambda x: x.long())],
     "arith.trunci": [("i64", "i8", lambda x: x.to(torch.int8)), ("i32", "i1", lambda x: (x & 1).bool())],
     "arith.sitofp": [("i8", "f32", lambda x: x.float()), ("i32", "bf16", lambda x: x.bfloat16()),
-                     ("i1", "f32", lambda x: -x.float())],
+                     ("i1", "f32", lambda x: (-x.int()).float())],
     "arith.uitofp": [("i8", "f32", lambda x: (x.int() & 255).float()), ("i1", "f32", lambda x: x.float())],
     "arith.fptosi": [("f32", "i32", lambda x: x.int())],
     "arith.fptoui": [("f32", "i8", lambda x: x.int().to(torch.int8))],

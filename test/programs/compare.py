@@ -1,77 +1,13 @@
-"""Small programs, each compiled once and run at many sizes: values, dtypes, strides, aliases, gradients equal eager's.
-
-Floats must be as near to a float64 evaluation of the program as eager is, within a factor of two, or within the default
-tolerance of their dtype. In-place programs are also compared in what they leave in their inputs.
-"""
+"""Runs a program compiled and in eager mode and compares all that can be seen of it."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 import torch.utils._pytree as pytree
-
-SIZES = (7, 16, 2, 17, 64, 101, 1, 0)
-LARGE = tuple(n for n in SIZES if n >= 2)
-NONEMPTY = tuple(n for n in SIZES if n >= 1)
-F32, F64, F16, BF16 = torch.float32, torch.float64, torch.float16, torch.bfloat16
-I64, I32, I16, I8, U8, BOOL = torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool
-FLOATS, INTEGERS = (F32, F64, F16, BF16), (I64, I32, I16, I8, U8)
-
-
-@dataclass(frozen=True)
-class Program:
-    """``inputs(n)`` makes the arguments of size n. ``gradient``: floating inputs require it."""
-
-    name: str
-    function: Callable[..., Any]
-    inputs: Callable[[int], tuple[Any, ...]]
-    sizes: tuple[int, ...] = SIZES
-    gradient: bool = False
-
-
-def normal(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
-    return torch.randn(shape).to(dtype)
-
-
-def positive(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
-    return (torch.rand(shape) + 0.25).to(dtype)
-
-
-def integers(*shape: int, low: int = -9, high: int = 10, dtype: torch.dtype = I64) -> torch.Tensor:
-    return torch.randint(low, high, shape).to(dtype)
-
-
-def flags(*shape: int) -> torch.Tensor:
-    return torch.rand(shape) < 0.5
-
-
-def vector(n: int) -> tuple[torch.Tensor, ...]:
-    return (normal(n),)
-
-
-def matrix(n: int) -> tuple[torch.Tensor, ...]:
-    return (normal(n, n + 3),)
-
-
-def cube(n: int) -> tuple[torch.Tensor, ...]:
-    return (normal(n, n + 3, 5),)
-
-
-def pair(n: int) -> tuple[torch.Tensor, ...]:
-    return normal(n, n + 3), normal(n, n + 3)
-
-
-def square(n: int) -> tuple[torch.Tensor, ...]:
-    """All sizes equal, here and at the first call."""
-    return normal(n, n), normal(n, n)
-
-
-# --- comparison ------------------------------------------------------------------------------------------------------
+from program import BF16, F16, F64, Program
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:
@@ -95,7 +31,8 @@ def assert_same(label: str, actual: Any, expected: Any, reference: Any) -> None:
     assert actual.shape == expected.shape, f"{label}: {actual.shape} instead of {expected.shape}"
     assert actual.requires_grad == expected.requires_grad, f"{label}: requires_grad"
     if expected.layout == torch.strided and expected.device.type != "meta":
-        assert_same_strides(label, actual, expected)
+        if "gradient" not in label:  # theirs are what the chain of views made of them
+            assert_same_strides(label, actual, expected)
         assert_near(label, actual.detach(), expected.detach(), reference)
 
 
@@ -113,28 +50,30 @@ def assert_near(label: str, actual: torch.Tensor, expected: torch.Tensor, refere
     finite = expected.isfinite()
     assert torch.equal(actual.isfinite(), finite), f"{label}: infinities or NaN differ: {actual} and {expected}"
     rest = [t[~finite] for t in (actual, expected)]
-    message = f"{label}: not the same infinities"
-    torch.testing.assert_close(rest[0], rest[1], rtol=0, atol=0, equal_nan=True, msg=message)
+    torch.testing.assert_close(
+        rest[0], rest[1], rtol=0, atol=0, equal_nan=True, msg=f"{label}: not the same infinities"
+    )
     ours, theirs = distance(actual, reference), distance(expected, reference)
     if ours > max(2 * theirs, tolerance(reference, actual.dtype)):
         raise AssertionError(f"{label}: error {ours:.3g}, eager's {theirs:.3g}")
 
 
 def tolerance(reference: torch.Tensor, dtype: torch.dtype) -> float:
-    """None for half types; for others what a reordered sum may differ by."""
-    if dtype in (F16, BF16) or reference.numel() == 0:
+    """What rounding alone may do: one unit in the last place of a half type, a reordered sum in the others."""
+    if reference.numel() == 0:
         return 0.0
     finite = reference.detach()[reference.isfinite()].abs()
-    return 64 * torch.finfo(dtype).eps * max(1.0, float(finite.max()) if len(finite) else 0.0)
+    return (
+        (1 if dtype in (F16, BF16) else 64)
+        * torch.finfo(dtype).eps
+        * max(1.0, float(finite.max()) if len(finite) else 0.0)
+    )
 
 
 def storages(tensors: list[torch.Tensor]) -> list[int]:
     """For each tensor, the first one in the list whose storage it shares."""
     keys = [t.untyped_storage()._cdata if t.layout == torch.strided else id(t) for t in tensors]
     return [keys.index(key) for key in keys]
-
-
-# --- running ---------------------------------------------------------------------------------------------------------
 
 
 def arguments(program: Program, n: int, wide: bool = False) -> list[Any]:
@@ -150,7 +89,7 @@ def arguments(program: Program, n: int, wide: bool = False) -> list[Any]:
     return pytree.tree_map(prepare, list(program.inputs(n)))
 
 
-def run(function: Callable[..., Any], inputs: list[Any], gradient: bool) -> tuple[Any, list[Any]]:
+def run(function: Callable[..., Any], inputs: list[Any], gradient: bool) -> dict[str, Any]:
     """The results, and what the call left: inputs, their gradients."""
     result = function(*inputs)
     if gradient:
@@ -159,8 +98,8 @@ def run(function: Callable[..., Any], inputs: list[Any], gradient: bool) -> tupl
         cotangents = [torch.randn(t.shape).to(t.dtype) for t in outputs]
         leaves = [t for t in tensors_of(inputs) if t.requires_grad]
         gradients = torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True) if outputs else ()
-        return result, [inputs, list(gradients)]
-    return result, [inputs]
+        return {"result": result, "inputs": inputs, "gradients": list(gradients)}
+    return {"result": result, "inputs": inputs}
 
 
 def check(program: Program, compiled: Callable[..., Any], n: int) -> None:
@@ -172,19 +111,10 @@ def check(program: Program, compiled: Callable[..., Any], n: int) -> None:
     except RuntimeError:  # dtypes are part of the program
         reference = expected
     actual = run(compiled, ours, program.gradient)
-    names = [str(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
+    names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
     leaves = [pytree.tree_leaves(tree) for tree in (actual, expected, reference)]
     assert len(leaves[0]) == len(leaves[1])
     for name, *values in zip(names, *leaves):
         assert_same(f"{program.name} at {n}, {name}", *values)
-    shared = [storages(tensors_of([inputs, tree[0]])) for inputs, tree in ((ours, actual), (theirs, expected))]
+    shared = [storages(tensors_of([inputs, tree["result"]])) for inputs, tree in ((ours, actual), (theirs, expected))]
     assert shared[0] == shared[1], f"{program.name} at {n}: storages {shared[0]} instead of {shared[1]}"
-
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo() -> Iterator[None]:
-    torch._dynamo.reset()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    torch._dynamo.reset()
