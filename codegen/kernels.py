@@ -54,7 +54,7 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
     functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
     loops = [normalise(read_kernel(f)) for f in functions]
     kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
-    checking = frozenset(k.name for k in loops if k.checks_index or target == "cpu" and k.may_divide_by_zero)
+    checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     if target == "cpu":
         from symshape.codegen.cpu.emit import emit_cpu
         from symshape.codegen.cpu.jit import compile_objects

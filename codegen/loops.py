@@ -82,6 +82,10 @@ class LoopKernel:
 
     @property
     def may_divide_by_zero(self) -> bool:
-        """An integer division by anything but a constant other than 0: an error on CPUs, some number on GPUs."""
+        """An integer division by anything but a constant other than 0."""
         constants = {i.results[0] for i in self.code if i.op == "constant" and i.value}
         return any(i.op in INTEGER_DIVISIONS and i.operands[1] not in constants for i in self.code)
+
+    def has_error_slot(self, target: str) -> bool:
+        """Whether the kernel may find an error. Division by zero is one on CPUs, and some number on GPUs: eager's."""
+        return self.checks_index or target == "cpu" and self.may_divide_by_zero

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.triton_body import TritonBody, check_types
 from symshape.codegen.triton_index import IndexText
+from symshape.codegen.triton_pressure import fit
 from symshape.codegen.triton_variants import (
     MAX_PERSISTENT,
     is_column,
@@ -55,7 +56,7 @@ def emit_triton(kernel: LoopKernel, name: str | None = None) -> TritonKernel:
         xnumel=xnumel.python(),
         rnumel=rnumel.python(),
         extent=extent.python(),
-        variants=with_wide(variants, extent),
+        variants=tuple(fit(variant, kernel) for variant in with_wide(variants, extent)),
     )
 
 

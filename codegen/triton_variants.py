@@ -49,12 +49,16 @@ def _persistent(name: str, rblock: int, column: bool) -> TritonVariant:
     return TritonVariant(f"persistent{rblock}", f"{name}_persistent", f"rnumel <= {rblock}", xblock, rblock, warps)
 
 
-def with_wide(variants: list[TritonVariant], extent: Expr) -> tuple[TritonVariant, ...]:
-    """The variants and, unless every size is a small constant, the same with 64-bit addresses."""
+def with_wide(variants: list[TritonVariant], extent: Expr) -> list[TritonVariant]:
+    """The variants and, unless every size is a small constant, the same with 64-bit addresses.
+
+    Few points among that many addresses are rare: blocks for few points have no wide form.
+    """
     size = extent.as_int()
     if size is not None and size < 1 << 30:
-        return tuple(variants)
-    return (*variants, *(replace(v, name=f"{v.name}_wide", index_dtype="int64") for v in variants))
+        return variants
+    forms = [v for v in variants if v.rblock] or [replace(variants[-1], condition="True")]
+    return [*variants, *(replace(v, name=f"{v.name}_wide", index_dtype="int64") for v in forms)]
 
 
 def is_column(kernel: LoopKernel) -> bool:

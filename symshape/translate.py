@@ -46,7 +46,7 @@ def program(module: Any) -> str:
         raise CompileError(
             f"a program is made of one main function, not of {len(functions)}", next_step="split the module"
         )
-    checking = frozenset(kernel.name for kernel in _kernels(module) if kernel.checks_index)
+    checking = frozenset(kernel.name for kernel in _kernels(module) if kernel.has_error_slot("cpu"))
     return emit_program(functions[0], pointers=True, checking=checking, device="cpu").source
 
 

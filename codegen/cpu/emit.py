@@ -56,7 +56,7 @@ def _enter(state: State, division: Layout, names: tuple[str, ...]) -> None:
     state.pointers = [pointer(value) for value in words[:count]]
     state.symbols.update(zip(kernel.symbols, words[count:], strict=False))
     state.safe = "%context"
-    if launch.has_error_slot(kernel):
+    if kernel.has_error_slot("cpu"):
         state.error = pointer(words[-1])
     if division.split is not None:
         state.symbols[SPLITS] = word(launch.SPLITS_WORD)

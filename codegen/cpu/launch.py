@@ -87,11 +87,7 @@ llvm.func internal @ss_launch(%context: !llvm.ptr, %body: !llvm.ptr, %units: i64
 
 def arguments(kernel: LoopKernel) -> int:
     """The number of arguments of the kernel's C function."""
-    return len(kernel.args) + len(kernel.symbols) + has_error_slot(kernel)
-
-
-def has_error_slot(kernel: LoopKernel) -> bool:
-    return kernel.checks_index or kernel.may_divide_by_zero
+    return len(kernel.args) + len(kernel.symbols) + kernel.has_error_slot("cpu")
 
 
 def word(index: int, context: str = "%context") -> str:
