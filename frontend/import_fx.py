@@ -15,6 +15,7 @@ from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.constraints import emit_condition, import_constraints
+from symshape.frontend.offsets import start_offset
 from symshape.frontend.reals import emit_real
 from symshape.frontend.symbols import INT64_MAX, SymbolRow, collect_symbols, layout_of, size_expr
 from symshape.prover.expr import Expr
@@ -237,6 +238,7 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     for i, result in zip(kept, op.results):
         results[i] = result
     _define_unbacked(importer, fakes, kept, op, results)
+    _define_offset(importer, node, value)
     for i, result in zip(kept, op.results):
         _bind(importer, result, fakes[i], op.location)
     return results if tuple_result else (results[0] if results else None)
@@ -257,11 +259,24 @@ def _define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: 
                         _emit_unbacked(importer, result, name, kind, dim)
 
 
+def _define_offset(importer: Importer, node: torch.fx.Node, fake: Any) -> None:
+    """A symbol that first appears as the offset of a view is arithmetic on what the call was given."""
+    layout = layout_of(fake) if isinstance(fake, torch.Tensor) else None
+    if layout is None or layout[2].as_int() is not None or not _is_new_symbol(importer, layout[2]):
+        return
+    offset = start_offset(node)
+    if offset is not None:
+        importer.sizes.define(importer.sizes.value(offset), layout[2])
+
+
+def _is_new_symbol(importer: Importer, expr: Expr) -> bool:
+    return expr == Expr.symbol(next(iter(expr.symbols), "")) and expr not in importer.sizes
+
+
 def _define_number(importer: Importer, result: ir.Value, expr: Expr) -> ir.Value:
     """An integer that a library call computes: a new symbol."""
-    name = next(iter(expr.symbols), "")
-    if expr == Expr.symbol(name) and expr not in importer.sizes:
-        return _emit_unbacked(importer, result, name, "number")
+    if _is_new_symbol(importer, expr):
+        return _emit_unbacked(importer, result, next(iter(expr.symbols)), "number")
     return result
 
 

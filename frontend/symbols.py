@@ -6,13 +6,23 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
+from symshape.dialects.facts import assume
 from symshape.errors import CompileError
-from symshape.prover.expr import Expr
+from symshape.frontend.constraints import known_conditions
+from symshape.prover.expr import Expr, has_functions
+from symshape.prover.facts import Facts, Row
 from symshape.prover.sympy_bridge import from_sympy
-from symshape.runtime.torch_private import symbol_hint, symbol_range, symbol_source
+from symshape.runtime.torch_private import (
+    deferred_runtime_asserts,
+    first_seen,
+    symbol_hint,
+    symbol_range,
+    symbol_source,
+)
 
 INT64_MAX = 2**63 - 1
 
@@ -44,10 +54,37 @@ _NAMES = _Names()
 
 
 def size_expr(value: Any) -> Expr:
-    """An int or SymInt as an expression."""
-    if isinstance(value, torch.SymInt):
-        return from_sympy(value.node.expr, _NAMES)
-    return Expr.const(int(value))
+    """An int or SymInt as an expression; 1 where the guards leave no other value.
+
+    PyTorch replaces a symbol that a guard pins, but not an expression. That a size is 1 must be seen: such a dim
+    broadcasts, whatever it is called (``x.view(-1, 4) * y`` for an x of 4 elements).
+    """
+    if not isinstance(value, torch.SymInt):
+        return Expr.const(int(value))
+    expr = from_sympy(value.node.expr, _NAMES)
+    return Expr.const(1) if has_functions(expr) and _is_one(value, expr) else expr
+
+
+def _is_one(value: torch.SymInt, expr: Expr) -> bool:
+    hint = first_seen(value)
+    return hint in (None, 1) and _facts_of(value.node.shape_env).equal(expr, 1)
+
+
+# By ShapeEnv: how much it knew, and the facts of that.
+_FACTS: WeakKeyDictionary[Any, tuple[int, Facts]] = WeakKeyDictionary()
+
+
+def _facts_of(env: Any) -> Facts:
+    """What guards and runtime assertions say so far."""
+    asserted = deferred_runtime_asserts(env)
+    state = len(env.guards) + len(asserted)  # neither list ever shrinks
+    known = _FACTS.get(env)
+    if known is None or known[0] != state:
+        facts = Facts({str(symbol): Row(*symbol_range(env, symbol)) for symbol in env.var_to_range})
+        for one in known_conditions(env, asserted=True):
+            assume(facts, one.condition)
+        known = _FACTS[env] = state, facts
+    return known[1]
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[list[Expr], list[Expr], Expr] | None:

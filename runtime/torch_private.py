@@ -19,6 +19,7 @@ __all__ = [
     "decomposition_table",
     "deferred_runtime_asserts",
     "empty_strided_cpu",
+    "first_seen",
     "is_fake",
     "reinterpret_tensor",
     "shape_env_guards",
@@ -27,6 +28,7 @@ __all__ = [
     "symbol_range",
     "symbol_source",
     "user_frame",
+    "views_by_strides",
 ]
 
 # The stubs do not have them.
@@ -48,6 +50,12 @@ def symbol_hint(env: Any, symbol: Any) -> int | None:
         return None if value is None else int(value)
     except (TypeError, ValueError):
         return None
+
+
+def first_seen(value: torch.SymInt) -> int | None:
+    """What a SymInt was at the first call; None for a data-dependent one."""
+    node = value.node
+    return int(node.hint) if node.has_hint() else None
 
 
 def symbol_range(env: Any, symbol: Any) -> tuple[int | None, int | None]:
@@ -155,3 +163,25 @@ def aot_compile(
     )  # fmt: skip
     with config.patch(force_non_lazy_backward_lowering=True):
         return compile_(gm, example_inputs)
+
+
+def views_by_strides() -> Callable[[], None]:
+    """Sizes and strides of a view are traced like those of a tensor with data-dependent sizes: by the strides alone, as
+    eager mode does it (``_view_unbacked_meta``). Returns what puts the usual rule back.
+
+    The usual rule (``_reshape_view_helper``) splits and joins dims from left to right, and guards on every test that it
+    makes on the way: ``y.reshape(x.shape)`` is then compiled again as soon as another size divides another.
+    """
+    from torch._subclasses import fake_impls
+
+    usual = fake_impls._view_has_unbacked_input
+    fake_impls._view_has_unbacked_input = _always
+
+    def revert() -> None:
+        fake_impls._view_has_unbacked_input = usual
+
+    return revert
+
+
+def _always(*_args: Any) -> bool:
+    return True

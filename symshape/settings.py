@@ -15,6 +15,8 @@ from typing import Any
 import torch._dynamo.config
 import torch.fx.experimental._config
 
+from symshape.runtime.torch_private import views_by_strides
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -36,6 +38,8 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
     Setting(torch._dynamo.config, "capture_scalar_outputs", True, "item() would break the graph"),
     Setting(torch._dynamo.config, "capture_dynamic_output_shape_ops", True, "nonzero() and the like would break it"),
 )
+# Besides these, a view's layout is traced by the rule of eager mode, which looks at strides alone (`views_by_strides`):
+# the tracer's own splits and joins dims one after the other, and guards on which size divides which.
 # Left alone on purpose: `backed_size_oblivious`. It merges a batch of 1 into the graph of larger ones, but tracing then
 # fails for rotary embeddings and for attention of a sequence of 1, which costs more graphs than it saves.
 
@@ -61,7 +65,8 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     by_module: dict[int, tuple[Any, dict[str, bool]]] = {}
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
-    return tuple(module._make_closure_patcher(**values) for module, values in by_module.values())
+    patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
+    return (*patches, views_by_strides)
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
