@@ -72,7 +72,7 @@ def test_pointwise_over_blocks_and_wide_addresses() -> None:
     x, y, out = k.arg("f32", [S0]), k.arg("f32", [S0]), k.arg("f32", [S0], output=True)
     k.store(k.generic([k.view(x, "(d0) -> (d0)"), k.view(y, "(d0) -> (d0)")], "f32", ADD), out, "(d0) -> (d0)")
     kernel = emit(k)
-    assert [v.name for v in kernel.variants] == ["block256", "block1024", "block256_wide", "block1024_wide"]
+    assert [v.name for v in kernel.variants] == ["block256", "block1024", "block1024_wide"]
     for n in (1, 255, 10_007, 200_003):
         a, b, c = torch.randn(n), torch.randn(n), torch.empty(n)
         runner(kernel)(a, b, c, n)
