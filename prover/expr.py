@@ -144,6 +144,11 @@ class Expr:
             return 0
         return self._polynomial.get(()) if len(self._polynomial) == 1 else None
 
+    @property
+    def constant(self) -> int:
+        """The constant term of the sum."""
+        return self._polynomial.get((), 0)
+
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value with symbols given by name; KeyError when one is missing, ZeroDivisionError for a divisor 0."""
         total = 0

@@ -217,6 +217,13 @@ class Facts:
             return True
         return self._proven(known) and self._proven(-known)
 
+    def normal(self, expr: Expr | int) -> Expr:
+        """An expression with the same value wherever the facts hold, in as few symbols as the equalities leave.
+
+        A symbol "s0/k" in it is a k-th of s0, which the facts make a multiple of k.
+        """
+        return self._normal(as_expr(expr))
+
     def simplify(self, expr: Expr | int) -> Expr:
         """An expression with the same value wherever the facts hold, with equal symbols replaced by one of them."""
         return self._shown(self._simplifier.with_nested_mods(self._normal(as_expr(expr))))

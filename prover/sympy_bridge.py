@@ -41,7 +41,7 @@ def from_sympy(expr: Any, names: Names = str) -> Expr:
 
 
 def condition_from_sympy(relation: Any, names: Names = str) -> Condition:
-    """The condition of a relation, And, Or, Not or truth value; UnsupportedExpr when there is none."""
+    """The condition of a relation, And, Or, Not, Implies or truth value; UnsupportedExpr when there is none."""
     match relation:
         case bool() | sympy.logic.boolalg.BooleanAtom():
             return conditions.TRUE if relation else conditions.FALSE
@@ -50,6 +50,8 @@ def condition_from_sympy(relation: Any, names: Names = str) -> Condition:
         case sympy.And() | sympy.Or():
             operands = [condition_from_sympy(arg, names) for arg in relation.args]
             return (conditions.all_of if isinstance(relation, sympy.And) else conditions.any_of)(*operands)
+        case sympy.Implies() | sympy.Equivalent() | sympy.Xor() | sympy.ITE():
+            return condition_from_sympy(relation.to_nnf(simplify=False), names)
         case sympy.core.relational.Relational():
             return _comparison(relation, names)
     raise UnsupportedExpr(relation, "not a relation")
@@ -61,6 +63,26 @@ def to_sympy(expr: Expr, symbols: Callable[[str], Any] | None = None) -> Any:
     return sympy.Add(
         *(sympy.Mul(coefficient, *(_atom_to_sympy(atom, make) for atom in atoms)) for coefficient, atoms in expr.terms)
     )
+
+
+def condition_to_sympy(condition: Condition, symbols: Callable[[str], Any] | None = None) -> Any:
+    """The sympy relation, And, Or or truth value: no negative term on either side of a comparison."""
+    match condition.kind:
+        case "true" | "false":
+            return sympy.true if condition.as_bool() else sympy.false
+        case "and" | "or":
+            operands = [condition_to_sympy(operand, symbols) for operand in condition.operands]
+            return (sympy.And if condition.kind == "and" else sympy.Or)(*operands)
+    terms = condition.expr.terms
+    left, right = (
+        sum((_term(abs(c), atoms) for c, atoms in terms if (c > 0) == side), Expr.const(0)) for side in (True, False)
+    )
+    relation = {"eq": sympy.Eq, "ne": sympy.Ne, "ge": sympy.Ge}[condition.kind]
+    return relation(to_sympy(left, symbols), to_sympy(right, symbols))
+
+
+def _term(coefficient: int, atoms: tuple[Atom, ...]) -> Expr:
+    return product([coefficient, *(Expr({(atom,): 1}) for atom in atoms)])
 
 
 def _atom_to_sympy(atom: Atom, make: Callable[[str], Any]) -> Any:

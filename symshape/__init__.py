@@ -2,6 +2,7 @@
 
 ``compile``  torch.compile with the settings that give the fewest graphs
 ``explain``  compile, run, and tell: a ``Report`` of every graph
+``ConstraintStore``  facts about sizes, and proofs from them, on their own
 Attributes are loaded on first use: the command-line tools do not import torch.
 """
 
@@ -14,6 +15,8 @@ __version__ = "0.1.0"
 _LAZY = {
     "compile": "symshape.api",
     "explain": "symshape.api",
+    "ConstraintStore": "symshape.prover.store",
+    "ContradictionError": "symshape.errors",
     "Report": "symshape.report",
     "GraphReport": "symshape.report",
     "SymshapeError": "symshape.errors",

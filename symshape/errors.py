@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 
 class SymshapeError(Exception):
     """Base of all errors that symshape raises: ``what``, ``where`` (op or user line) and ``next_step``."""
@@ -26,6 +29,17 @@ class CompileError(SymshapeError, RuntimeError):
 
 class ShapeConstraintError(SymshapeError, RuntimeError):
     """An ``expect_true`` that does not hold at run time."""
+
+
+class ContradictionError(SymshapeError, ValueError):
+    """Facts that cannot all hold. ``reasons`` is a smallest such set: each with its ``text`` and ``origin``."""
+
+    def __init__(self, reasons: Sequence[Any], *, where: str = "") -> None:
+        self.reasons = tuple(reasons)
+        listed = "".join(f"\n    {reason}" for reason in self.reasons)
+        super().__init__(
+            f"these facts cannot all hold:{listed}", where=where, next_step="leave out or correct one of them"
+        )
 
 
 class KernelError(SymshapeError, RuntimeError):

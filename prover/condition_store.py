@@ -1,0 +1,190 @@
+"""Facts about symbols that come and go, and the questions answered from them: the constraint engine.
+
+Cheapest first: points at which all facts are known to hold (a condition true at one and false at another is
+contingent), bounds and divisibility (`Facts`), then isl with branch and bound (`satisfy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Literal, final
+
+from symshape.errors import ContradictionError
+from symshape.prover.atoms import natural_key
+from symshape.prover.condition import Condition, at_least, equals, negation
+from symshape.prover.decided import decided, facts_from
+from symshape.prover.expr import Expr
+from symshape.prover.facts import Facts, Row
+from symshape.prover.merge import Merged
+from symshape.prover.minimise import Minimiser
+from symshape.prover.presburger import Limits, Presburger
+from symshape.prover.proof import Fact, Proof, Reason
+from symshape.prover.reasons import smallest
+from symshape.prover.satisfy import Found, extended, satisfy
+from symshape.prover.search import Point, impossible
+from symshape.prover.state import State
+
+# Facts that the quick tier looks at: it compares each question with all of them.
+_QUICK: Final = 24
+
+
+@final
+class Checkpoint:
+    """A moment of a store; as a context manager it takes the store back there at its end."""
+
+    __slots__ = ("_store", "state")
+
+    def __init__(self, store: ConditionStore, state: State) -> None:
+        self._store, self.state = store, state
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._store.rollback(self)
+
+
+class ConditionStore:
+    """Facts on `Condition`s. Never a wrong answer: what the limits do not suffice for is unknown.
+
+    Divisors are taken to be nonzero, in facts and in questions. One store must not be used by two threads at once.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._presburger = Presburger()
+        self._state = State()
+        self._quick: tuple[State, dict[tuple[int, ...], Facts]] = (self._state, {})
+
+    # Facts.
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """All facts, in the order they were assumed."""
+        return self._state.facts
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols that a fact mentions."""
+        return frozenset(self._state.by_symbol)
+
+    def symbol(self, name: str, row: Row) -> Expr:
+        """The variable, within its row from now on; ContradictionError when it has no value left.
+
+        Each end of the row, and its divisor, is a fact of its own, with the symbol as origin.
+        """
+        value = Expr.symbol(name)
+        conditions = [] if row.min is None else [at_least(value, row.min)]
+        conditions += [] if row.max is None else [at_least(row.max, value)]
+        conditions += [] if row.divisor == 1 else [equals(value % row.divisor, 0)]
+        with_all = self.checkpoint()
+        try:
+            for condition in conditions:
+                self.assume(condition, f"symbol {name}")
+        except ContradictionError:
+            self.rollback(with_all)
+            raise
+        return value
+
+    def assume(self, condition: Condition, origin: str = "") -> None:
+        """The condition holds from now on.
+
+        ContradictionError, which names a smallest set of facts that cannot all hold, when it is known to be false;
+        the store then stays as it was.
+        """
+        if condition.kind == "true":
+            return
+        fact, state = Fact(condition, origin), self._state
+        after = extended(state, fact, self._presburger, self._limits.question())
+        if isinstance(after, Found):
+            raise self._contradiction(state, fact, after)
+        self._state = after
+
+    def checkpoint(self) -> Checkpoint:
+        """This moment, for `rollback` or `with`."""
+        return Checkpoint(self, self._state)
+
+    def rollback(self, checkpoint: Checkpoint) -> None:
+        """Takes back everything assumed since."""
+        self._state = checkpoint.state
+
+    # Questions.
+
+    def prove(self, condition: Condition) -> Proof:
+        """Whether the condition follows from the facts, or its negation, or neither."""
+        state = self._state
+        true_at = next((point for point in state.points if state.holds(condition, point)), None)
+        false_at = next((point for point in state.points if state.holds(condition, point) is False), None)
+        if true_at is None or false_at is None:
+            answer = self._quick_proof(state, condition)
+            if answer is not None:
+                return answer
+        if false_at is None:
+            found = self._satisfy(state, negation(condition))
+            if found.kind == "unsat":
+                return self._decided(state, condition, "proven", found.used)
+            false_at = found.point
+        if true_at is None:
+            found = self._satisfy(state, condition)
+            if found.kind == "unsat":
+                return self._decided(state, negation(condition), "refuted", found.used)
+            true_at = found.point
+        if true_at is None or false_at is None:
+            return Proof("unknown")
+        return Proof("contingent", tuple(self._witness(state, condition, point) for point in (true_at, false_at)))
+
+    def minimise(self, items: Iterable[tuple[Condition, Sequence[Any]]]) -> list[Merged]:
+        """A shortest list of conditions that says, under the facts, what these (with their origins) say.
+
+        Exactly equivalent under the facts. Conditions are merged where one can say what two say; what the others imply
+        goes, and leaves its origins to those that imply it. One false condition remains when they contradict the facts.
+        """
+        merged = [Merged(condition, tuple(origins)) for condition, origins in items]
+        return Minimiser(self._state, self._presburger, self._limits).run(merged)
+
+    def _quick_proof(self, state: State, condition: Condition) -> Proof | None:
+        numbers, _ = state.surroundings(condition.symbols, _QUICK)
+        if self._quick[0] is not state:
+            self._quick = state, {}
+        known = self._quick[1]
+        key = tuple(sorted(numbers))
+        if key not in known:
+            known[key] = facts_from(state.facts[number].condition for number in key)
+        answer = decided(known[key], condition)
+        if answer is None:
+            return None
+        if answer:
+            return self._decided(state, condition, "proven", key)
+        return self._decided(state, negation(condition), "refuted", key)
+
+    def _decided(
+        self, state: State, conclusion: Condition, status: Literal["proven", "refuted"], used: Sequence[int]
+    ) -> Proof:
+        facts = [state.facts[number] for number in used]
+        return Proof(status, (), lambda: self._reasons(facts, negation(conclusion)))
+
+    def _reasons(self, facts: Sequence[Fact], goal: Condition) -> tuple[Reason, ...]:
+        """A small part of the facts with which the goal cannot hold."""
+        budget = self._limits.reasons()
+
+        def suffices(part: list[Fact]) -> bool:
+            return impossible([fact.condition for fact in part], goal, self._presburger, budget)
+
+        return tuple(fact.reason for fact in smallest(facts, suffices))
+
+    def _contradiction(self, state: State, fact: Fact, found: Found) -> ContradictionError:
+        others = self._reasons([state.facts[number] for number in found.used], fact.condition)
+        return ContradictionError([*others, fact.reason], where=fact.origin)
+
+    def _satisfy(self, state: State, goal: Condition) -> Found:
+        found = satisfy(state, goal, self._presburger, self._limits.question())
+        if found.point is not None and self._state is state:
+            self._state = self._state.with_point(found.point)
+        return found
+
+    def _witness(self, state: State, condition: Condition, point: Point) -> Mapping[str, int]:
+        names = sorted(state.by_symbol.keys() | condition.symbols, key=natural_key)
+        return {name: point.get(name, 1) for name in names}
