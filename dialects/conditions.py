@@ -23,7 +23,8 @@ from symshape.prover.condition import (
 from symshape.prover.expr import Expr
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
-_JOIN = {"and": "arith.andi", "or": "arith.ori"}
+PREDICATES = {"eq": _EQ, "ne": _NE, "ge": _SGE}
+JOIN = {"and": "arith.andi", "or": "arith.ori"}
 
 
 def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
@@ -34,21 +35,20 @@ def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
         return ir.Operation.create(
             "arith.constant", [i1], attributes={"value": ir.IntegerAttr.get(i1, int(kind == "true"))}
         ).result
-    if kind in _JOIN:
+    if kind in JOIN:
         values = [emit_condition(sizes, part) for part in condition.operands]
         result = values[0]
         for value in values[1:]:
-            result = ir.Operation.create(_JOIN[kind], [i1], [result, value]).result
+            result = ir.Operation.create(JOIN[kind], [i1], [result, value]).result
         return result
-    left, right = _sides(condition.expr)
-    predicate = {"eq": _EQ, "ne": _NE, "ge": _SGE}[kind]
-    attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+    left, right = sides_of(condition.expr)
+    attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), PREDICATES[kind])
     return ir.Operation.create(
         "arith.cmpi", [i1], [sizes.value(left), sizes.value(right)], {"predicate": attribute}
     ).result
 
 
-def _sides(difference: Expr) -> tuple[Expr, Expr]:
+def sides_of(difference: Expr) -> tuple[Expr, Expr]:
     """The difference as left - right with no negative term on either side: what a reader would write."""
     left = right = Expr.const(0)
     for coefficient, atoms in difference.terms:

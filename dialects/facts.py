@@ -22,7 +22,7 @@ def facts_of(function: Any) -> Facts:
     rows = {}
     for op in operations:
         if op.name in ("symshape.symbol", "symshape.unbacked_symbol"):
-            rows[ir.StringAttr(op.attributes["name"]).value] = _row(op)
+            rows[ir.StringAttr(op.attributes["name"]).value] = row_of(op)
     facts = Facts(rows)
     for op in operations:
         if op.name == "symshape.assume":
@@ -43,7 +43,8 @@ def assume(facts: Facts, condition: Any) -> None:
         facts.assume_nonnegative(condition.expr)
 
 
-def _row(op: Any) -> Row:
+def row_of(op: Any) -> Row:
+    """The range and divisor that a symbol's op states."""
     low, high = ir.IntegerAttr(op.attributes["min"]).value, ir.IntegerAttr(op.attributes["max"]).value
     divisor = ir.IntegerAttr(op.attributes["divisor"]).value if "divisor" in op.attributes else 1
     return Row(None if low <= -INT64_MAX else low, None if high >= INT64_MAX else high, divisor)

@@ -39,3 +39,11 @@ def source_line(location: ir.Location) -> str:
     """``file:line`` of what the user wrote; MLIR's own text where that is not known."""
     place = place_of(location)
     return f"{place.file}:{place.line}" if place.line else str(location)
+
+
+def source_lines(location: ir.Location) -> tuple[str, ...]:
+    """``file:line`` of everything that was fused into a location, in order, each once; MLIR's own text if nothing is
+    known."""
+    parts = location.locations if isinstance(location, ir.FusedLoc) else ()
+    lines = [line for part in parts for line in source_lines(part)] or [source_line(location)]
+    return tuple(dict.fromkeys(lines))

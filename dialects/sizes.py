@@ -46,6 +46,12 @@ class Sizes:
         self.layouts: dict[ir.Value, Layout] = {}
         self.index_type = ir.IndexType.get()
 
+    def nested(self, block: ir.Block) -> Sizes:
+        """For a block inside of this one: knows what is known here; what it writes is not known here."""
+        inner = Sizes(block)
+        inner._exprs, inner._values, inner.layouts = dict(self._exprs), dict(self._values), dict(self.layouts)
+        return inner
+
     def define(self, value: ir.Value, expr: Expr) -> None:
         """Records that an existing SSA value is this expression; an expression's first value is the canonical one."""
         self._exprs[value] = expr
@@ -78,10 +84,25 @@ class Sizes:
         if name == "symshape.bind":
             operands = list(op.operands)
             rank = (len(operands) - 2) // 2
-            exprs = tuple(self._exprs[v] for v in operands[1:])
-            self.layouts[operands[0]] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
+            if all(v in self._exprs for v in operands[1:]):
+                exprs = tuple(self._exprs[v] for v in operands[1:])
+                self.layouts[operands[0]] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
+            return True
+        if name == "tensor.dim":
+            size = self._bound_size(*op.operands)
+            if size is not None:
+                self.define(op.results[0], size)
             return True
         return False
+
+    def _bound_size(self, tensor: ir.Value, position: ir.Value) -> Expr | None:
+        dim = self._exprs[position].as_int() if position in self._exprs else None
+        layout = self.layouts.get(tensor)
+        return layout.sizes[dim] if layout is not None and dim in range(len(layout.sizes)) else None
+
+    def known(self) -> list[tuple[ir.Value, Expr]]:
+        """Every value that is known, in the order in which they were met."""
+        return list(self._exprs.items())
 
     def expr(self, value: ir.Value) -> Expr:
         return self._exprs[value]

@@ -49,8 +49,11 @@ class Pass:
 
     name: ClassVar[str] = ""
 
-    def run(self, module: ir.Module, context: PassContext) -> None:
-        """Changes ``module`` in place; the manager verifies it afterwards. Raise through ``fail(op, message)``."""
+    def run(self, module: ir.Module, context: PassContext) -> bool | None:
+        """Changes ``module`` in place; the manager verifies it afterwards, unless False says that nothing was changed.
+
+        Raise through ``fail(op, message)``.
+        """
         raise NotImplementedError
 
     @classmethod

@@ -101,7 +101,8 @@ def _run_step(
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             if isinstance(step, Pass):
-                step.run(module, context)
+                if step.run(module, context) is False:
+                    return  # unchanged: there is nothing to verify
             else:
                 manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
                 manager.enable_verifier(False)  # it is verified below

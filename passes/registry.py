@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # Modules are imported on first use, so that the tools start fast.
 TABLE: dict[str, str] = {
+    "simplify-constraints": "symshape.passes.simplify_constraints:SimplifyConstraints",
+    "eliminate-implied": "symshape.passes.eliminate_implied:EliminateImplied",
+    "hoist-guards": "symshape.passes.hoist_guards:HoistGuards",
+    "resolve-dims": "symshape.passes.resolve_dims:ResolveDims",
     "lower-aten": "symshape.passes.lower_aten:LowerAten",
     "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
 }

@@ -6,7 +6,7 @@ from symshape.errors import OptionError
 
 STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
-    "shaped": (),
+    "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
     "linalg": ("lower-aten",),
     "kernels": ("fuse-kernels",),
     "planned": (),

@@ -1,0 +1,142 @@
+"""What the constraint passes ask the prover: the one place that knows how conditions are proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from torch_mlir import ir
+
+from symshape.dialects.facts import assume, row_of
+from symshape.prover.atoms import Function
+from symshape.prover.condition import Condition, negation
+from symshape.prover.expr import Expr
+from symshape.prover.facts import Facts, Row
+
+Answer = Literal["proven", "refuted", "unknown"]
+_MOST_ALTERNATIVES = 4  # of an "or", each proof of which needs facts of its own
+
+
+class Knowledge:
+    """Facts about symbols: their rows and the conditions assumed so far. Never a wrong answer."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self._facts = Facts(rows)
+        self._known: set[Condition] = set()  # what facts cannot hold (!=, or) is at least found again
+
+    def copy(self) -> Knowledge:
+        """Knowledge that starts from this; what is assumed in the copy does not reach the original."""
+        child = Knowledge({})
+        child._facts, child._known = self._facts.copy(), set(self._known)
+        return child
+
+    def assume(self, condition: Condition) -> None:
+        """The condition holds from now on."""
+        for part in parts_of(condition):
+            self._known |= {part, self.simplify(part)}
+            assume(self._facts, part)
+
+    def simplify(self, condition: Condition) -> Condition:
+        """A condition that is the same wherever the facts hold, with every expression in canonical form."""
+        try:
+            return condition.map_exprs(self._facts.simplify)
+        except ZeroDivisionError:  # a divisor is known to be 0: the condition has no value
+            return condition
+
+    def simplify_expr(self, expr: Expr) -> Expr:
+        return self._facts.simplify(expr)
+
+    def answer(self, condition: Condition) -> Answer:
+        """Whether it always or never holds; "unknown" for both "sometimes" and "cannot tell"."""
+        if self.proves(condition):
+            return "proven"
+        return "refuted" if self.proves(negation(condition)) else "unknown"
+
+    def proves(self, condition: Condition) -> bool:
+        """Whether it is proven to hold."""
+        if condition in self._known:
+            return True
+        condition = self.simplify(condition)
+        match condition.kind:
+            case "true" | "false":
+                return condition.kind == "true"
+            case "eq":
+                return condition in self._known or self._facts.equal(condition.expr, 0)
+            case "ge":
+                return condition in self._known or self._facts.nonnegative(condition.expr)
+            case "ne":
+                return condition in self._known or self._is_never_zero(condition.expr)
+            case "and":
+                return all(self.proves(part) for part in condition.operands)
+            case "or":
+                return condition in self._known or self._proves_any(condition.operands)
+
+    def in_range(self, index: Expr, size: Expr) -> bool:
+        """Whether 0 <= index < size is proven."""
+        return self._facts.nonnegative(index) and self._facts.nonnegative(size - 1 - index)
+
+    def never_zero(self, expr: Expr) -> bool:
+        """Whether the expression is proven to have no zero: it is fit to be a divisor."""
+        return self._is_never_zero(self._facts.simplify(expr))
+
+    def _is_never_zero(self, expr: Expr) -> bool:
+        return self._facts.nonnegative(expr - 1) or self._facts.nonnegative(-expr - 1)
+
+    def _proves_any(self, alternatives: tuple[Condition, ...]) -> bool:
+        """One of them holds; or the last does wherever none of the others does."""
+        if any(self.proves(part) for part in alternatives):
+            return True
+        if len(alternatives) > _MOST_ALTERNATIVES:
+            return False
+        otherwise = self.copy()
+        for part in alternatives[:-1]:
+            otherwise.assume(negation(part))
+        return otherwise.proves(alternatives[-1])
+
+
+def parts_of(condition: Condition) -> tuple[Condition, ...]:
+    """The conjuncts; none of what is true."""
+    if condition.kind == "and":
+        return condition.operands
+    return () if condition.kind == "true" else (condition,)
+
+
+def trusted_rows(operations: Iterable[Any]) -> dict[str, Row]:
+    """The rows of symbols that hold without a check.
+
+    Of an unbacked symbol only that a size or stride is not negative: the range that its op states comes from checks in
+    this very program, and must not prove them.
+    """
+    rows: dict[str, Row] = {}
+    for op in operations:
+        if op.name == "symshape.symbol":
+            rows[ir.StringAttr(op.attributes["name"]).value] = row_of(op)
+        elif op.name == "symshape.unbacked_symbol":
+            is_size = ir.StringAttr(op.attributes["kind"]).value in ("size", "stride")
+            rows[ir.StringAttr(op.attributes["name"]).value] = Row(0 if is_size else None, None)
+    return rows
+
+
+def backed_symbols(operations: Iterable[Any]) -> frozenset[str]:
+    """The symbols that inputs show."""
+    return frozenset(ir.StringAttr(op.attributes["name"]).value for op in operations if op.name == "symshape.symbol")
+
+
+def divisors_of(condition: Condition) -> set[Expr]:
+    """Everything that is divided by in a condition."""
+    found: set[Expr] = set()
+    todo = [condition]
+    while todo:
+        part = todo.pop()
+        todo += part.operands
+        _collect_divisors(part.expr, found)
+    return found
+
+
+def _collect_divisors(expr: Expr, found: set[Expr]) -> None:
+    for atom in expr.atoms:
+        if isinstance(atom, Function):
+            if atom.kind in ("floordiv", "mod") and atom.args[1].as_int() is None:
+                found.add(atom.args[1])
+            for argument in atom.args:
+                _collect_divisors(argument, found)
