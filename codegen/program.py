@@ -12,6 +12,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.codegen.guard_stub import Constraint, check_lines, check_texts
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.places import source_line
 from symshape.dialects.reals import is_real, python
@@ -21,7 +22,7 @@ from symshape.dialects.types import TORCH_NAMES, dtype_of
 from symshape.errors import CompileError
 from symshape.prover.condition import TRUE
 from symshape.prover.expr import Expr
-from symshape.runtime.program import CheckText
+from symshape.runtime.checks import CheckText
 
 # The result strides of these are what the tracer says on every backend: no check at run time.
 _EXACT_STRIDES = frozenset(
@@ -61,6 +62,7 @@ class _Writer:
         self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
         self.counter = 0
+        self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
 
     def write(self) -> ProgramText:
         operations = [view.operation for view in self.block.operations]
@@ -74,6 +76,8 @@ class _Writer:
         self.lines.append("args.clear()")
         stub = 0
         for position, op in enumerate(operations):
+            if not _is_quiet(op):
+                self.check()
             stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
             if handler is not None:
@@ -121,6 +125,13 @@ class _Writer:
         names = [self.names[v] for v in values if v in self.names]
         if names:
             self.lines.append("del " + ", ".join(names))
+
+    def check(self) -> None:
+        """One joint test of the pending constraints."""
+        first = len(self.text.checks)
+        self.text.checks += check_texts(self.pending, self.sources)
+        self.lines += check_lines(self.pending, f"fail({first}, {len(self.text.checks)}, {{values}})")
+        self.pending = []
 
     def name(self, value: ir.Value) -> str:
         value = self.alias.get(value, value)
@@ -179,11 +190,8 @@ def _expect_true(w: _Writer, op: Any) -> None:
     condition = condition_of(w.sizes, op.operands[0])
     if condition == TRUE:
         return
-    text, names = condition.python(), sorted(condition.symbols)
-    message, where = ir.StringAttr(op.attributes["message"]).value, source_line(op.location)
-    w.text.checks.append(CheckText(text, message, where, tuple((s, w.sources.get(s, "")) for s in names)))
-    values = ", ".join(f"{s!r}: {s}" for s in names)
-    w.lines.append(f"if not ({text}): fail({len(w.text.checks) - 1}, {{{values}}})")
+    message = ir.StringAttr(op.attributes["message"]).value
+    w.pending.append(Constraint(condition, message, source_line(op.location)))
 
 
 def _empty(w: _Writer, op: Any) -> None:
@@ -284,6 +292,11 @@ def _return(w: _Writer, op: Any) -> None:
     template = op.attributes["symshape.outputs"] if "symshape.outputs" in op.attributes else None
     text = substitute(ir.StringAttr(template).value, names) if template is not None else f"({', '.join(names)},)"
     w.lines.append(f"return {text}")
+
+
+def _is_quiet(op: Any) -> bool:
+    """Does it touch no tensor but to read an argument's sizes? Then checks after it join those before it."""
+    return op.name in ("symshape.symbol", "symshape.expect_true", *_SILENT) or op.name.startswith("arith.")
 
 
 def _is_work(op: Any) -> bool:

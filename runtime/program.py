@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-import linecache
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,19 +12,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from symshape.errors import ShapeConstraintError
+from symshape.runtime.checks import CheckText, fail
 from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
-
-
-@dataclass(frozen=True)
-class CheckText:
-    """A constraint that the host program checks: the condition as text, its message, the user's line (``file:line``),
-    and where each symbol of it comes from."""
-
-    condition: str
-    message: str
-    location: str
-    sources: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -47,7 +35,7 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
         "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program),
         "address": ctypes.addressof, "error_code": _error_code, "raise_index_error": raise_index_error,
         "inf": float("inf"), "nan": float("nan"),
-        "fail": functools.partial(fail, program.checks), **_DTYPES,
+        "fail": functools.partial(_fail, program.checks), **_DTYPES,
     }  # fmt: skip
     namespace.update({name: resolve_target(target) for name, target in program.targets.items()})
     namespace.update(kernels)
@@ -122,19 +110,6 @@ def raise_index_error(code: int, kernel: str) -> NoReturn:
     raise IndexError(f"index out of range in self (found by {kernel})")
 
 
-def fail(checks: Sequence[CheckText], position: int, values: Mapping[str, int]) -> NoReturn:
-    check = checks[position]
-    sources = dict(check.sources)
-    shown = [f"{n} = {v}" + (f" ({sources[n]})" if sources.get(n) else "") for n, v in values.items()]
-    raise ShapeConstraintError(
-        f"{check.message}: {check.condition} does not hold" + (f" for {', '.join(shown)}" if shown else ""),
-        where=_with_text(check.location),
-        next_step="pass inputs that satisfy the constraint, or relax it in the source",
-    )
-
-
-def _with_text(location: str) -> str:
-    """``file:line`` with what stands there, if the file can be read."""
-    file, _, line = location.rpartition(":")
-    text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
-    return f"{location}: {text}" if text else location
+def _fail(checks: Sequence[CheckText], first: int, end: int, values: Mapping[str, int]) -> NoReturn:
+    """Some of these checks, which are tested together, does not hold."""
+    fail(checks[first:end], values)

@@ -11,7 +11,7 @@ from symshape.dialects.conditions import condition_of
 from symshape.dialects.places import source_line
 from symshape.dialects.sizes import Sizes
 from symshape.report import ConstraintReport
-from symshape.runtime.program import CheckText
+from symshape.runtime.checks import CheckText
 
 _MESSAGES = {"symshape.assume": "", "symshape.expect_true": "message", "symshape.guard": "reason"}
 

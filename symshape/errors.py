@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -28,7 +28,18 @@ class CompileError(SymshapeError, RuntimeError):
 
 
 class ShapeConstraintError(SymshapeError, RuntimeError):
-    """An ``expect_true`` that does not hold at run time."""
+    """A constraint on sizes that does not hold at run time. A RuntimeError, as what eager mode raises for it.
+
+    ``constraint`` is its text and ``values`` what it was made of, both by the user's names (``x.size(0)``, or the name
+    of a dim).
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", next_step: str = "", constraint: str = "",
+        values: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(what, where=where, next_step=next_step)
+        self.constraint, self.values = constraint, dict(values or {})
 
 
 class ContradictionError(SymshapeError, ValueError):
