@@ -129,7 +129,7 @@ def _multiply(left: int, right: int, result: int, ranges: Ranges) -> None:
 def _divide(result: int, factor: int, other: int, ranges: Ranges) -> None:
     """The range of `other` where result == factor*other and the factor is at least 1."""
     least, greatest = ranges.low[factor], ranges.high[factor]
-    if least is None or least < 1:
+    if least is None or least < 1 or (greatest is not None and greatest < least):
         return
     low, high = ranges.low[result], ranges.high[result]
     if high is not None:
