@@ -98,7 +98,9 @@ class Sizes:
     def _bound_size(self, tensor: ir.Value, position: ir.Value) -> Expr | None:
         dim = self._exprs[position].as_int() if position in self._exprs else None
         layout = self.layouts.get(tensor)
-        return layout.sizes[dim] if layout is not None and dim in range(len(layout.sizes)) else None
+        if layout is None or dim is None or not 0 <= dim < len(layout.sizes):
+            return None
+        return layout.sizes[dim]
 
     def known(self) -> list[tuple[ir.Value, Expr]]:
         """Every value that is known, in the order in which they were met."""

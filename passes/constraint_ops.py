@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
 
 from symshape.dialects.conditions import JOIN, PREDICATES, emit_condition, read_condition, sides_of
-from symshape.dialects.places import source_lines
 from symshape.dialects.sizes import Sizes
-from symshape.passes.base import PassContext
 from symshape.passes.constraint_facts import Knowledge, backed_symbols, trusted_rows
+from symshape.passes.constraint_table import KINDS, MESSAGE, inner_blocks, main_blocks, message_of, operations_of
 from symshape.prover.condition import Condition, negation
-
-KINDS = frozenset({"symshape.assume", "symshape.expect_true", "symshape.guard"})
-STATUS = "symshape.status"  # attribute of a constraint that was moved
-_TEXT = {"symshape.expect_true": "message", "symshape.guard": "reason"}
-_PLAIN = ("host.", "symshape.", "arith.", "func.")  # dialects whose ops have no regions
-
-
-@dataclass(frozen=True)
-class Gone:
-    """A constraint that a pass removed: what it said, and why it is not needed ("proven" or "implied")."""
-
-    text: str
-    kind: str
-    status: str
-    message: str
-    lines: tuple[str, ...]
 
 
 class Program:
@@ -62,24 +44,11 @@ class Program:
 
 
 def programs(module: ir.Module, kinds: frozenset[str] | None = KINDS) -> Iterator[Program]:
-    """The functions with such operations (None: all); the others need no pass over them. Kernels have no constraints."""
-    for function in module.body.operations:
-        op = function.operation
-        if op.name == "func.func" and "symshape.kernel" not in op.attributes and op.regions[0].blocks:
-            operations = operations_of(op.regions[0].blocks[0])
-            if kinds is None or _has_any(operations, kinds):
-                yield Program(op.regions[0].blocks[0], operations)
-
-
-def operations_of(block: ir.Block) -> list[Any]:
-    return [view.operation for view in block.operations]
-
-
-def inner_blocks(op: Any) -> list[ir.Block]:
-    """The blocks inside an operation."""
-    if op.name.startswith(_PLAIN):
-        return []
-    return [block for region in op.regions for block in region.blocks]
+    """The functions with such operations (None: all); the others need no pass. Kernels have no constraints."""
+    for block in main_blocks(module):
+        operations = operations_of(block)
+        if kinds is None or _has_any(operations, kinds):
+            yield Program(block, operations)
 
 
 def _has_any(operations: list[Any], kinds: frozenset[str]) -> bool:
@@ -99,21 +68,10 @@ def branch_condition(op: Any, inner: ir.Block, sizes: Sizes) -> Condition | None
     return negation(condition)
 
 
-def message_of(op: Any) -> str:
-    key = _TEXT.get(op.name)
-    return ir.StringAttr(op.attributes[key]).value if key else ""
-
-
-def record(context: PassContext, op: Any, condition: Condition, status: str) -> None:
-    """Tells the report of a constraint that is about to be removed."""
-    gone = Gone(str(condition), op.name.removeprefix("symshape."), status, message_of(op), source_lines(op.location))
-    context.report.setdefault("constraints", []).append(gone)
-
-
 def merge(kept: Any, other: Any) -> None:
     """Takes over the other's locations, and its message if it says something else."""
     kept.location = ir.Location.fused(_parts(kept.location) + _parts(other.location))
-    key = _TEXT.get(kept.name)
+    key = MESSAGE.get(kept.name)
     texts = dict.fromkeys([*message_of(kept).split("; "), *message_of(other).split("; ")])
     if key:
         kept.attributes[key] = ir.StringAttr.get("; ".join(texts))

@@ -12,20 +12,12 @@ from symshape.dialects.places import source_lines
 from symshape.dialects.sizes import Sizes
 from symshape.passes.base import Pass, PassContext, fail
 from symshape.passes.constraint_facts import Knowledge
-from symshape.passes.constraint_ops import (
-    KINDS,
-    Program,
-    branch_condition,
-    inner_blocks,
-    message_of,
-    operations_of,
-    programs,
-    record,
-    sweep,
-)
+from symshape.passes.constraint_ops import Program, branch_condition, programs, sweep
+from symshape.passes.constraint_table import KINDS, inner_blocks, message_of, operations_of, record
 from symshape.prover.condition import Condition
 
-_ORDER = {"true": 0, "false": 0, "and": 0, "eq": 1, "ge": 2, "ne": 3, "or": 4}  # facts that others are proven with come first
+# What others are proven with comes first.
+_ORDER = {"true": 0, "false": 0, "and": 0, "eq": 1, "ge": 2, "ne": 3, "or": 4}
 
 
 @dataclass(frozen=True)
@@ -105,8 +97,9 @@ class _State:
                 inner_sizes.learn(operations_of(inner))
                 inside = branch_condition(op, inner, sizes)
                 known = trusted.copy(), now.copy()
-                for knowledge in known if inside is not None else ():
-                    knowledge.assume(inside)
+                if inside is not None:
+                    for knowledge in known:
+                        knowledge.assume(inside)
                 self.block(inner, inner_sizes, *known)
 
     def remove(self, op: Any, condition: Condition, status: str) -> None:

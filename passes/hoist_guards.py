@@ -13,19 +13,8 @@ from symshape.dialects.sizes import Sizes
 from symshape.errors import OptionError
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.constraint_facts import Knowledge, divisors_of
-from symshape.passes.constraint_ops import (
-    KINDS,
-    STATUS,
-    ConditionWriter,
-    Program,
-    branch_condition,
-    create,
-    inner_blocks,
-    merge,
-    operations_of,
-    programs,
-    sweep,
-)
+from symshape.passes.constraint_ops import ConditionWriter, Program, branch_condition, create, merge, programs, sweep
+from symshape.passes.constraint_table import KINDS, STATUS, inner_blocks, operations_of
 from symshape.prover.condition import Condition, any_of, negation
 from symshape.prover.expr import Expr
 

@@ -11,7 +11,8 @@ from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.constraint_facts import Knowledge, parts_of
-from symshape.passes.constraint_ops import KINDS, Program, inner_blocks, operations_of, programs, sweep
+from symshape.passes.constraint_ops import Program, programs, sweep
+from symshape.passes.constraint_table import KINDS, inner_blocks, operations_of
 from symshape.prover.expr import Expr
 
 

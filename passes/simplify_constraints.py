@@ -11,18 +11,8 @@ from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.constraint_facts import Knowledge, parts_of
-from symshape.passes.constraint_ops import (
-    KINDS,
-    ConditionWriter,
-    Program,
-    create,
-    inner_blocks,
-    merge,
-    operations_of,
-    programs,
-    record,
-    sweep,
-)
+from symshape.passes.constraint_ops import ConditionWriter, Program, create, merge, programs, sweep
+from symshape.passes.constraint_table import KINDS, inner_blocks, operations_of, record
 from symshape.prover.condition import Condition
 
 Seen = dict[tuple[str, Condition], Any]  # (op name, condition) -> the constraint that says it

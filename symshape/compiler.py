@@ -16,7 +16,7 @@ from torch_mlir import ir
 from symshape import dialects
 from symshape.codegen.kernels import KernelSet, build_kernels
 from symshape.codegen.program import ProgramText, emit_program
-from symshape.constraints import read_constraints, settle
+from symshape.constraints import read_constraints
 from symshape.errors import CompileError, KernelError, OptionError, SymshapeError
 from symshape.frontend.import_fx import import_graph
 from symshape.options import Options
@@ -63,7 +63,6 @@ def compile_graph(
     imported = import_graph(graph, context, shape_env_of(graph))
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
-    report.constraints = read_constraints(imported.module.body.operations[0]) if keep_stages else []
     timer.mark("imported")
 
     pass_context = PassContext(options={"target": target})
@@ -73,6 +72,7 @@ def compile_graph(
         _record(report, stage, imported.module, keep_stages)
         timer.mark(stage)
     report.passes = pass_context.report
+    report.constraints = read_constraints(imported.module, pass_context) if keep_stages else []
 
     with context, ir.Location.unknown(context):
         with _replayable("kernel code", target, imported.module, options):
@@ -170,5 +170,4 @@ def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:
     report.program_source, report.stub_source = text.source, text.stub
     report.launched = text.launches
     report.library_calls = list(text.library_calls)
-    report.constraints = settle(report.constraints, text.checks)
     report.kernels = [KernelReport(k.name, k.kind, kernels.target, k.source, k.loops) for k in kernels.kernels]

@@ -43,6 +43,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--print-after", {"metavar": "NAME", **_LIST}, "print it after this pass or stage, on stderr"),
     ("--mlir-print-debuginfo", _SWITCH, "print source locations"),
     ("--mlir-print-op-generic", _SWITCH, "print all ops in generic form"),
+    ("--print-constraints", _SWITCH, "print the table of constraints instead of the module"),
     ("--mlir-timing", _SWITCH, "print the wall time of each pass, on stderr"),
     ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug"}, "where the IR before a failing pass goes"),
 )
@@ -149,6 +150,8 @@ def _process(
     from torch_mlir import ir
 
     from symshape.dialects import load, verify
+    from symshape.passes.base import PassContext
+    from symshape.passes.constraint_table import read_entries, table_text
     from symshape.passes.diagnostics import collect_diagnostics
     from symshape.passes.manager import PassFailure, run_pipeline
 
@@ -160,14 +163,16 @@ def _process(
             return Outcome(None, diagnostics)
         if not verify(module, allow_unregistered=foreign):
             return Outcome(None, diagnostics)
+        context = PassContext()
         try:
             run_pipeline(
-                module, steps, disable=args.disable_pass, hooks=_hooks(args, timings),
+                module, steps, context, disable=args.disable_pass, hooks=_hooks(args, timings),
                 debug_dir=Path(args.debug_dir), allow_unregistered=foreign,
             )  # fmt: skip
         except PassFailure as failure:
             return Outcome(None, [*diagnostics, *failure.diagnostics], failure)
-        return Outcome(_print(module, args), diagnostics)
+        text = table_text(read_entries(module, context)) if args.print_constraints else _print(module, args)
+        return Outcome(text, diagnostics)
 
 
 def _print(module: ir.Module, args: argparse.Namespace) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import linecache
 from collections import Counter
@@ -65,8 +64,9 @@ class KernelReport:
 @dataclass(frozen=True)
 class ConstraintReport:
     """``kind`` is "assume" (a guard of the tracer, checked before the compiled code runs), "expect_true" (must hold) or
-    "guard" (of this entry); ``status`` "assumed", "proven" or "checked" (at each call). ``source`` is ``file:line``:
-    the user's where one exists, else the framework's.
+    "guard" (of this entry); ``status`` "assumed", "proven" (from facts), "implied" (by other constraints too),
+    "hoisted" (checked at each call, earlier than written) or "checked" (at each call). ``source`` is ``file:line``: the
+    user's where one exists, else the framework's; ``sources`` has those of all that were merged into this one.
     """
 
     text: str
@@ -74,6 +74,7 @@ class ConstraintReport:
     status: str
     source: str
     message: str = ""
+    sources: tuple[str, ...] = ()
 
     @property
     def source_text(self) -> str:
@@ -81,11 +82,9 @@ class ConstraintReport:
         file, _, line = self.source.rpartition(":")
         return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
-    def with_status(self, status: str) -> ConstraintReport:
-        return dataclasses.replace(self, status=status)
-
     def __str__(self) -> str:
         origin = f"{self.source}: {self.source_text}" if self.source_text else self.source
+        origin = ", ".join([origin, *self.sources[1:]])
         return f"{self.status}: {self.text}" + (f' "{self.message}"' if self.message else "") + f" ({origin})"
 
 
