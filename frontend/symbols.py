@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +12,7 @@ import torch
 
 from symshape.dialects.facts import assume
 from symshape.errors import CompileError
-from symshape.frontend.constraints import known_conditions
+from symshape.frontend.constraints import Known, known_conditions
 from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts, Row
 from symshape.prover.sympy_bridge import from_sympy
@@ -67,24 +67,29 @@ def size_expr(value: Any) -> Expr:
 
 def _is_one(value: torch.SymInt, expr: Expr) -> bool:
     hint = first_seen(value)
-    return hint in (None, 1) and _facts_of(value.node.shape_env).equal(expr, 1)
+    return hint in (None, 1) and facts_of(value.node.shape_env).equal(expr, 1)
 
 
 # By ShapeEnv: how much it knew, and the facts of that.
 _FACTS: WeakKeyDictionary[Any, tuple[int, Facts]] = WeakKeyDictionary()
 
 
-def _facts_of(env: Any) -> Facts:
-    """What guards and runtime assertions say so far."""
-    asserted = deferred_runtime_asserts(env)
-    state = len(env.guards) + len(asserted)  # neither list ever shrinks
+def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
+    """What guards and runtime assertions say so far; or only ``conditions``."""
+    if conditions is not None:
+        return _facts(env, conditions)
+    state = len(env.guards) + len(deferred_runtime_asserts(env))  # neither list ever shrinks
     known = _FACTS.get(env)
     if known is None or known[0] != state:
-        facts = Facts({str(symbol): Row(*symbol_range(env, symbol)) for symbol in env.var_to_range})
-        for one in known_conditions(env, asserted=True):
-            assume(facts, one.condition)
-        known = _FACTS[env] = state, facts
+        known = _FACTS[env] = state, _facts(env, known_conditions(env, asserted=True))
     return known[1]
+
+
+def _facts(env: Any, conditions: Sequence[Known]) -> Facts:
+    facts = Facts({str(symbol): Row(*symbol_range(env, symbol)) for symbol in env.var_to_range})
+    for one in conditions:
+        assume(facts, one.condition)
+    return facts
 
 
 def layout_of(tensor: torch.Tensor) -> tuple[list[Expr], list[Expr], Expr] | None:

@@ -7,6 +7,7 @@ import glob
 import linecache
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,24 @@ import torch
 from torch._C._dynamo import guards
 
 __all__ = [
+    "InputSizes",
     "aot_compile",
     "common_subexpressions",
     "decomposition_table",
     "deferred_runtime_asserts",
     "empty_strided_cpu",
     "first_seen",
+    "input_sizes",
     "is_fake",
     "reinterpret_tensor",
+    "replacements",
     "shape_env_guards",
     "shape_env_of",
+    "source_name",
     "symbol_hint",
     "symbol_range",
     "symbol_source",
+    "symbol_sources",
     "user_frame",
     "views_by_strides",
 ]
@@ -76,10 +82,50 @@ def symbol_source(env: Any, symbol: Any) -> str:
     """The framework's name for where a symbol comes from, such as ``L['x'].size()[0]``; "" if unknown."""
     table = getattr(env, "var_to_sources", None) or getattr(env, "source_to_var", {})
     sources = table.get(symbol) or ()
-    for source in sources:
-        name = source.name
-        return name() if callable(name) else str(name)
-    return ""
+    return next((source_name(source) for source in sources), "")
+
+
+def symbol_sources(env: Any) -> dict[Any, list[str]]:
+    """The framework's names for each backed symbol: several where sizes were equal at the first call."""
+    return {symbol: [source_name(s) for s in sources] for symbol, sources in env.var_to_sources.items()}
+
+
+def source_name(source: Any) -> str:
+    """The framework's name of one source (a method in older versions)."""
+    return source.name() if callable(source.name) else str(source.name)
+
+
+def replacements(env: Any) -> list[tuple[Any, Any, tuple[str, int]]]:
+    """Symbols that the ShapeEnv replaced: (symbol, by what, (file, line) of the first reason)."""
+    reasons = env.replacements_slocs
+    return [(s, env.replace(value), user_frame(reasons.get(s))) for s, value in env.replacements.items()]
+
+
+@dataclass(frozen=True)
+class InputSizes:
+    """Sizes of a tensor input; ``marked``: dims that the user marked dynamic; ``small``: those that could have been
+    symbols but were 0 or 1 at the first call."""
+
+    source: str
+    sizes: tuple[Any, ...]
+    marked: tuple[int, ...]
+    small: tuple[int, ...]
+
+
+def input_sizes(env: Any) -> list[InputSizes]:
+    """Every tensor input that Dynamo traced with symbols."""
+    found = []
+    for tracked in env.tracked_fakes or ():
+        context, tensor = tracked.symbolic_context, tracked.fake
+        wanted = getattr(context, "constraint_sizes", None)
+        if not isinstance(tensor, torch.Tensor) or wanted is None:
+            continue
+        sizes = tuple(tensor.size())
+        marked = (d for d, one in enumerate(wanted) if one is not None and not one.warn_only)
+        dynamic = (d for d, kind in enumerate(context.dynamic_sizes) if kind.name in ("DUCK", "DYNAMIC"))
+        small = (d for d in dynamic if type(sizes[d]) is int and sizes[d] < 2)
+        found.append(InputSizes(source_name(tracked.source), sizes, tuple(marked), tuple(small)))
+    return found
 
 
 _USER_LOCATION = re.compile(r"(.*?)\s*# (?!.*  # )(.+):(\d+) in \S+$")
@@ -175,7 +221,7 @@ def views_by_strides() -> Callable[[], None]:
     from torch._subclasses import fake_impls
 
     usual = fake_impls._view_has_unbacked_input
-    fake_impls._view_has_unbacked_input = _always
+    fake_impls._view_has_unbacked_input = _always  # type: ignore[assignment]
 
     def revert() -> None:
         fake_impls._view_has_unbacked_input = usual

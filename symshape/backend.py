@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from symshape.compiler import compile_graph
+from symshape.frontend.specialisations import check_marked, specialisations
 from symshape.options import Options
 from symshape.report import GraphReport
-from symshape.runtime.torch_private import aot_compile
+from symshape.runtime.torch_private import aot_compile, shape_env_of
 
 
 def symshape_backend(
@@ -22,8 +23,11 @@ def symshape_backend(
     parsed = Options.parse(options, mode)
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        env = shape_env_of(graph)
+        check_marked(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
         if reports is not None:
+            compiled.report.specialisations = specialisations(env)
             reports.append(compiled.report)
         return compiled.run
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symshape.errors import KernelError, OptionError, SymshapeError
+from symshape.frontend.specialisations import Specialisation
 from symshape.passes.stages import STAGES
 from symshape.prover.expr import Expr
 from symshape.traffic import kernel_bytes
@@ -93,7 +94,8 @@ class GraphReport:
     """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds).
 
     ``launched`` has an entry for each launch in the host program: the kernel, and the sizes that it gets.
-    ``library_calls`` has one for each call. ``constraints`` and ``stages`` are kept for ``explain`` only.
+    ``library_calls`` has one for each call. ``constraints``, ``specialisations`` (which line pinned which size) and
+    ``stages`` are kept for ``explain`` only.
     """
 
     kind: str
@@ -106,6 +108,7 @@ class GraphReport:
     launched: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)
     library_calls: list[str] = field(default_factory=list)
     constraints: list[ConstraintReport] = field(default_factory=list)
+    specialisations: list[Specialisation] = field(default_factory=list)
     program_source: str = ""
     stub_source: str = ""  # its first part: symbols are bound, and what is not proven is checked, before any work
 
@@ -160,6 +163,7 @@ class GraphReport:
         ]
         for name, count in Counter(self.library_calls).most_common():
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
+        lines += [f"  {one}" for one in self.specialisations]
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
         return "\n".join(lines)
 
@@ -177,6 +181,11 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join(f"[{i}] {g}" for i, g in enumerate(self.graphs))
+
+    @property
+    def specialisations(self) -> list[Specialisation]:
+        """Which line pinned which size, over all graphs, each once."""
+        return list(dict.fromkeys(one for graph in self.graphs for one in graph.specialisations))
 
     def totals(self) -> Mapping[str, int]:
         """Numbers over all graphs."""

@@ -132,7 +132,7 @@ class KernelWriter:
                 ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 
     def _buffer_type(self, value: ir.Value) -> ir.Type:
-        return tensor_type([s.as_int() for s in self.graph.layout(value).sizes], dtype_of(value))
+        return value.type  # not the layout's: a size may be known better by now than the type says
 
     def _bind(self, argument: ir.Value, layout: Layout) -> None:
         operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, Expr.const(0))]
