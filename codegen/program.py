@@ -12,6 +12,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.codegen.entry_guards import EntryGuards, read_entry
 from symshape.codegen.guard_stub import Constraint, check_lines, check_texts
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.places import source_line
@@ -41,6 +42,7 @@ class ProgramText:
     launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
     stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
     library_calls: list[str] = field(default_factory=list)
+    entry: EntryGuards = field(default_factory=EntryGuards)
 
 
 def emit_program(function: Any, *, pointers: bool, checking: frozenset[str], device: str) -> ProgramText:
@@ -86,6 +88,7 @@ class _Writer:
                 raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
             if op.name != "func.return":
                 self._free(last.get(position, ()))
+        self.text.entry = read_entry(self.block, self.sizes)
         head, *lines = ["def program(args):\n", *(f"    {line}\n" for line in self.lines)]
         self.text.source, self.text.stub = head + "".join(lines), head + "".join(lines[:stub])
         return self.text

@@ -9,10 +9,12 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.sizes import Sizes
-from symshape.prover.condition import Condition
+from symshape.errors import CompileError
+from symshape.prover.condition import TRUE, Condition
 from symshape.prover.expr import Expr
 from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.torch_private import deferred_runtime_asserts, shape_env_guards
+from symshape.runtime.torch_tracing import guards_are_ours
 
 __all__ = ["emit_condition", "import_constraints"]
 
@@ -48,9 +50,43 @@ def import_constraints(sizes: Sizes, env: Any) -> None:
     Dynamo checks these guards before the compiled code runs, so here they are facts. A guard over symbols of another
     graph says nothing about this one and is left out.
     """
+    if guards_are_ours(env):
+        for constraint in open_guards(env, sizes):
+            with _location(constraint.file, constraint.line):
+                attributes = {"reason": ir.StringAttr.get("decided while tracing")}
+                ir.Operation.create("symshape.guard", [], [emit_condition(sizes, constraint.condition)], attributes)
+        return
     for known in known_conditions(env):
         if not all(Expr.symbol(name) in sizes for name in known.condition.symbols):
             continue
-        location = ir.Location.file(known.file, known.line, 1) if known.file else ir.Location.unknown()
-        with location:
+        with _location(known.file, known.line):
             ir.Operation.create("symshape.assume", [], [emit_condition(sizes, known.condition)])
+
+
+def _location(file: str, line: int) -> ir.Location:
+    return ir.Location.file(file, line, 1) if file else ir.Location.unknown()
+
+
+def open_guards(env: Any, sizes: Any) -> list[Known]:
+    """The guards of a ShapeEnv that only we check, over the symbols that are left (``sizes``: which there are).
+
+    What ties replaced symbols to those is in the layouts. CompileError for a guard that cannot be expressed: an entry
+    without it would be taken for inputs that it is wrong for.
+    """
+    found: dict[Condition, Known] = {}
+    for relation, (file, line) in shape_env_guards(env):
+        try:
+            condition = condition_from_sympy(env.replace(relation))
+        except UnsupportedExpr as error:
+            what = f"a guard cannot be checked: {error}"
+            raise CompileError(what, where=f"{file}:{line}", next_step=_DYNAMO) from error
+        missing = [name for name in condition.symbols if Expr.symbol(name) not in sizes]
+        if missing:
+            raise CompileError(f"no input shows {', '.join(missing)} of {condition}", where=f"{file}:{line}",
+                               next_step=_DYNAMO)  # fmt: skip
+        if condition != TRUE:
+            found.setdefault(condition, Known(condition, file, line))
+    return list(found.values())
+
+
+_DYNAMO = "use symshape.compile, where Dynamo checks such guards"

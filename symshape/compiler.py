@@ -14,6 +14,7 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
+from symshape.codegen.entry_guards import EntryGuards
 from symshape.codegen.kernels import KernelSet, build_kernels
 from symshape.codegen.program import ProgramText, emit_program
 from symshape.constraints import read_constraints
@@ -34,10 +35,11 @@ Runner = Callable[[list[Any]], Any]
 
 @dataclass
 class Compiled:
-    """A compiled graph: ``run(args)`` takes the flat argument list (and clears it)."""
+    """A compiled graph: ``run(args)`` takes the flat argument list (and clears it); ``entry``: what it needs of it."""
 
     run: Runner
     report: GraphReport
+    entry: EntryGuards
 
 
 @dataclass
@@ -86,7 +88,7 @@ def compile_graph(
     timer.mark("program")
     _fill(report, text, kernels)
     run._boxed_call = True  # type: ignore[attr-defined]
-    return Compiled(run, report)
+    return Compiled(run, report, text.entry)
 
 
 def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:

@@ -1,0 +1,204 @@
+"""Tracing without Dynamo, for ``symshape.jit``.
+
+With ``torch_private`` the only file that touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._C._dynamo import guards
+from torch.overrides import TorchFunctionMode
+
+from symshape.runtime.torch_private import decomposition_table, deferred_runtime_asserts, shape_env_guards, source_name
+
+
+def tensor_check(
+    examples: Sequence[torch.Tensor], sizes: Sequence[Sequence[int | None]], strides: Sequence[Sequence[int | None]]
+) -> Callable[..., bool]:
+    """One C++ call that compares tensors with the examples: class, dtype, device, dispatch keys, gradient, rank, and
+    those sizes and strides that are not None."""
+    dims: Any = [list(dims) for dims in sizes]
+    steps: Any = [list(dims) for dims in strides]
+    made: Any = guards.TensorGuards
+    check: Callable[..., bool] = made(*examples, dynamic_dims_sizes=dims, dynamic_dims_strides=steps).check
+    return check
+
+
+def guards_are_ours(env: Any) -> bool:
+    """Whether nobody but us checks the guards of a ShapeEnv: it was made by ``Trace``."""
+    return isinstance(env, _shape_env_class()) if env is not None else False
+
+
+def _user_frame_now() -> Any:
+    """The innermost frame that is neither PyTorch's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USERS:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame
+
+
+_NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
+
+
+def _check_message() -> str:
+    """The message of the ``torch._check`` that is being evaluated."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_check_with" and frame.f_globals.get("__name__") == "torch":
+            message = frame.f_locals.get("message")
+            return str(message()) if callable(message) else ""
+        frame = frame.f_back
+    return ""
+
+
+@functools.cache
+def _shape_env_class() -> type:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    class GuardedShapeEnv(ShapeEnv):
+        """Places everything at the user's line, and keeps the messages of assertions."""
+
+        def _get_user_frame(self) -> Any:
+            return _user_frame_now()
+
+        def guard_or_defer_runtime_assert(  # type: ignore[override]
+            self, orig_expr: Any, msg: str, fx_node: Any = None
+        ) -> bool:
+            frame = _user_frame_now()
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+            return super().guard_or_defer_runtime_assert(orig_expr, f"{place}\n{_check_message()}", fx_node)
+
+    return GuardedShapeEnv
+
+
+class _UserLines(TorchFunctionMode):
+    """Gives every traced operation the user's line, and sees what reads the position of a tensor in its storage."""
+
+    reads_offset = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.fx import traceback
+
+        self.reads_offset = self.reads_offset or func in _OFFSET_READERS
+        frame = _user_frame_now()
+        if frame is not None:
+            place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
+            traceback.set_stack_trace([place])
+        return func(*args, **(kwargs or {}))
+
+
+_OFFSET_READERS = frozenset({
+    torch.Tensor.storage_offset, torch.as_strided, torch.Tensor.as_strided, torch.Tensor.untyped_storage,
+    torch.Tensor.storage, torch.Tensor.set_, torch.Tensor.data_ptr,
+})  # fmt: skip
+
+
+class Trace:
+    """One trace of a function over fake tensors: symbols for the inputs' dynamic sizes, then AOTAutograd.
+
+    No sizes are taken to be equal because they are (no duck shaping); sizes 0 and 1 are constants.
+    """
+
+    def __init__(self) -> None:
+        from torch._guards import TracingContext
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self.env: Any = _shape_env_class()(duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.context = TracingContext(self.mode)
+        self.lines = _UserLines()
+
+    def tensor(self, value: torch.Tensor, name: str, dims: Sequence[tuple[int, int | None] | None]) -> torch.Tensor:
+        """A fake of an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None for a
+        static one."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+        if all(dim is None for dim in dims) and value.is_contiguous():
+            return self.mode.from_tensor(value, static_shapes=True, source=ConstantSource(name))
+        context: Any = StatelessSymbolicContext(
+            dynamic_sizes=[DimDynamic.STATIC if dim is None else DimDynamic.DYNAMIC for dim in dims],
+            constraint_sizes=[None if dim is None else _range(*dim) for dim in dims],
+        )
+        return self.mode.from_tensor(value, source=ConstantSource(name), symbolic_context=context)
+
+    def integer(self, value: int, name: str, low: int, high: int | None) -> Any:
+        """A SymInt for an integer argument; an int for 0 and 1."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(name)
+        symbol = self.env.create_symbol(
+            value, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=_range(low, high), positive=None
+        )
+        made = self.env.create_symintnode(symbol, hint=value, source=source)
+        return made if isinstance(made, torch.SymInt) and made.node.expr.free_symbols else value
+
+    def name(self, size: Any, name: str) -> None:
+        """Gives a symbolic size a name for messages (``Origin.parse``)."""
+        from torch._dynamo.source import ConstantSource
+
+        for symbol in size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ():
+            sources = self.env.var_to_sources[symbol]
+            sources.insert(0, ConstantSource(f"{name}: {source_name(sources[0])}"))
+
+    def run(self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any) -> Any:
+        """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
+        and SymInts."""
+        from torch._functorch import config
+        from torch._functorch.aot_autograd import aot_module_simplified
+        from torch._functorch.partitioners import min_cut_rematerialization_partition
+        from torch._guards import tracing
+
+        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True):
+            return aot_module_simplified(
+                module, inputs, fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
+                decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+            )  # fmt: skip
+
+    def with_lines(self, fn: Callable[[], Any]) -> Any:
+        """Calls the user's function; what it does is traced at its lines."""
+        from torch.fx import traceback
+
+        with traceback.preserve_node_meta(), self.lines:
+            return fn()
+
+    @property
+    def mutates(self) -> bool:
+        """Whether the traced function changes any of its inputs."""
+        metadata = self.context.fw_metadata
+        return bool(metadata is None or metadata.mutated_inp_runtime_indices)
+
+    def deferred(self) -> list[tuple[Any, str, str]]:
+        """Assertions on data-dependent sizes, in order: (sympy condition, message, ``file:line``)."""
+        found = []
+        for condition, packed in deferred_runtime_asserts(self.env):
+            place, _, message = packed.partition("\n")
+            found.append((condition, message, place))
+        return found
+
+    def last_guard(self) -> tuple[Any, tuple[str, int]] | None:
+        """The last decision of the trace: (sympy condition, (file, line))."""
+        found = shape_env_guards(self.env)
+        return found[-1] if found else None
+
+
+def _range(low: int, high: int | None) -> Any:
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    return StrictMinMaxConstraint(vr=ValueRanges(low, int_oo if high is None else high), warn_only=False)
+
+
+def traces_to_nothing(error: BaseException) -> bool:
+    """Whether an error of a trace says that a value of a tensor decided what to run."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException))
