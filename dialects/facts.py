@@ -25,7 +25,7 @@ def facts_of(function: Any) -> Facts:
             rows[ir.StringAttr(op.attributes["name"]).value] = row_of(op)
     facts = Facts(rows)
     for op in operations:
-        if op.name == "symshape.assume":
+        if op.name in ("symshape.assume", "symshape.guard"):  # a guard is checked before anything runs
             condition = read_condition(sizes, op.operands[0])
             if condition is not None:
                 assume(facts, condition)
