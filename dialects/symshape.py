@@ -178,9 +178,9 @@ def _fits(values: Sequence[ir.Value], fields: Sequence[Any]) -> bool:
     rest = bool(fields) and fields[-1].variadicity == ext.Variadicity.variadic
     if len(values) < len(fields) - rest or (len(values) > len(fields) and not rest):
         return False
-    kinds = [field.constraint for field in fields]
-    for i, value in enumerate(values):
-        kind = kinds[min(i, len(kinds) - 1)]
+    # The rest is only counted by verifiers; MLIR checks its types afterwards.
+    for value, field in zip(values, fields[:-1] if rest else fields):
+        kind = field.constraint
         if isinstance(kind, type) and not isinstance(value.type, kind):
             return False
     return True

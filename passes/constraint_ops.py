@@ -10,19 +10,28 @@ from torch_mlir import ir
 from symshape.dialects.conditions import JOIN, PREDICATES, emit_condition, read_condition, sides_of
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraint_facts import Knowledge, backed_symbols, trusted_rows
-from symshape.passes.constraint_table import KINDS, MESSAGE, inner_blocks, main_blocks, message_of, operations_of
+from symshape.passes.constraint_table import (
+    KINDS,
+    MESSAGE,
+    about_sizes,
+    inner_blocks,
+    main_blocks,
+    message_of,
+    operations_of,
+)
 from symshape.prover.condition import Condition, negation
 
 
 class Program:
     """A function's entry block that has constraints in it or below, and what is known before any of it has run."""
 
-    def __init__(self, block: ir.Block, operations: list[Any]) -> None:
+    def __init__(self, block: ir.Block, operations: list[tuple[str, Any]]) -> None:
         self.block, self.operations = block, operations
-        self.rows = trusted_rows(operations)
-        self.backed = backed_symbols(operations)
+        self.about_sizes = about_sizes(operations)
+        self.rows = trusted_rows(self.about_sizes)
+        self.backed = backed_symbols(self.about_sizes)
         self.sizes = Sizes(block)
-        self.sizes.learn(operations)
+        self.sizes.learn(self.about_sizes)
 
     def condition(self, op: Any) -> Condition | None:
         """That of a constraint of the block itself; None if it is not about sizes."""
@@ -36,8 +45,8 @@ class Program:
     def trusted(self) -> Knowledge:
         """The rows of symbols, and what is assumed of inputs."""
         known = Knowledge(self.rows)
-        for op in self.operations:
-            condition = self.condition(op) if op.name == "symshape.assume" else None
+        for name, op in self.operations:
+            condition = self.condition(op) if name == "symshape.assume" else None
             if condition is not None and self.holds_at_entry(condition):
                 known.assume(condition)
         return known
@@ -51,10 +60,10 @@ def programs(module: ir.Module, kinds: frozenset[str] | None = KINDS) -> Iterato
             yield Program(block, operations)
 
 
-def _has_any(operations: list[Any], kinds: frozenset[str]) -> bool:
+def _has_any(operations: list[tuple[str, Any]], kinds: frozenset[str]) -> bool:
     return any(
-        op.name in kinds or any(_has_any(operations_of(inner), kinds) for inner in inner_blocks(op))
-        for op in operations
+        name in kinds or any(_has_any(operations_of(inner), kinds) for inner in inner_blocks(name, op))
+        for name, op in operations
     )
 
 
@@ -89,11 +98,11 @@ def create(op: Any, condition: ir.Value) -> Any:
 
 def sweep(block: ir.Block) -> None:
     """Removes arithmetic that nothing uses, once nobody holds values of it any more."""
-    for op in reversed(operations_of(block)):
-        if op.name.startswith("arith.") and not is_used(op):
+    for name, op in reversed(operations_of(block)):
+        if name.startswith("arith.") and not is_used(op):
             op.erase()
         else:
-            for inner in inner_blocks(op):
+            for inner in inner_blocks(name, op):
                 sweep(inner)
 
 

@@ -36,13 +36,22 @@ class Entry:
     lines: tuple[str, ...]
 
 
-def operations_of(block: ir.Block) -> list[Any]:
-    return [view.operation for view in block.operations]
+def operations_of(block: ir.Block) -> list[tuple[str, Any]]:
+    """The operations of a block with their names, which are dear to ask for."""
+    operations = [view.operation for view in block.operations]
+    return [(op.name, op) for op in operations]
 
 
-def inner_blocks(op: Any) -> list[ir.Block]:
+def about_sizes(operations: Sequence[tuple[str, Any]]) -> list[Any]:
+    """Those that sizes and conditions are computed by. Most of a graph are calls and the layouts of their results:
+    those count only where sizes are read off tensors."""
+    dims = any(name == "tensor.dim" for name, _ in operations)
+    return [op for name, op in operations if name != "host.call" and (dims or name != "symshape.bind")]
+
+
+def inner_blocks(name: str, op: Any) -> list[ir.Block]:
     """The blocks inside an operation."""
-    if op.name.startswith(_PLAIN):
+    if name.startswith(_PLAIN):
         return []
     return [block for region in op.regions for block in region.blocks]
 
@@ -76,11 +85,11 @@ def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
 
 def _read(block: ir.Block, sizes: Sizes) -> Iterator[Entry]:
     operations = operations_of(block)
-    sizes.learn(operations)
-    for op in operations:
-        if op.name in KINDS:
+    sizes.learn(about_sizes(operations))
+    for name, op in operations:
+        if name in KINDS:
             yield _entry(op, read_condition(sizes, op.operands[0]), _status(op))
-        for inner in inner_blocks(op):
+        for inner in inner_blocks(name, op):
             yield from _read(inner, sizes.nested(inner))
 
 

@@ -13,7 +13,7 @@ from symshape.dialects.sizes import Sizes
 from symshape.passes.base import Pass, PassContext, fail
 from symshape.passes.constraint_facts import Knowledge
 from symshape.passes.constraint_ops import Program, branch_condition, programs, sweep
-from symshape.passes.constraint_table import KINDS, inner_blocks, message_of, operations_of, record
+from symshape.passes.constraint_table import KINDS, about_sizes, inner_blocks, message_of, operations_of, record
 from symshape.prover.condition import Condition
 
 # What others are proven with comes first.
@@ -74,8 +74,8 @@ class _State:
         """Keeps the assumptions about inputs that do not follow from the others; returns what holds everywhere."""
         known = Knowledge(self.program.rows)
         found = []
-        for op in self.program.operations:
-            condition = self.program.condition(op) if op.name == "symshape.assume" else None
+        for name, op in self.program.operations:
+            condition = self.program.condition(op) if name == "symshape.assume" else None
             if condition is not None and self.program.holds_at_entry(condition):
                 found.append((condition, op))
         for condition, op in sorted(found, key=lambda item: _strongest_first(item[0])):
@@ -87,14 +87,14 @@ class _State:
 
     def block(self, block: ir.Block, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
         """``trusted``: what guards may be proven with; ``now``: what holds when the operation at hand runs."""
-        for op in operations_of(block):
-            handler = _HANDLERS.get(op.name)
+        for name, op in operations_of(block):
+            handler = _HANDLERS.get(name)
             if handler is not None:
                 handler(self, op, sizes, trusted, now)
                 continue
-            for inner in inner_blocks(op):
+            for inner in inner_blocks(name, op):
                 inner_sizes = sizes.nested(inner)
-                inner_sizes.learn(operations_of(inner))
+                inner_sizes.learn(about_sizes(operations_of(inner)))
                 inside = branch_condition(op, inner, sizes)
                 known = trusted.copy(), now.copy()
                 if inside is not None:

@@ -14,7 +14,7 @@ from symshape.errors import OptionError
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.constraint_facts import Knowledge, divisors_of
 from symshape.passes.constraint_ops import ConditionWriter, Program, branch_condition, create, merge, programs, sweep
-from symshape.passes.constraint_table import KINDS, STATUS, inner_blocks, operations_of
+from symshape.passes.constraint_table import KINDS, STATUS, about_sizes, inner_blocks, operations_of
 from symshape.prover.condition import Condition, any_of, negation
 from symshape.prover.expr import Expr
 
@@ -81,10 +81,10 @@ class _Mover:
 
     def out_of_branches(self, block: ir.Block, writer: ConditionWriter) -> bool:
         changed = False
-        for op in operations_of(block):
+        for op in about_sizes(operations_of(block)):
             if writer.sizes.read(op):
                 continue
-            for inner in inner_blocks(op):
+            for inner in inner_blocks(op.name, op):
                 inside = writer.nested(inner)
                 changed |= self.out_of_branches(inner, inside)
                 branch = branch_condition(op, inner, writer.sizes)
@@ -96,8 +96,8 @@ class _Mover:
         self, op: Any, inner: ir.Block, inside: ConditionWriter, branch: Condition, writer: ConditionWriter
     ) -> bool:
         changed = False
-        for check in operations_of(inner):
-            condition = read_condition(inside.sizes, check.operands[0]) if check.name in _CHECKS else None
+        for name, check in operations_of(inner):
+            condition = read_condition(inside.sizes, check.operands[0]) if name in _CHECKS else None
             if condition is None or not self.is_safe(condition):
                 continue
             implication = any_of(negation(branch), condition)
@@ -111,10 +111,10 @@ class _Mover:
     # Up.
 
     def move_up(self) -> bool:
-        order = _Order(operations_of(self.block))
+        order = _Order(self.block)
         changed = False
-        for op in order.operations:
-            if op.name not in _CHECKS:
+        for name, op in zip(order.names, order.operations):
+            if name not in _CHECKS:
                 continue
             needed = list(order.needed_by(op))
             roots = [n for n in needed if not n.name.startswith("arith.")]
@@ -124,7 +124,7 @@ class _Mover:
             anchor = order.last_symbol if at_entry else max((order.position[r][0] for r in roots), default=-1)
             if not order.works_between(anchor, op):
                 continue
-            condition = read_condition(order.sizes(self.block), op.operands[0])
+            condition = read_condition(order.sizes, op.operands[0])
             if condition is not None and self.is_safe(condition):
                 order.move(op, [n for n in needed if n.name.startswith("arith.")], anchor)
                 _mark(op)
@@ -137,11 +137,11 @@ class _Mover:
         changed = False
         sizes = Sizes(self.block)
         operations = operations_of(self.block)
-        sizes.learn(operations)
+        sizes.learn(about_sizes(operations))
         nearby: dict[tuple[str, frozenset[str]], list[tuple[Condition, Any]]] = {}
-        for op in operations:
-            if op.name not in _CHECKS:
-                if _is_work(op):
+        for name, op in operations:
+            if name not in _CHECKS:
+                if _is_work(name):
                     nearby.clear()
                 continue
             condition = read_condition(sizes, op.operands[0])
@@ -176,22 +176,18 @@ class _Mover:
 class _Order:
     """The operations of a block by position. What has been moved up has the position that it was moved to."""
 
-    def __init__(self, operations: list[Any]) -> None:
-        self.operations = operations
-        self.position = {op: (i, 0) for i, op in enumerate(operations)}
-        self.last_symbol = max((i for i, op in enumerate(operations) if op.name == "symshape.symbol"), default=-1)
+    def __init__(self, block: ir.Block) -> None:
+        named = operations_of(block)
+        self.names, self.operations = [name for name, _ in named], [op for _, op in named]
+        self.position = {op: (i, 0) for i, op in enumerate(self.operations)}
+        self.last_symbol = max((i for i, name in enumerate(self.names) if name == "symshape.symbol"), default=-1)
         self.works = [0]  # how many of the operations before a position are work
-        for op in operations:
-            self.works.append(self.works[-1] + _is_work(op))
-        self.moves = 0
+        for name in self.names:
+            self.works.append(self.works[-1] + _is_work(name))
+        self.sizes = Sizes(block)
+        self.sizes.learn(about_sizes(named))
+        self._moves = 0
         self._tails: dict[int, Any] = {}
-        self._sizes: Sizes | None = None
-
-    def sizes(self, block: ir.Block) -> Sizes:
-        if self._sizes is None:
-            self._sizes = Sizes(block)
-            self._sizes.learn(self.operations)
-        return self._sizes
 
     def needed_by(self, op: Any) -> Iterator[Any]:
         """The arithmetic that an operation needs, and the operations in this block that it begins with."""
@@ -212,7 +208,7 @@ class _Order:
     def move(self, op: Any, arithmetic: list[Any], anchor: int) -> None:
         """Puts an operation, and what it needs, behind the anchor and what stands there without being work."""
         end = anchor + 1
-        while end < len(self.operations) and not _is_work(self.operations[end]):
+        while end < len(self.operations) and not _is_work(self.names[end]):
             end += 1
         late = sorted((n for n in arithmetic if self.position[n][0] >= end), key=self.position.__getitem__)
         for moved in (*late, op):
@@ -225,12 +221,12 @@ class _Order:
         else:
             op.move_before(self.operations[end])
         self._tails[end] = op
-        self.moves += 1
-        self.position[op] = end - 1, self.moves
+        self._moves += 1
+        self.position[op] = end - 1, self._moves
 
 
-def _is_work(op: Any) -> bool:
-    return not op.name.startswith("arith.") and op.name not in _NO_WORK
+def _is_work(name: str) -> bool:
+    return not name.startswith("arith.") and name not in _NO_WORK
 
 
 def _mark(op: Any) -> None:

@@ -80,17 +80,20 @@ class _Resolver:
         self.evidence = _arithmetic_of_constraints(program.block)
 
     def block(self, block: ir.Block, scope: _Scope) -> None:
-        for op in operations_of(block):
-            name = op.name
+        operations = operations_of(block)
+        silent = {"host.call", "symshape.bind"} - {"symshape.bind" for name, _ in operations if name == "tensor.dim"}
+        for name, op in operations:
             if scope.instead and name not in KINDS and op not in self.evidence:
                 self.replace_operands(op, scope)
+            if name in silent:
+                continue
             if name in KINDS:
                 self.learn(op, scope)
             elif scope.sizes.read(op):
                 if name != "symshape.bind" and op.results[0] in scope.sizes:
                     self.definition(op, scope)
             else:
-                for inner in inner_blocks(op):
+                for inner in inner_blocks(name, op):
                     self.block(inner, scope.nested(inner))
 
     def replace_operands(self, op: Any, scope: _Scope) -> None:
@@ -150,10 +153,10 @@ def _arithmetic_of_constraints(block: ir.Block) -> set[Any]:
     todo = []
     blocks = [block]
     while blocks:
-        for op in operations_of(blocks.pop()):
-            if op.name in KINDS:
+        for name, op in operations_of(blocks.pop()):
+            if name in KINDS:
                 todo.append(op)
-            blocks += inner_blocks(op)
+            blocks += inner_blocks(name, op)
     while todo:
         for value in todo.pop().operands:
             owner = value.owner

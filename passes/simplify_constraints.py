@@ -12,7 +12,7 @@ from symshape.dialects.sizes import Sizes
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.constraint_facts import Knowledge, parts_of
 from symshape.passes.constraint_ops import ConditionWriter, Program, create, merge, programs, sweep
-from symshape.passes.constraint_table import KINDS, inner_blocks, operations_of, record
+from symshape.passes.constraint_table import KINDS, about_sizes, inner_blocks, operations_of, record
 from symshape.prover.condition import Condition
 
 Seen = dict[tuple[str, Condition], Any]  # (op name, condition) -> the constraint that says it
@@ -65,13 +65,14 @@ class _State:
         self.trusted = program.trusted()
 
     def block(self, block: ir.Block, writer: ConditionWriter, seen: Seen) -> None:
-        for op in operations_of(block):
+        for op in about_sizes(operations_of(block)):
             if writer.sizes.read(op):
                 continue
-            if op.name in KINDS:
+            name = op.name
+            if name in KINDS:
                 self.constraint(op, writer, seen)
                 continue
-            for inner in inner_blocks(op):
+            for inner in inner_blocks(name, op):
                 self.block(inner, writer.nested(inner), {})
 
     def constraint(self, op: Any, writer: ConditionWriter, seen: Seen) -> None:
