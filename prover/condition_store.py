@@ -6,9 +6,9 @@ contingent), bounds and divisibility (`Facts`), then isl with branch and bound (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
 from symshape.errors import ContradictionError
 from symshape.prover.atoms import natural_key
@@ -24,6 +24,7 @@ from symshape.prover.reasons import smallest
 from symshape.prover.satisfy import Found, extended, satisfy
 from symshape.prover.search import Point, impossible
 from symshape.prover.state import State
+from symshape.prover.truth import holds_everywhere, value_of
 
 # Facts that the quick tier looks at: it compares each question with all of them.
 _QUICK: Final = 24
@@ -69,7 +70,7 @@ class ConditionStore:
     @property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols that a fact mentions."""
-        return frozenset(self._state.by_symbol)
+        return frozenset[str]().union(*(fact.condition.symbols for fact in self._state.facts))
 
     def symbol(self, name: str, row: Row) -> Expr:
         """The variable, within its row from now on; ContradictionError when it has no value left.
@@ -100,7 +101,7 @@ class ConditionStore:
         fact, state = Fact(condition, origin), self._state
         after = extended(state, fact, self._presburger, self._limits.question())
         if isinstance(after, Found):
-            raise self._contradiction(state, fact, after)
+            raise self._contradiction(state, fact, after.used)
         self._state = after
 
     def checkpoint(self) -> Checkpoint:
@@ -116,8 +117,12 @@ class ConditionStore:
     def prove(self, condition: Condition) -> Proof:
         """Whether the condition follows from the facts, or its negation, or neither."""
         state = self._state
-        true_at = next((point for point in state.points if state.holds(condition, point)), None)
-        false_at = next((point for point in state.points if state.holds(condition, point) is False), None)
+        reduced, used = state.reduce(condition)
+        value = reduced.as_bool()
+        if value is not None:
+            return self._decided(state, condition, value, used)
+        true_at = next((point for point in state.points if state.holds(reduced, point)), None)
+        false_at = next((point for point in state.points if state.holds(reduced, point) is False), None)
         if true_at is None or false_at is None:
             answer = self._quick_proof(state, condition)
             if answer is not None:
@@ -125,16 +130,16 @@ class ConditionStore:
         if false_at is None:
             found = self._satisfy(state, negation(condition))
             if found.kind == "unsat":
-                return self._decided(state, condition, "proven", found.used)
+                return self._decided(state, condition, True, found.used)
             false_at = found.point
         if true_at is None:
             found = self._satisfy(state, condition)
             if found.kind == "unsat":
-                return self._decided(state, negation(condition), "refuted", found.used)
+                return self._decided(state, condition, False, found.used)
             true_at = found.point
         if true_at is None or false_at is None:
             return Proof("unknown")
-        return Proof("contingent", tuple(self._witness(state, condition, point) for point in (true_at, false_at)))
+        return self._contingent(state, condition, true_at, false_at)
 
     def minimise(self, items: Iterable[tuple[Condition, Sequence[Any]]]) -> list[Merged]:
         """A shortest list of conditions that says, under the facts, what these (with their origins) say.
@@ -146,25 +151,34 @@ class ConditionStore:
         return Minimiser(self._state, self._presburger, self._limits).run(merged)
 
     def _quick_proof(self, state: State, condition: Condition) -> Proof | None:
-        numbers, _ = state.surroundings(condition.symbols, _QUICK)
+        reduced, used = state.reduce(condition)
+        positions, _ = state.surroundings(reduced.symbols, _QUICK)
         if self._quick[0] is not state:
             self._quick = state, {}
         known = self._quick[1]
-        key = tuple(sorted(numbers))
+        key = tuple(sorted(positions))
         if key not in known:
-            known[key] = facts_from(state.facts[number].condition for number in key)
-        answer = decided(known[key], condition)
+            known[key] = facts_from(state.entries[position].condition for position in key)
+        answer = decided(known[key], reduced)
         if answer is None:
             return None
-        if answer:
-            return self._decided(state, condition, "proven", key)
-        return self._decided(state, negation(condition), "refuted", key)
+        return self._decided(state, condition, answer, used.union(*(state.entries[p].used for p in key)))
 
-    def _decided(
-        self, state: State, conclusion: Condition, status: Literal["proven", "refuted"], used: Sequence[int]
-    ) -> Proof:
-        facts = [state.facts[number] for number in used]
-        return Proof(status, (), lambda: self._reasons(facts, negation(conclusion)))
+    def _decided(self, state: State, condition: Condition, value: bool, used: Iterable[int]) -> Proof:
+        facts = [state.facts[number] for number in sorted(used)]
+        goal = negation(condition) if value else condition
+        return Proof("proven" if value else "refuted", (), lambda: self._reasons(facts, goal))
+
+    def _contingent(self, state: State, condition: Condition, *points: Point) -> Proof:
+        """The answer, once all facts and the condition have been evaluated at both points."""
+        names = {*condition.symbols, *(name for fact in state.facts for name in fact.condition.symbols)}
+        ordered = sorted(names, key=natural_key)
+        witnesses = tuple(state.complete(point, ordered) for point in points)
+        for witness, wanted in zip(witnesses, (True, False), strict=True):
+            held = holds_everywhere((fact.condition for fact in state.facts), witness)
+            if not held or value_of(condition, witness) is not wanted:
+                return Proof("unknown")
+        return Proof("contingent", witnesses)
 
     def _reasons(self, facts: Sequence[Fact], goal: Condition) -> tuple[Reason, ...]:
         """A small part of the facts with which the goal cannot hold."""
@@ -175,16 +189,12 @@ class ConditionStore:
 
         return tuple(fact.reason for fact in smallest(facts, suffices))
 
-    def _contradiction(self, state: State, fact: Fact, found: Found) -> ContradictionError:
-        others = self._reasons([state.facts[number] for number in found.used], fact.condition)
-        return ContradictionError([*others, fact.reason], where=fact.origin)
+    def _contradiction(self, state: State, fact: Fact, used: Iterable[int]) -> ContradictionError:
+        others = [state.facts[number] for number in sorted(used) if number < len(state.facts)]
+        return ContradictionError([*self._reasons(others, fact.condition), fact.reason], where=fact.origin)
 
     def _satisfy(self, state: State, goal: Condition) -> Found:
         found = satisfy(state, goal, self._presburger, self._limits.question())
         if found.point is not None and self._state is state:
-            self._state = self._state.with_point(found.point)
+            self._state = state.with_points([found.point])
         return found
-
-    def _witness(self, state: State, condition: Condition, point: Point) -> Mapping[str, int]:
-        names = sorted(state.by_symbol.keys() | condition.symbols, key=natural_key)
-        return {name: point.get(name, 1) for name in names}

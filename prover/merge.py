@@ -1,8 +1,8 @@
-"""Conditions that say one thing together, without any facts: equal ones, bounds of one sum, remainders of one sum."""
+"""Conditions that say one thing together: equal ones, bounds of one sum, remainders of one sum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import lcm
 from typing import Any
@@ -23,49 +23,68 @@ class Merged:
         return Merged(self.condition, tuple(dict.fromkeys((*self.origins, *origins))))
 
 
-def merge(items: Iterable[Merged]) -> list[Merged]:
-    """Fewer conditions that are equivalent together, in order of first appearance."""
-    by_form: dict[Any, Merged] = {}
+def merge(items: Iterable[Merged], reduce: Callable[[Condition], Condition] = lambda c: c) -> list[Merged]:
+    """Fewer conditions that are equivalent together, in order of first appearance.
+
+    `reduce` tells a condition in other words, equivalent under some facts; conditions are compared after it, and what
+    is returned is then equivalent under those facts.
+    """
+    by_form: dict[Any, tuple[Merged, Condition]] = {}
     for item in items:
-        if item.condition.kind == "true":
+        reduced = reduce(item.condition)
+        if reduced.kind == "true":
             continue
-        form = _form(item.condition)
+        form = _form(reduced)
         other = by_form.get(form)
-        by_form[form] = item.joined(()) if other is None else _combined(other, item)
-    for form, item in list(by_form.items()):
-        if form not in by_form or item.condition.kind != "ge":
+        both = (item.joined(()), reduced) if other is None else _combined(other, (item, reduced), reduce)
+        if both is None:
+            by_form[form, item.condition] = item, reduced
+        else:
+            by_form[form] = both
+    for form, (item, reduced) in list(by_form.items()):
+        opposite = _form(Condition("ge", -reduced.expr)) if reduced.kind == "ge" else form
+        if form not in by_form or opposite == form or opposite not in by_form:
             continue
-        opposite = _form(Condition("ge", -item.condition.expr))
-        other = by_form.get(opposite)
-        if other is not None and other.condition.expr == -item.condition.expr:
-            by_form[form] = Merged(equals(item.condition.expr, 0), item.origins).joined(other.origins)
-            del by_form[opposite]
-    return list(by_form.values())
+        equation = equals(reduced.expr, 0)
+        spoken = equals(item.condition.expr, 0)
+        # x >= 80 is 3*y >= 79 where x == 3*y + 1, and so y >= 27, but x == 80 is not y == 27.
+        if by_form[opposite][1].expr == -reduced.expr and reduce(spoken) == equation:
+            by_form[form] = Merged(spoken, item.origins).joined(by_form.pop(opposite)[0].origins), equation
+    return [item for item, _ in by_form.values()]
 
 
 def _form(condition: Condition) -> Any:
     """What conditions have in common of which one says all."""
     if condition.kind == "ge":
         return "ge", condition.expr - condition.expr.constant
-    remainder = _remainder(condition)
+    remainder = remainder_of(condition)
     if remainder is not None:
         return "mod", remainder[0]
     return condition
 
 
-def _combined(first: Merged, second: Merged) -> Merged:
-    """Both, which have the same form."""
-    if first.condition.kind == "ge":
-        tighter = first if first.condition.expr.constant <= second.condition.expr.constant else second
-        return Merged(tighter.condition, first.origins).joined(second.origins)
-    one, two = _remainder(first.condition), _remainder(second.condition)
+def _combined(
+    first: tuple[Merged, Condition], second: tuple[Merged, Condition], reduce: Callable[[Condition], Condition]
+) -> tuple[Merged, Condition] | None:
+    """Both in one, which have the same form; None when that cannot be told in the words of the first."""
+    origins = second[0].origins
+    if first[1].kind == "ge":
+        tighter = first if first[1].expr.constant <= second[1].expr.constant else second
+        return Merged(tighter[0].condition, first[0].origins).joined(origins), tighter[1]
+    one, two = remainder_of(first[1]), remainder_of(second[1])
     if one is None or two is None:
-        return first.joined(second.origins)
-    both = equals(one[0] % lcm(one[1], two[1]), 0)
-    return Merged(both, first.origins).joined(second.origins)
+        return first[0].joined(origins), first[1]
+    spoken = remainder_of(first[0].condition)
+    if spoken is None:
+        return None
+    number = lcm(one[1], two[1])
+    both, reduced = equals(spoken[0] % number, 0), equals(one[0] % number, 0)
+    if reduce(both) != reduced:  # (y + 5*z) % 4 is (y + z) % 4, but by 12 they differ
+        return None
+    return Merged(both, first[0].origins).joined(origins), reduced
 
 
-def _remainder(condition: Condition) -> tuple[Expr, int] | None:
+def remainder_of(condition: Condition) -> tuple[Expr, int] | None:
     """(e, k) of e % k == 0."""
     if condition.kind != "eq" or len(condition.expr.terms) != 1:
         return None

@@ -1,92 +1,111 @@
 """A point at which all facts and one condition hold, or that there is none, without looking at all facts.
 
-Facts that are near the condition are solved for; the other symbols keep their values of a known point; facts that this
-breaks join, and so on. (Counterexample-guided refinement: E. Clarke et al., CAV 2000.) No solution for some facts is
-no solution for all; a point counts only when every fact was evaluated there.
+Entries that are near the condition are solved for; the other symbols keep their values of a known point; entries that
+this breaks join, and so on. (Counterexample-guided refinement: E. Clarke et al., CAV 2000.) No solution for some facts
+is no solution for all; a point counts only when every entry that it could break was evaluated there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from symshape.prover.condition import Condition
+from symshape.prover.condition import TRUE, Condition
+from symshape.prover.merge import Merged, merge
 from symshape.prover.presburger import Budget, Presburger
 from symshape.prover.proof import Fact
 from symshape.prover.search import Point, solve
-from symshape.prover.state import State
+from symshape.prover.state import Numbers, State
 
-# Components up to this many facts are solved at once; of larger ones, so many are taken to begin with.
-_SMALL: Final = 48
-_FIRST: Final = 16
+# Components up to this many entries are solved at once; of larger ones, so many are taken to begin with.
+_SMALL: Final = 40
+_FIRST: Final = 12
 _JOINING: Final = 8
 _MAX_ROUNDS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An answer: "sat" with a point of the whole state, "unsat" with the numbers of facts that suffice, or "unknown"."""
+    """An answer: "sat" with a point of free symbols, "unsat" with the numbers of facts that suffice, or "unknown"."""
 
     kind: Literal["sat", "unsat", "unknown"]
     point: Point | None = None
-    used: tuple[int, ...] = ()
+    used: Numbers = frozenset()
 
 
 def satisfy(state: State, goal: Condition, presburger: Presburger, budget: Budget) -> Found:
     """Whether the goal can hold together with all facts."""
+    reduced = state.reduce(goal)
     for point in state.points:
-        if state.holds(goal, point):
-            return Found("sat", _completed(point, goal))
-    numbers, all_of_them = state.surroundings(goal.symbols, _SMALL)
-    base = state.points[0] if state.points else {}
-    if not all_of_them:
-        near = _near(state, goal, base, presburger, budget) if state.points else None
-        if near is not None:
-            return Found("sat", near)
-        numbers = numbers[:_FIRST]
-    for _ in range(_MAX_ROUNDS):
-        outcome = solve([goal, *(state.facts[number].condition for number in numbers)], presburger, budget)
-        if outcome.kind == "unsat":
-            return Found("unsat", used=tuple(numbers))
-        if outcome.point is None:
-            return Found("unknown")
-        solved = outcome.point.keys()
-        point = {**base, **outcome.point}
-        broken = state.violated(point, solved if state.points else state.by_symbol)
-        if not broken:
-            return Found("sat", _completed(point, goal))
-        joining = state.nearest([number for number in broken if number not in numbers], solved)
-        numbers = [*numbers, *joining[:_JOINING]]
-    return Found("unknown")
+        if state.holds(reduced.condition, point):
+            return Found("sat", point)
+    base = state.points[0] if state.points else None
+    found = _refine(state, reduced.condition, base, (), presburger, budget)
+    return Found("unsat", used=found.used | reduced.used) if found.kind == "unsat" else found
 
 
 def extended(state: State, fact: Fact, presburger: Presburger, budget: Budget) -> State | Found:
-    """The state with one fact more; or, when they cannot all hold, which facts contradict it."""
-    points = [point for point in state.points if state.holds(fact.condition, point)]
-    if not points:
-        found = satisfy(state, fact.condition, presburger, budget)
-        if found.kind == "unsat":
-            return found
-        points = [] if found.point is None else [found.point]
-    return state.with_fact(fact, points)
+    """The state with one fact more; or, when they cannot all hold, the facts (the new one is the last) that say so."""
+    after = state.with_fact(fact)
+    contradicting = after.contradiction()
+    if contradicting is not None:
+        return Found("unsat", used=contradicting)
+    fresh = range(len(state.entries), len(after.entries))
+    base: Point | None = None
+    broken: list[int] = list(fresh)
+    for point in state.points:
+        base = point
+        broken = [position for position in fresh if not after.holds(after.entries[position].condition, point)]
+        if not broken:
+            return after.with_points([point])
+    found = _refine(after, TRUE, base, broken, presburger, budget)
+    if found.kind == "unsat":
+        return found
+    return after if found.point is None else after.with_points([found.point])
 
 
-def _near(state: State, goal: Condition, base: Point, presburger: Presburger, budget: Budget) -> Point | None:
-    """A point that differs from the known one only in the goal's own symbols."""
-    names = goal.symbols
-    fixed: Mapping[str, int] = {name: value for name, value in base.items() if name not in names}
+def _refine(
+    state: State, goal: Condition, base: Point | None, broken: Sequence[int], presburger: Presburger, budget: Budget
+) -> Found:
+    """The goal with all entries, of which the base breaks only those named (no base: any of them may be broken)."""
+    names = goal.symbols.union(*(state.entries[position].condition.symbols for position in broken))
+    positions, all_of_them = state.surroundings(names, _SMALL)
+    if not all_of_them:
+        near = None if base is None else _near(state, goal, base, names, presburger, budget)
+        if near is not None:
+            return Found("sat", near)
+        positions = list(dict.fromkeys((*broken, *positions[:_FIRST])))
+    for _ in range(_MAX_ROUNDS):
+        conditions = [state.entries[position].condition for position in positions]
+        outcome = solve([goal, *conditions], presburger, budget)
+        if outcome.kind == "unsat":
+            return Found("unsat", used=frozenset[int]().union(*(state.entries[p].used for p in positions)))
+        if outcome.point is None:
+            break
+        changed = outcome.point.keys()
+        point = {**(base or {}), **outcome.point}
+        again = state.violated(point, state.by_symbol if base is None else changed)
+        if not again:
+            return Found("sat", point)
+        joining = state.nearest([position for position in again if position not in positions], changed)
+        positions = [*positions, *joining[:_JOINING]]
+    return Found("unknown")
+
+
+def _near(
+    state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
+) -> Point | None:
+    """A point that differs from the base only in the named symbols."""
+    touching = [state.entries[position].condition for position in state.touching(names)]
+    others = frozenset[str]().union(*(condition.symbols for condition in touching)) - names
+    fixed = {name: base.get(name, 1) for name in others}
     try:
-        conditions = [state.facts[number].condition.substitute(fixed) for number in state.touching(names)]
+        merged = merge(Merged(condition.substitute(fixed)) for condition in touching)
     except ZeroDivisionError:
         return None
-    outcome = solve([goal, *dict.fromkeys(conditions)], presburger, budget)
+    outcome = solve([goal, *(item.condition for item in merged)], presburger, budget)
     if outcome.point is None:
         return None
     point = {**base, **outcome.point}
-    return None if state.violated(point, names) else _completed(point, goal)
-
-
-def _completed(point: Point, goal: Condition) -> Point:
-    missing = goal.symbols - point.keys()
-    return {**point, **dict.fromkeys(missing, 1)} if missing else point
+    return None if state.violated(point, names) else point

@@ -1,84 +1,182 @@
-"""What a store knows at one moment: immutable, so that going back to it costs nothing."""
+"""What a store knows at one moment: immutable, so that going back to it costs nothing.
+
+Equations are solved as they come: a symbol that equals a sum of others is replaced by it everywhere, so that all else
+is about fewer symbols. Every replaced condition remembers the facts that went into it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from symshape.prover.condition import Condition
+from symshape.prover.eliminate import solution
+from symshape.prover.expr import Expr
 from symshape.prover.proof import Fact
 from symshape.prover.search import Point
 from symshape.prover.truth import value_of
 
-_MAX_POINTS = 4
+_MAX_POINTS: Final = 4
+Numbers = frozenset[int]
+_NONE: Final[Numbers] = frozenset()
+
+
+class Entry(NamedTuple):
+    """A condition on free symbols, and the numbers of the facts that it follows from."""
+
+    condition: Condition
+    used: Numbers
+
+
+class Solved(NamedTuple):
+    """What a symbol equals, in free symbols, and the numbers of the facts that say so."""
+
+    value: Expr
+    used: Numbers
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Facts in the order they were assumed, which of them mention a symbol, and some points at which all hold.
+    """Facts in the order they were assumed, and what they say about the free symbols.
 
-    ``points`` is empty when no such point is known (the search ran out of budget). A point may lack symbols that no
-    fact mentions.
+    ``entries``    conditions that are, with ``solved``, equivalent to the facts; decided ones are left out of the index
+    ``by_symbol``  for each free symbol the positions of the entries that mention it
+    ``solved``     the symbols that are not free
+    ``points``     some assignments of free symbols at which every entry holds; empty when none is known. A symbol that
+                   a point lacks is 1
     """
 
     facts: tuple[Fact, ...] = ()
+    entries: tuple[Entry, ...] = ()
     by_symbol: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    solved: Mapping[str, Solved] = field(default_factory=dict)
     points: tuple[Point, ...] = ({},)
 
-    def with_fact(self, fact: Fact, points: Iterable[Point]) -> State:
-        """The state with one fact more; the points must satisfy it."""
-        by_symbol = dict(self.by_symbol)
+    # The free symbols.
+
+    def reduce(self, condition: Condition) -> Entry:
+        """The condition on free symbols only, and the facts that this took."""
+        known = [(name, self.solved[name]) for name in condition.symbols if name in self.solved]
+        if not known:
+            return Entry(condition, _NONE)
+        used = _NONE.union(*(solved.used for _, solved in known))
+        try:
+            return Entry(condition.substitute({name: solved.value for name, solved in known}), used)
+        except ZeroDivisionError:  # some divisor is 0 wherever the facts hold
+            return Entry(condition, _NONE)
+
+    def complete(self, point: Point, names: Iterable[str]) -> Point:
+        """The values of the named symbols at a point of free symbols."""
+        values = {}
+        for name in names:
+            value = self.solved[name].value if name in self.solved else Expr.symbol(name)
+            values[name] = value.evaluate({symbol: point.get(symbol, 1) for symbol in value.symbols})
+        return values
+
+    @staticmethod
+    def holds(condition: Condition, point: Point) -> bool | None:
+        """Whether a condition on free symbols holds at a point; None where it has no value."""
+        missing = condition.symbols - point.keys()
+        return value_of(condition, {**point, **dict.fromkeys(missing, 1)} if missing else point)
+
+    # Other states.
+
+    def with_fact(self, fact: Fact) -> State:
+        """The state with one fact more, and without points."""
         number = len(self.facts)
-        for name in fact.condition.symbols:
-            by_symbol[name] = (*by_symbol.get(name, ()), number)
-        return State((*self.facts, fact), by_symbol, tuple(points)[:_MAX_POINTS])
+        state = replace(self, facts=(*self.facts, fact), points=())
+        parts = fact.condition.operands if fact.condition.kind == "and" else (fact.condition,)
+        for part in parts:
+            reduced = state.reduce(part)
+            state = state._with_entry(Entry(reduced.condition, reduced.used | {number}))
+        return state
 
-    def with_point(self, point: Point) -> State:
-        """The state with another point, at which all facts must hold."""
-        if point in self.points:
-            return self
-        return State(self.facts, self.by_symbol, (point, *self.points)[:_MAX_POINTS])
+    def with_points(self, points: Iterable[Point]) -> State:
+        """The state with these points first, at which all entries must hold."""
+        kept: list[Point] = []
+        for point in (*points, *self.points):
+            if len(kept) < _MAX_POINTS and point not in kept:
+                kept.append(point)
+        return replace(self, points=tuple(kept))
 
-    def without(self, number: int) -> State:
-        """The state less one fact, which keeps its number but is found no more."""
+    def without(self, number: int) -> State | None:
+        """A state in which one fact, and what followed from it, is found no more; None when it solved a symbol."""
+        if any(number in used for _, used in self.solved.values()):
+            return None
+        return self._less([position for position, (_, used) in enumerate(self.entries) if number in used])
+
+    def _less(self, positions: Iterable[int]) -> State:
+        """The state without some entries, which keep their positions but are found no more."""
         by_symbol = dict(self.by_symbol)
-        for name in self.facts[number].condition.symbols:
-            by_symbol[name] = tuple(other for other in by_symbol[name] if other != number)
-        return State(self.facts, by_symbol, self.points)
+        for position in positions:
+            for name in self.entries[position].condition.symbols:
+                by_symbol[name] = tuple(other for other in by_symbol[name] if other != position)
+        return replace(self, by_symbol=by_symbol)
+
+    def _with_entry(self, entry: Entry) -> State:
+        found = solution(entry.condition)
+        if found is not None:
+            return self._with_solved(found.name, Solved(found.value, entry.used))
+        by_symbol = dict(self.by_symbol)
+        for name in entry.condition.symbols:
+            by_symbol[name] = (*by_symbol.get(name, ()), len(self.entries))
+        return replace(self, entries=(*self.entries, entry), by_symbol=by_symbol)
+
+    def _with_solved(self, name: str, this: Solved) -> State:
+        """The symbol replaced everywhere; what was known of it is now known of its value."""
+        solved = dict(self.solved)
+        for other, (value, used) in self.solved.items():
+            if name in value.symbols:
+                solved[other] = Solved(value.substitute({name: this.value}), used | this.used)
+        solved[name] = this
+        positions = self.by_symbol.get(name, ())
+        state = replace(self._less(positions), solved=solved)
+        for position in positions:
+            condition, used = self.entries[position]
+            try:
+                reduced = Entry(condition.substitute({name: this.value}), used | this.used)
+            except ZeroDivisionError:
+                continue  # no point has a value for it: the facts say nothing that could be used
+            if reduced.condition.kind != "true":
+                state = state._with_entry(reduced)
+        return state
+
+    # Entries.
+
+    def contradiction(self) -> Numbers | None:
+        """The facts behind an entry that is false as it stands; None when there is none."""
+        return next((used for condition, used in self.entries if condition.kind == "false"), None)
 
     def touching(self, names: Iterable[str]) -> list[int]:
-        """The numbers of the facts that mention any of the symbols, in order."""
-        return sorted({number for name in names for number in self.by_symbol.get(name, ())})
+        """The positions of the entries that mention any of the symbols, in order."""
+        return sorted({position for name in names for position in self.by_symbol.get(name, ())})
 
     def surroundings(self, names: Iterable[str], limit: int) -> tuple[list[int], bool]:
-        """The numbers of facts connected with the symbols, nearest first, and whether these are all.
+        """The positions of entries connected with the symbols, nearest first, and whether these are all.
 
-        Facts of only the symbols known so far come before those that bring in new ones; at most about `limit`.
+        Entries of only the symbols known so far come before those that bring in new ones; at most `limit`.
         """
         known, chosen = set(names), dict[int, None]()
         fresh = set(known)
         while fresh:
-            touching = self.nearest((number for number in self.touching(fresh) if number not in chosen), known)
+            touching = self.nearest((position for position in self.touching(fresh) if position not in chosen), known)
             fresh = set()
-            for number in touching:
+            for position in touching:
                 if len(chosen) >= limit:
                     return list(chosen), False
-                chosen[number] = None
-                fresh |= self.facts[number].condition.symbols - known
+                chosen[position] = None
+                fresh |= self.entries[position].condition.symbols - known
             known |= fresh
         return list(chosen), True
 
-    def nearest(self, numbers: Iterable[int], known: AbstractSet[str]) -> list[int]:
-        """The same numbers, facts with the fewest symbols besides the known ones first."""
-        return sorted(numbers, key=lambda number: len(self.facts[number].condition.symbols - known))
+    def nearest(self, positions: Iterable[int], known: AbstractSet[str]) -> list[int]:
+        """The same positions, entries with the fewest symbols besides the known ones first."""
+        return sorted(positions, key=lambda position: len(self.entries[position].condition.symbols - known))
 
     def violated(self, point: Point, names: Iterable[str]) -> list[int]:
-        """The numbers of the facts that do not hold at a point, of those that mention the symbols."""
-        return [number for number in self.touching(names) if not self.holds(self.facts[number].condition, point)]
-
-    @staticmethod
-    def holds(condition: Condition, point: Point) -> bool | None:
-        """Whether it holds at a point, symbols that the point lacks being 1; None where it has no value."""
-        missing = condition.symbols - point.keys()
-        return value_of(condition, {**point, **dict.fromkeys(missing, 1)} if missing else point)
+        """The positions of entries that do not hold at a point, of those that mention the symbols."""
+        return [
+            position for position in self.touching(names) if not self.holds(self.entries[position].condition, point)
+        ]
