@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import functools
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._C._dynamo import guards
+from torch.fx import traceback as node_meta
 from torch.overrides import TorchFunctionMode
 
-from symshape.runtime.torch_private import decomposition_table, deferred_runtime_asserts, shape_env_guards, source_name
+from symshape.runtime.torch_private import decomposition_table, deferred_runtime_asserts, source_name
 
 
 def tensor_check(
@@ -82,13 +84,11 @@ class _UserLines(TorchFunctionMode):
     reads_offset = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        from torch.fx import traceback
-
         self.reads_offset = self.reads_offset or func in _OFFSET_READERS
         frame = _user_frame_now()
         if frame is not None:
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
-            traceback.set_stack_trace([place])
+            node_meta.set_stack_trace([place])
         return func(*args, **(kwargs or {}))
 
 
@@ -163,16 +163,20 @@ class Trace:
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
         """Calls the user's function; what it does is traced at its lines."""
-        from torch.fx import traceback
-
-        with traceback.preserve_node_meta(), self.lines:
+        with node_meta.preserve_node_meta(), self.lines:
             return fn()
 
     @property
-    def mutates(self) -> bool:
-        """Whether the traced function changes any of its inputs."""
+    def changed(self) -> tuple[int, ...]:
+        """Positions of the inputs that the traced function writes to."""
         metadata = self.context.fw_metadata
-        return bool(metadata is None or metadata.mutated_inp_runtime_indices)
+        assert metadata is not None
+        return tuple(metadata.mutated_inp_runtime_indices)
+
+    def condition(self, expr: Any) -> torch.SymBool:
+        """A traced condition for an expression over the trace's symbols."""
+        made: torch.SymBool = self.env.create_symboolnode(expr)
+        return made
 
     def deferred(self) -> list[tuple[Any, str, str]]:
         """Assertions on data-dependent sizes, in order: (sympy condition, message, ``file:line``)."""
@@ -181,11 +185,6 @@ class Trace:
             place, _, message = packed.partition("\n")
             found.append((condition, message, place))
         return found
-
-    def last_guard(self) -> tuple[Any, tuple[str, int]] | None:
-        """The last decision of the trace: (sympy condition, (file, line))."""
-        found = shape_env_guards(self.env)
-        return found[-1] if found else None
 
 
 def _range(low: int, high: int | None) -> Any:
@@ -196,9 +195,32 @@ def _range(low: int, high: int | None) -> Any:
     return StrictMinMaxConstraint(vr=ValueRanges(low, int_oo if high is None else high), warn_only=False)
 
 
-def traces_to_nothing(error: BaseException) -> bool:
+def failed_check(error: BaseException) -> tuple[Any, str] | None:
+    """If a ``torch._check`` of the user's raised the error: its condition (a sympy expression, or None where it was
+    decided without one) and its ``file:line``."""
+    places = list(traceback.walk_tb(error.__traceback__))
+    check = places[-1][0]
+    if check.f_code.co_name != "_check_with" or check.f_globals.get("__name__") != "torch":
+        return None
+    caller, line = next(place for place in reversed(places) if place[0].f_globals.get("__name__") != "torch")
+    if caller.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USERS:
+        return None  # an operator's own check of its operands
+    condition = check.f_locals.get("cond")
+    expr = condition.node.expr if isinstance(condition, torch.SymBool) else None
+    return expr, f"{caller.f_code.co_filename}:{line}"
+
+
+def depends_on_values(error: BaseException) -> bool:
     """Whether an error of a trace says that a value of a tensor decided what to run."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     return isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException))
+
+
+def autocast_state() -> Any:
+    """None without autocast; else what is cast to what."""
+    if not torch._C._is_any_autocast_enabled():
+        return None
+    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    return tuple((device, torch.get_autocast_dtype(device)) for device in devices)

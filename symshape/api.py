@@ -1,12 +1,14 @@
-"""What users call: ``symshape.compile`` and ``symshape.explain``."""
+"""What users call: ``symshape.compile``, ``symshape.jit`` and ``symshape.explain``."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from symshape.backend import symshape_backend
+from symshape.jit_function import JitFunction
 from symshape.options import Options
 from symshape.report import Report
 from symshape.settings import compile_with
@@ -20,6 +22,21 @@ def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **opti
     Options.parse(options, mode)
     backend = functools.partial(symshape_backend, mode=mode, options=options)
     return compile_with(fn, _named(backend), fullgraph=fullgraph)
+
+
+def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any] | None = None) -> Any:
+    """``fn`` (a function or a module) compiled without Dynamo, once for each set of guards that its inputs satisfy.
+
+    ``dynamic_shapes``: as for torch.export (``symshape.dynamic_shapes``); without it all sizes and integers are
+    dynamic. ``options``: those of ``compile``, and ``entry_limit`` (default 64): the least recently used entries make room for
+    new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or what
+    ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
+    """
+    frame = sys._getframe(1)
+    location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    if fn is None:
+        return lambda function: JitFunction(function, dynamic_shapes, options, location)
+    return JitFunction(fn, dynamic_shapes, options, location)
 
 
 def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Report:

@@ -44,7 +44,7 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
 # fails for rotary embeddings and for attention of a sequence of 1, which costs more graphs than it saves.
 
 
-class _InForce:
+class InForce:
     """Context manager: every setting in force, entered at each call, so it does as little as possible."""
 
     def __init__(self) -> None:
@@ -80,5 +80,5 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
 
     with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
     # torch.compile would wrap the backend and lose this attribute; the decorator below is what it calls itself.
-    with_settings.backend_ctx_ctor = _InForce  # type: ignore[attr-defined]
+    with_settings.backend_ctx_ctor = InForce  # type: ignore[attr-defined]
     return torch._dynamo.optimize(with_settings, nopython=fullgraph, dynamic=True)(fn)

@@ -1,0 +1,261 @@
+"""One entry of a jitted function: traced without Dynamo, compiled, with all that it needs of its inputs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.codegen.entry_guards import EntryGuards, Leaf, leaf_constraints
+from symshape.codegen.guard_stub import Constraint
+from symshape.compiler import compile_graph
+from symshape.dynamic_shapes import DimSpec, Input
+from symshape.errors import CompileError, ShapeConstraintError, SymshapeError
+from symshape.frontend.constraints import open_guards
+from symshape.frontend.symbols import size_expr
+from symshape.options import Options
+from symshape.prover.condition import equals
+from symshape.prover.expr import Expr
+from symshape.prover.sympy_bridge import condition_from_sympy
+from symshape.report import GraphReport
+from symshape.runtime.checks import CheckText, error_of
+from symshape.runtime.torch_private import symbol_hint, symbol_source
+from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check
+from symshape.settings import InForce
+
+
+@dataclass
+class Call:
+    """A call to be traced. ``state``: name and value of each parameter and buffer; ``spec``: of ``(args, kwargs)``."""
+
+    fn: Callable[..., Any]
+    holder: torch.nn.Module
+    state: Sequence[tuple[str, torch.Tensor]]
+    inputs: Sequence[Input]
+    spec: Any
+
+
+@dataclass
+class Traced:
+    """``run(values)`` takes state and inputs; ``constraints`` are over their leaves."""
+
+    run: Callable[[Sequence[Any]], Any]
+    leaves: list[Leaf]
+    constraints: list[Constraint]
+    changed: tuple[int, ...]
+    reports: list[GraphReport] = field(default_factory=list)
+
+
+class _Function(torch.nn.Module):
+    """What AOTAutograd traces: flat dynamic inputs in, flat tensors and sizes out. The rest of both is kept aside."""
+
+    def __init__(self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int]) -> None:
+        super().__init__()
+        self.call, self.trace, self.constants, self.dynamic = call, trace, constants, dynamic
+        self.holder = [call.holder]  # in a list: its parameters are inputs already
+        self.outputs: list[Any] = []  # position in the flat result for what is computed, else (value,)
+        self.output_spec: Any = None
+
+    def forward(self, *flat: Any) -> tuple[Any, ...]:
+        state = dict(zip((name for name, _ in self.call.state), flat))
+        leaves = list(self.constants)
+        for position, value in zip(self.dynamic, flat[len(state) :]):
+            leaves[position] = value
+        args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)
+
+        def run() -> Any:
+            return torch.func.functional_call(self.holder[0], state, args, kwargs)
+
+        result = self.trace.with_lines(run)
+        found, self.output_spec = pytree.tree_flatten(result)
+        self.outputs = []
+        computed: list[Any] = []
+        for value in found:
+            is_computed = isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
+            self.outputs.append(len(computed) if is_computed else (value,))
+            computed += [value] if is_computed else []
+        return tuple(computed)
+
+
+def trace_call(call: Call, options: Options) -> Traced:
+    """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
+    CompileError where the function cannot be traced; whatever else the function itself raises."""
+    trace = Trace()
+    state = [trace.tensor(value, name, [None] * value.dim()) for name, value in call.state]
+    fakes = [_fake(trace, one) for one in call.inputs]
+    with InForce():
+        try:
+            _apply_names(trace, call.inputs, fakes)
+            return _compile(call, options, trace, state, fakes)
+        except SymshapeError:
+            raise
+        except Exception as error:
+            explained = _explained(error, trace)
+            if explained is error:
+                raise
+            raise explained from error
+
+
+def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes: list[Any]) -> Traced:
+    dynamic = [i for i, fake in enumerate(fakes) if isinstance(fake, (torch.Tensor, torch.SymInt))]
+    function = _Function(call, trace, fakes, dynamic)
+    reports: list[GraphReport] = []
+    entries: list[EntryGuards] = []
+
+    def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        if kind != "backward":
+            _insert_assertions(graph, trace)
+        compiled = compile_graph(graph, options, kind=kind)
+        reports.append(compiled.report)
+        entries.extend([] if kind == "backward" else [compiled.entry])
+        return compiled.run
+
+    compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
+    flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers)
+    (entry,) = entries
+    states = [Leaf(i, value.dim(), value.is_contiguous()) for i, (_, value) in enumerate(call.state)]
+    leaves = [_leaf(trace, one) for one in call.inputs]
+    arguments = [*states, *(leaf for i in dynamic if (leaf := leaves[i]) is not None)]
+    if len(entry.layouts) < len(arguments):
+        raise CompileError("the traced graph has other inputs than the function", next_step="use symshape.compile")
+    positions = [leaf.position for leaf in arguments]
+    return Traced(
+        _runner(flat, positions, function), [*states, *(leaf for leaf in leaves if leaf is not None)],
+        _constraints(entry, trace, call.inputs, fakes, arguments), tuple(positions[i] for i in trace.changed), reports,
+    )  # fmt: skip
+
+
+def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    return lambda graph, inputs: compiler(kind, graph, inputs)
+
+
+def _leaf(trace: Trace, one: Input) -> Leaf | None:
+    if one.leaf is None or one.leaf.rank is None or not trace.lines.reads_offset:
+        return one.leaf
+    return Leaf(one.leaf.position, one.leaf.rank, one.leaf.contiguous, offset=True)
+
+
+def _fake(trace: Trace, one: Input) -> Any:
+    """A fake tensor, a SymInt, or the value itself where it is a constant of the entry."""
+    if isinstance(one.value, torch.Tensor):
+        return trace.tensor(one.value, one.name, [None if spec.static else _range(spec) for spec in one.dims])
+    if one.leaf is None or one.dims[0].static:
+        return one.value
+    spec = one.dims[0]
+    low = -(2**62) if spec.minimum is None else spec.minimum
+    return trace.integer(one.value, one.name, low, spec.maximum)
+
+
+def _range(spec: DimSpec) -> tuple[int, int | None]:
+    return spec.minimum or 0, spec.maximum
+
+
+def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) -> None:
+    """Dims of one name are one symbol; a derived dim is what it is derived from."""
+    sizes = [(spec, size) for one, fake in zip(inputs, fakes)
+             for spec, size in zip(one.dims, fake.size() if isinstance(fake, torch.Tensor) else (fake,))]  # fmt: skip
+    roots: dict[str, Any] = {}
+    for spec, size in sizes:
+        if spec.name and spec.derived is None:
+            root = roots.setdefault(spec.name, size)
+            if root is size:
+                trace.name(size, spec.name)
+            else:
+                bool(root == size)
+    for spec, size in sizes:
+        if spec.derived is not None:
+            bool(size == spec.derived(roots[spec.name]))
+
+
+def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
+    """AOTAutograd leaves assertions on data-dependent sizes to Dynamo: each is put where its sizes are known."""
+    for number, (expr, message, place) in enumerate(trace.deferred()):
+        missing, after = {str(symbol) for symbol in expr.free_symbols}, None
+        for node in graph.graph.nodes:
+            if node.op == "output" or not missing:
+                break
+            missing -= _symbols(node.meta.get("val"))
+            after = node
+        if after is None or missing:
+            continue  # about a size that nothing computes
+        file, _, line = place.rpartition(":")
+        with graph.graph.inserting_after(after):
+            # The importer reads the condition off the value; the number keeps two of them apart.
+            condition = graph.graph.call_function(operator.ge, (number, 0))
+        with graph.graph.inserting_after(condition):
+            check = graph.graph.call_function(torch.ops.aten._assert_scalar.default, (condition, message))
+        condition.meta["val"] = trace.condition(expr)
+        check.meta["val"] = None
+        condition.meta["stack_trace"] = check.meta["stack_trace"] = f'  File "{file}", line {line}, in _\n'
+
+
+def _symbols(value: Any) -> set[str]:
+    found: set[str] = set()
+    for item in value if isinstance(value, (tuple, list)) else (value,):
+        parts = item.size() if isinstance(item, torch.Tensor) else (item,)
+        for part in parts:
+            if isinstance(part, torch.SymInt):
+                found.update(str(symbol) for symbol in part.node.expr.free_symbols)
+    return found
+
+
+def _constraints(
+    entry: EntryGuards, trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any], arguments: Sequence[Leaf]
+) -> list[Constraint]:
+    """Those of the compiled graph, and the values of the integers that it does not get."""
+    integers, constants = {}, []
+    for one, fake in zip(inputs, fakes):
+        if one.leaf is not None and one.leaf.rank is None:
+            if isinstance(fake, torch.SymInt):
+                integers[one.leaf.position] = size_expr(fake)
+            else:
+                constants.append(Constraint(equals(one.leaf.value, fake), "a constant of the entry"))
+    known = {Expr.symbol(symbol.name) for symbol in entry.symbols}
+    # Lowering the backward graph may have decided more than the forward graph's IR knows.
+    later = [Constraint(k.condition, "decided while tracing", f"{k.file}:{k.line}")
+             for k in open_guards(trace.env, known)] if len(trace.env.guards) > 0 else []  # fmt: skip
+    return [*leaf_constraints(entry, arguments, integers, later), *constants]
+
+
+def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:
+    """From state and inputs to the result as the function returned it."""
+    outputs, spec = function.outputs, function.output_spec
+    plain = outputs == list(range(len(outputs)))
+    pick: Callable[[Sequence[Any]], Sequence[Any]] = (
+        operator.itemgetter(*positions) if len(positions) > 1 else lambda values: [values[i] for i in positions]
+    )
+    if plain and spec.is_leaf():
+        return lambda values: flat(*pick(values))[0]
+    if plain and spec.type is tuple and all(child.is_leaf() for child in spec.children()):
+        return lambda values: tuple(flat(*pick(values)))
+
+    def run(values: Sequence[Any]) -> Any:
+        computed = flat(*pick(values))
+        leaves = [computed[out] if isinstance(out, int) else out[0] for out in outputs]
+        return pytree.tree_unflatten(leaves, spec)
+
+    return run
+
+
+def _explained(error: Exception, trace: Trace) -> Exception:
+    """The error of a trace as a user can act on it; what the function itself raised stays as it is."""
+    if depends_on_values(error):
+        return CompileError(
+            f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",
+            next_step="symshape.compile breaks the graph there; or write it with torch.where or torch.cond",
+        )
+    failed = failed_check(error) if type(error) is RuntimeError else None
+    if failed is None:
+        return error
+    expr, location = failed
+    if expr is None:
+        return ShapeConstraintError(f"{error}", where=location, next_step="pass inputs for which the check holds")
+    condition = condition_from_sympy(expr)
+    symbols = {str(symbol): symbol for symbol in expr.free_symbols}
+    sources = tuple((name, symbol_source(trace.env, symbol)) for name, symbol in symbols.items())
+    values = {name: hint for name, s in symbols.items() if (hint := symbol_hint(trace.env, s)) is not None}
+    return error_of(CheckText(condition.python(), str(error), location, sources), values)
