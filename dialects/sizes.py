@@ -73,7 +73,11 @@ class Sizes:
                 return False
             left, right = op.operands
             if left in self._exprs and right in self._exprs:
-                self.define(op.results[0], _BINARY[name](self._exprs[left], self._exprs[right]))
+                expr = _BINARY[name](self._exprs[left], self._exprs[right])
+                if expr.as_int() is None:
+                    self.define(op.results[0], expr)
+                else:  # the value of a number is a constant
+                    self._exprs[op.results[0]] = expr
             return True
         if name == "arith.constant" and op.results[0].type == self.index_type:
             self.define(op.results[0], Expr.const(ir.IntegerAttr(op.attributes["value"]).value))

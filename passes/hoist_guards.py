@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -113,20 +112,19 @@ class _Mover:
     def move_up(self) -> bool:
         order = _Order(self.block)
         changed = False
-        for name, op in zip(order.names, order.operations):
+        for at, (name, op) in enumerate(order.operations):
             if name not in _CHECKS:
                 continue
-            needed = list(order.needed_by(op))
-            roots = [n for n in needed if not n.name.startswith("arith.")]
-            at_entry = all(root.name == "symshape.symbol" for root in roots)
+            arithmetic, roots = order.needed_by(op)
+            at_entry = all(order.operations[root][0] == "symshape.symbol" for root in roots)
             if self.to == "entry" and not at_entry:
                 continue
-            anchor = order.last_symbol if at_entry else max((order.position[r][0] for r in roots), default=-1)
-            if not order.works_between(anchor, op):
-                continue
+            anchor = order.last_symbol if at_entry else max(roots)
+            if order.works[at] == order.works[anchor + 1]:
+                continue  # there is no work in between
             condition = read_condition(order.sizes, op.operands[0])
             if condition is not None and self.is_safe(condition):
-                order.move(op, [n for n in needed if n.name.startswith("arith.")], anchor)
+                order.move(op, arithmetic, anchor)
                 _mark(op)
                 changed = True
         return changed
@@ -174,55 +172,60 @@ class _Mover:
 
 
 class _Order:
-    """The operations of a block by position. What has been moved up has the position that it was moved to."""
+    """The operations of a block by position. What has been moved up has the position that it was moved to.
+
+    Values are the keys, not operations: an operation's hash changes with its attributes.
+    """
 
     def __init__(self, block: ir.Block) -> None:
-        named = operations_of(block)
-        self.names, self.operations = [name for name, _ in named], [op for _, op in named]
-        self.position = {op: (i, 0) for i, op in enumerate(self.operations)}
-        self.last_symbol = max((i for i, name in enumerate(self.names) if name == "symshape.symbol"), default=-1)
+        self.operations = operations_of(block)
+        self.position = {value: (i, 0) for i, (_, op) in enumerate(self.operations) for value in op.results}
+        symbols = [i for i, (name, _) in enumerate(self.operations) if name == "symshape.symbol"]
+        self.last_symbol = max(symbols, default=-1)
         self.works = [0]  # how many of the operations before a position are work
-        for name in self.names:
+        for name, _ in self.operations:
             self.works.append(self.works[-1] + _is_work(name))
         self.sizes = Sizes(block)
-        self.sizes.learn(about_sizes(named))
+        self.sizes.learn(about_sizes(self.operations))
         self._moves = 0
         self._tails: dict[int, Any] = {}
 
-    def needed_by(self, op: Any) -> Iterator[Any]:
-        """The arithmetic that an operation needs, and the operations in this block that it begins with."""
-        seen, todo = {op}, [op]
+    def needed_by(self, op: Any) -> tuple[list[ir.Value], set[int]]:
+        """The results of arithmetic in this block that an operation needs, and the positions of what it begins with."""
+        arithmetic: dict[ir.Value, None] = {}
+        roots: set[int] = set()
+        todo = [op]
         while todo:
             for value in todo.pop().operands:
-                owner = value.owner
-                if isinstance(owner, ir.Block) or owner in seen or owner not in self.position:
+                if value not in self.position or value in arithmetic:
                     continue
-                seen.add(owner)
+                owner = value.owner
                 if owner.name.startswith("arith."):
+                    arithmetic[value] = None
                     todo.append(owner)
-                yield owner
+                else:
+                    roots.add(self.position[value][0])
+        return list(arithmetic), roots
 
-    def works_between(self, anchor: int, op: Any) -> bool:
-        return self.works[self.position[op][0]] > self.works[anchor + 1]
-
-    def move(self, op: Any, arithmetic: list[Any], anchor: int) -> None:
+    def move(self, op: Any, arithmetic: list[ir.Value], anchor: int) -> None:
         """Puts an operation, and what it needs, behind the anchor and what stands there without being work."""
         end = anchor + 1
-        while end < len(self.operations) and not _is_work(self.names[end]):
+        while end < len(self.operations) and not _is_work(self.operations[end][0]):
             end += 1
-        late = sorted((n for n in arithmetic if self.position[n][0] >= end), key=self.position.__getitem__)
-        for moved in (*late, op):
-            self.put(moved, end)
+        late = sorted((v for v in arithmetic if self.position[v][0] >= end), key=self.position.__getitem__)
+        for value in late:
+            self.put(value.owner, end)
+            self._moves += 1
+            self.position[value] = end - 1, self._moves
+        self.put(op, end)
 
     def put(self, op: Any, end: int) -> None:
         tail = self._tails.get(end)
         if tail is not None:
-            op.move_after(tail)
+            op.operation.move_after(tail)
         else:
-            op.move_before(self.operations[end])
-        self._tails[end] = op
-        self._moves += 1
-        self.position[op] = end - 1, self._moves
+            op.operation.move_before(self.operations[end][1])
+        self._tails[end] = op.operation
 
 
 def _is_work(name: str) -> bool:

@@ -83,7 +83,7 @@ class _Resolver:
         operations = operations_of(block)
         silent = {"host.call", "symshape.bind"} - {"symshape.bind" for name, _ in operations if name == "tensor.dim"}
         for name, op in operations:
-            if scope.instead and name not in KINDS and op not in self.evidence:
+            if scope.instead and name not in KINDS and not self.is_evidence(name, op):
                 self.replace_operands(op, scope)
             if name in silent:
                 continue
@@ -96,6 +96,9 @@ class _Resolver:
                 for inner in inner_blocks(name, op):
                     self.block(inner, scope.nested(inner))
 
+    def is_evidence(self, name: str, op: Any) -> bool:
+        return name.startswith("arith.") and op.results[0] in self.evidence
+
     def replace_operands(self, op: Any, scope: _Scope) -> None:
         for i, value in enumerate(op.operands):
             better = scope.final(value)
@@ -106,7 +109,8 @@ class _Resolver:
     def definition(self, op: Any, scope: _Scope) -> None:
         """A size is computed: in vain if it exists; and something else may stand for it under the facts."""
         value = op.results[0]
-        first = scope.sizes.value(scope.sizes.expr(value))
+        with ir.InsertionPoint(op), op.location:  # only a number is written here
+            first = scope.sizes.value(scope.sizes.expr(value))
         if first != value:
             value.replace_all_uses_with(first)
             if op.name == "tensor.dim":
@@ -130,6 +134,7 @@ class _Resolver:
             return
         with _after(op), op.location:
             scope.instead[value] = scope.sizes.value(simple)
+        self.changed = True
 
     def learn(self, op: Any, scope: _Scope) -> None:
         """From here on a constraint holds; what it makes equal has one value from here on."""
@@ -147,9 +152,12 @@ def _after(op: Any) -> ir.InsertionPoint:
     return ir.InsertionPoint.after(op)
 
 
-def _arithmetic_of_constraints(block: ir.Block) -> set[Any]:
-    """The arithmetic that conditions of constraints are made of, here and in blocks inside."""
-    found: set[Any] = set()
+def _arithmetic_of_constraints(block: ir.Block) -> set[ir.Value]:
+    """The results of arithmetic that conditions of constraints are made of, here and in blocks inside.
+
+    Values, since an operation's hash changes with its operands.
+    """
+    found: set[ir.Value] = set()
     todo = []
     blocks = [block]
     while blocks:
@@ -160,7 +168,7 @@ def _arithmetic_of_constraints(block: ir.Block) -> set[Any]:
     while todo:
         for value in todo.pop().operands:
             owner = value.owner
-            if not isinstance(owner, ir.Block) and owner.name.startswith("arith.") and owner not in found:
-                found.add(owner)
+            if not isinstance(owner, ir.Block) and owner.name.startswith("arith.") and value not in found:
+                found.add(value)
                 todo.append(owner)
     return found
