@@ -52,10 +52,12 @@ class Origin:
         place = _PLACE.match(text)
         if place is None:
             plain = text.isidentifier()
-            return cls(named[1] if named else text if plain else symbol, f"argument {text}" if plain else text)
+            words = f"argument {text}" if plain else text
+            return cls(named[1] if named else text if plain else symbol, words)
         base, kind, dim = place["base"], place["kind"], place["dim"]
         words = {"size": f"dim {dim}", "stride": f"stride {dim}", "storage_offset": "storage offset"}[kind]
-        return cls(named[1] if named else text, f"{text}: {words} of argument {base}")
+        words += f" of argument {base}"
+        return cls(named[1], f"{text}, {words}") if named else cls(text, words)
 
 
 def user_text(condition: str, origins: Mapping[str, Origin]) -> str:
@@ -84,9 +86,9 @@ def error_of(check: CheckText, values: Mapping[str, int]) -> ShapeConstraintErro
     origins = {symbol: Origin.parse(symbol, source) for symbol, source in check.sources}
     used = {symbol: origin for symbol, origin in origins.items() if symbol in values}
     constraint = user_text(check.condition, origins)
-    shown = [f"{symbol} = {values[symbol]}" + (f" ({origin.place})" if origin.place else "")
+    shown = [f"{origin.name} = {values[symbol]}" + (f" ({origin.place})" if origin.place else "")
              for symbol, origin in used.items()]  # fmt: skip
-    inputs = list(dict.fromkeys(origin.name for origin in used.values() if " of argument " in origin.place))
+    inputs = list(dict.fromkeys(origin.name for origin in used.values() if "argument " in origin.place))
     change = f"pass inputs with another {' or '.join(inputs)}" if inputs else "pass inputs for which it holds"
     message = f"{check.message}: " if check.message else ""
     return ShapeConstraintError(

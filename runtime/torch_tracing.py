@@ -117,8 +117,13 @@ class Trace:
         """A fake of an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None for a
         static one."""
         from torch._dynamo.source import ConstantSource
+        from torch._subclasses.fake_tensor import FakeTensorConverter
         from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
 
+        # Each input is traced as a tensor of its own: no view, and in no memory that another one is in. Where that
+        # matters, the entry is not used for inputs that share memory (``changed``).
+        value = value.data.requires_grad_(value.requires_grad)
+        self.mode.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
         if all(dim is None for dim in dims) and value.is_contiguous():
             return self.mode.from_tensor(value, static_shapes=True, source=ConstantSource(name))
         context: Any = StatelessSymbolicContext(

@@ -28,9 +28,9 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
     """``fn`` (a function or a module) compiled without Dynamo, once for each set of guards that its inputs satisfy.
 
     ``dynamic_shapes``: as for torch.export (``symshape.dynamic_shapes``); without it all sizes and integers are
-    dynamic. ``options``: those of ``compile``, and ``entry_limit`` (default 64): the least recently used entries make room for
-    new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or what
-    ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
+    dynamic. ``options``: those of ``compile``, and ``entry_limit`` (default 64): the least recently used entries make
+    room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
+    what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
     """
     frame = sys._getframe(1)
     location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
