@@ -7,7 +7,7 @@ import itertools
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,11 @@ class JitFunction:
         found = [entry for tree in self._trees() for entry in tree.entries]
         return [EntryReport(tuple(_spoken(check) for check in entry.guards.checks), entry.guards.reports)
                 for entry in found]  # fmt: skip
+
+    def finder(self, *args: Any) -> Callable[[Sequence[Any]], Any]:
+        """The lookup that a call with these arguments runs first (tensors and constants, no containers): a function of
+        the argument tuple, with an entry as its result, or None. For measurements."""
+        return self._flat[len(args)].find
 
     def _trees(self) -> list[GuardTree]:
         return [*self._flat.values(), *self._nested.values()]
