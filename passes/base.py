@@ -17,11 +17,12 @@ from typing import Any, ClassVar, NoReturn, Self
 from torch_mlir import ir
 
 from symshape.errors import CompileError, OptionError
+from symshape.prover.condition import Condition
 
 
-def _require_nothing(expr: object, reason: str) -> None:
+def _require_nothing(condition: Condition, reason: str) -> None:
     raise CompileError(
-        f"a pass requires `{expr}` of an input: {reason}",
+        f"a pass requires `{condition}` of an input: {reason}",
         next_step="compile through a frontend (it ties requirements to the inputs' guards), or disable the pass",
     )
 
@@ -30,17 +31,17 @@ def _require_nothing(expr: object, reason: str) -> None:
 class PassContext:
     """What the passes of one compile share. State travels here, never in globals.
 
-    ``options``  the compile options, read-only.
+    ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
-    ``require``  called with (expr, reason) when a pass must require something of an input. The frontend turns it into a
-                 guard of the compiled entry; without a frontend it is an error.
+    ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
+                 into a guard of the compiled entry; without a frontend it is an error.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     facts: Any = None
     report: dict[str, Any] = field(default_factory=dict)
-    require: Callable[[object, str], None] = _require_nothing
+    require: Callable[[Condition, str], None] = _require_nothing
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from torch._C._dynamo import guards
 
 __all__ = [
     "InputSizes",
+    "add_guard",
     "aot_compile",
+    "are_guards_closed",
     "common_subexpressions",
     "decomposition_table",
     "deferred_runtime_asserts",
@@ -28,6 +30,7 @@ __all__ = [
     "replacements",
     "shape_env_guards",
     "shape_env_of",
+    "size_functions",
     "source_name",
     "symbol_hint",
     "symbol_range",
@@ -163,6 +166,34 @@ def deferred_runtime_asserts(env: Any) -> list[tuple[Any, str]]:
     """Every deferred runtime assertion as (sympy condition, message)."""
     table = env.deferred_runtime_asserts
     return [(item.expr, str(item.msg)) for items in table.values() for item in items]
+
+
+def size_functions() -> dict[str, Any]:
+    """PyTorch's sympy classes of the functions of sizes: those that its guards can be printed and solved with."""
+    from torch.utils._sympy import functions
+
+    return {"floordiv": functions.FloorDiv, "mod": functions.PythonMod, "max": functions.Max, "min": functions.Min}
+
+
+def are_guards_closed(env: Any) -> bool:
+    """Whether Dynamo has written down the guards: later ones are ignored, with nothing but a log entry."""
+    return bool(env.frozen)
+
+
+def add_guard(env: Any, relation: Any, reason: str) -> bool:
+    """Adds a guard, which must hold for the sizes first seen. False if PyTorch does not take it.
+
+    A condition that follows from other guards is none of its own.
+    """
+    before = len(env.guards)
+    if env._suppress_guards_tls():
+        return False
+    if not env.evaluate_expr(relation):
+        return False
+    if len(env.guards) > before:
+        guard = env.guards[-1]
+        env.guards[-1] = type(guard)(guard.expr, type(guard.sloc)(f"symshape: {reason}", None), guard.size_oblivious)
+    return True
 
 
 def decomposition_table() -> dict[Any, Any]:

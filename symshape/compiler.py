@@ -20,6 +20,7 @@ from symshape.codegen.program import ProgramText, emit_program
 from symshape.constraints import read_constraints
 from symshape.errors import CompileError, KernelError, OptionError, SymshapeError
 from symshape.frontend.import_fx import import_graph
+from symshape.frontend.requirements import Requirements
 from symshape.options import Options
 from symshape.passes.base import PassContext
 from symshape.passes.manager import Hooks, run_pipeline, write_ir
@@ -60,14 +61,15 @@ def compile_graph(
     timer = _Timer()
     target, device = choose_target(gm, options)
     graph = common_subexpressions(gm)
+    env = shape_env_of(graph)
     context = ir.Context()
     dialects.load(context)
-    imported = import_graph(graph, context, shape_env_of(graph))
+    imported = import_graph(graph, context, env)
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
     timer.mark("imported")
 
-    pass_context = PassContext(options={"target": target})
+    pass_context = PassContext(options={"target": target, "kind": kind}, require=Requirements(env))
     for stage, steps in stage_pipelines(options):
         hooks = Hooks()
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
