@@ -110,18 +110,31 @@ class MatchText:
 def emit_match(leaves: Sequence[Leaf], cases: Sequence[Case]) -> MatchText:
     """The lookup among entries for inputs of one class (dtypes, ranks, ...)."""
 
-    def agreed(expr: Expr) -> int | None:
-        values = {case.constant(expr) for case in cases}
-        return values.pop() if len(values) == 1 else None
+    def agreed(values: Iterable[int | None]) -> int | None:
+        distinct = set(values)
+        return distinct.pop() if len(distinct) == 1 else None
 
-    tensors = [leaf for leaf in leaves if leaf.rank is not None]
-    sizes = tuple(tuple(map(agreed, leaf.sizes)) for leaf in tensors)
-    strides = tuple(tuple(map(agreed, leaf.strides)) for leaf in tensors)
-    settled = [expr for leaf in tensors for expr in (*leaf.sizes, *leaf.strides) if agreed(expr) is not None]
+    tensors = [(leaf, leaf.rank) for leaf in leaves if leaf.rank is not None]
+    sizes = tuple(tuple(agreed(case.constant(expr) for case in cases) for expr in leaf.sizes) for leaf, _ in tensors)
+    strides = tuple(tuple(agreed(_stride(case, leaf, dim) for case in cases) for dim in range(rank))
+                    for leaf, rank in tensors)  # fmt: skip
+    settled = [
+        expr for (leaf, _), size, stride in zip(tensors, sizes, strides)
+        for expr, value in zip((*leaf.sizes, *leaf.strides), (*size, *stride)) if value is not None
+    ]  # fmt: skip
     open_cases = [case.without(settled) for case in cases]
     used = frozenset().union(*(c.symbols for case in open_cases for c in case.conditions()))
     lines = [line for leaf in leaves for line in _readings(leaf, used)]
     return MatchText(sizes, strides, (*lines, *emit_tree(open_cases)))
+
+
+def _stride(case: Case, leaf: Leaf, dim: int) -> int | None:
+    """The only value of a stride; of a contiguous tensor it may follow from sizes."""
+    value = case.constant(leaf.strides[dim])
+    if value is not None or not leaf.contiguous:
+        return value
+    sizes = [case.constant(size) for size in leaf.sizes[dim + 1 :]]
+    return math.prod(size for size in sizes if size is not None) if None not in sizes else None
 
 
 def _readings(leaf: Leaf, used: frozenset[str]) -> list[str]:
