@@ -10,7 +10,7 @@ from typing import Final
 
 from symshape.prover import polynomial as poly
 from symshape.prover.bounds import Bounds, Interval, Range
-from symshape.prover.expr import Expr, Function, Symbol, as_expr
+from symshape.prover.expr import Atom, Expr, Function, Symbol, as_expr
 from symshape.prover.polynomial import Polynomial
 from symshape.prover.simplify import Simplifier
 
@@ -43,6 +43,8 @@ class Facts:
         self._parts: dict[str, tuple[str, int]] = {}
         self._zeros: list[Expr] = []
         self._nonnegatives: list[Expr] = []
+        self._by_atom: dict[Atom, list[int]] = {}  # atom -> positions of the nonnegatives that it occurs in
+        self._indexed = 0  # how many of them are in there
         self._multiples: list[tuple[Expr, Expr]] = []
         self._forget_answers()
         for name, row in rows.items():
@@ -163,6 +165,7 @@ class Facts:
         self._solved[name] = value
         zeros, nonnegatives, multiples = self._zeros, self._nonnegatives, self._multiples
         self._zeros, self._nonnegatives, self._multiples = [], [], []
+        self._by_atom, self._indexed = {}, 0
         self._forget_answers()
         for expr in nonnegatives:
             self.assume_nonnegative(expr)
@@ -298,10 +301,14 @@ class Facts:
 
     def _less_assumed(self, known: Expr) -> Iterator[Expr]:
         """The expression minus nonnegative multiples of assumed nonnegatives, so that a term goes away."""
-        for assumed in self._nonnegatives:
+        terms: dict[Atom, list[tuple[poly.Monomial, int]]] = {}  # by each atom in them
+        for term, value in known._polynomial.items():
+            for atom in dict.fromkeys(term):
+                terms.setdefault(atom, []).append((term, value))
+        for assumed in self._sharing_an_atom(known):
             multipliers: set[Expr] = set()
             for monomial, coefficient in assumed._polynomial.items():
-                for term, value in known._polynomial.items() if monomial else ():
+                for term, value in terms.get(monomial[0], ()) if monomial else ():
                     rest = poly.divide_monomial(term, monomial)
                     if rest is not None and value // coefficient >= 1:
                         multipliers.add(Expr({rest: value // coefficient}))
@@ -309,6 +316,15 @@ class Facts:
                 low = self._bounds.lower(multiplier)
                 if low is not None and low >= 0:
                     yield known - multiplier * assumed
+
+    def _sharing_an_atom(self, known: Expr) -> list[Expr]:
+        """The assumed nonnegatives in order, without those that cannot cancel a term."""
+        for position in range(self._indexed, len(self._nonnegatives)):
+            for atom in self._nonnegatives[position].atoms:
+                self._by_atom.setdefault(atom, []).append(position)
+        self._indexed = len(self._nonnegatives)
+        positions = {position for atom in known.atoms for position in self._by_atom.get(atom, ())}
+        return [self._nonnegatives[position] for position in sorted(positions)]
 
     def _divides(self, number: int, known: Expr) -> bool:
         rest = _modulo(known._polynomial, number)
