@@ -37,7 +37,8 @@ class ResolveDims(Pass):
     Two computations are the same if the prover's canonical form of them is, under the ranges of backed symbols, what is
     assumed of inputs, and the constraints that stand before the computation. Symbols that are equal become one, in
     everything but in the conditions of constraints themselves: there, only what is equal without any facts is
-    replaced, or the fact would be lost with its symbols. A size that is known to be a number becomes a constant.
+    replaced, or the fact would be lost with its symbols. A symbol that is known to be a number stays: tensors have it in
+    their types.
     """
 
     name: ClassVar[str] = "resolve-dims"
@@ -127,8 +128,8 @@ class _Resolver:
         """Finds what stands for a value after ``op``; written there if there is no such value yet."""
         expr = scope.sizes.expr(value)
         simple = scope.knowledge.simplify_expr(expr)
-        if simple == expr:
-            return
+        if simple == expr or simple.as_int() is not None:
+            return  # a number in the place of a size would need another type of every tensor that has it
         if not all(Expr.symbol(name) in scope.sizes for name in simple.symbols):
             scope.waiting.append(value)
             return

@@ -84,17 +84,18 @@ func.func @after_a_check(%x: tensor<?xf32>, %t: tensor<i64>) {
 
 // -----
 
-// A size that can only be one number is a constant.
-// CHECK-LABEL: func.func @constant(
+// Types say which sizes are numbers: a symbol that can only be one number stays, arithmetic on numbers does not.
+// CHECK-LABEL: func.func @numbers(
+// CHECK:         %[[S0:.*]] = "symshape.symbol"
 // CHECK:         %[[C16:.*]] = arith.constant 16 : index
-// CHECK:         "host.call"(%{{.*}}, %[[C16]])
-func.func @constant(%x: tensor<?xf32>) {
+// CHECK-NEXT:    "host.call"(%{{.*}}, %[[S0]], %[[C16]])
+func.func @numbers(%x: tensor<?xf32>) {
   %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
   %c2 = arith.constant 2 : index
   %c8 = arith.constant 8 : index
   %eq = arith.cmpi eq, %s0, %c8 : index
   "symshape.assume"(%eq) : (i1) -> ()
-  %m = arith.muli %s0, %c2 : index
-  "host.call"(%x, %m) {target = "aten.resize_", arguments = "($0, $1)"} : (tensor<?xf32>, index) -> ()
+  %m = arith.muli %c8, %c2 : index
+  "host.call"(%x, %s0, %m) {target = "aten.resize_", arguments = "($0, $1, $2)"} : (tensor<?xf32>, index, index) -> ()
   return
 }

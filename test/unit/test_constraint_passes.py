@@ -146,7 +146,8 @@ def random_expr(rng: random.Random, names: list[str]) -> Expr:
 def random_condition(rng: random.Random, names: list[str], depth: int = 0) -> Condition:
     if depth < 1 and rng.random() < 0.2:
         return any_of(random_condition(rng, names, depth + 1), random_condition(rng, names, depth + 1))
-    left, right = random_expr(rng, names), random_expr(rng, names) if rng.random() < 0.5 else Expr.const(rng.randint(0, 7))
+    left = random_expr(rng, names)
+    right = random_expr(rng, names) if rng.random() < 0.5 else Expr.const(rng.randint(0, 7))
     return rng.choice((equals, differs, at_least, at_least))(left, right)
 
 
@@ -233,8 +234,8 @@ def _checks(*checks: tuple[str, int, str]) -> str:
     for i, (sum_, least, message) in enumerate(checks):
         left, right = sum_.split(" + ")
         lines += [f"  %c{i} = arith.constant {least} : index", f"  %a{i} = arith.addi %{left}, %{right} : index",
-                  f"  %b{i} = arith.cmpi sge, %a{i}, %c{i} : index",
-                  f'  "symshape.expect_true"(%b{i}) {{message = "{message}"}} : (i1) -> () loc("m.py":{i + 1}:1)']  # fmt: skip
+                  f"  %b{i} = arith.cmpi sge, %a{i}, %c{i} : index"]  # fmt: skip
+        lines.append(f'  "symshape.expect_true"(%b{i}) {{message = "{message}"}} : (i1) -> () loc("m.py":{i + 1}:1)')
     return "\n".join([*lines, "  return", "}"])
 
 
