@@ -3,8 +3,8 @@
     python bench/guards.py [--rounds 15] [--entries 100] [--out bench/results/guards.json]
 
 1. A stub that checks 64 and more relations (products, remainders, sums) among 128 sizes given as integers.
-2. The check of 64 two-dimensional tensors, with all sizes dynamic and with all sizes fixed: class, dtype, device, rank,
-   strides and sizes. PyTorch's is the guard manager that torch.compile made for the same function, asked in the same run.
+2. The check of 64 two-dimensional tensors, all sizes dynamic or all fixed: class, dtype, device, rank, strides, sizes.
+   PyTorch's is the guard manager that torch.compile made for the same function, asked in the same run.
 3. The lookup of the entry used last in a function with many entries, over that in a function with one. One function has
    entries for values of an integer, one for ranges of a size.
 

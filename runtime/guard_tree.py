@@ -17,8 +17,10 @@ import torch
 from symshape.runtime.checks import load_function
 from symshape.runtime.torch_tracing import autocast_state, tensor_check
 
-# What a property of an input is read with; "{a}" is the input. Position 0 is the kind, which is never read.
-_TENSOR = ("", "type({a})", "{a}.dtype", "{a}.dim()", "{a}.device", "{a}.requires_grad", "{a}.is_contiguous()")
+# What a property of an input is read with; "{a}" is the input. Empty: not read by itself. Position 0 is the
+# kind; the last one of a tensor is the position of the same tensor among the inputs before, or None.
+_TENSOR = ("", "type({a})", "{a}.dtype", "{a}.dim()", "{a}.device", "{a}.requires_grad", "{a}.is_contiguous()", "")
+_CONTIGUOUS, _SAME_AS = 6, 7
 _CONSTANT = ("", "type({a})", "{a}")
 _FLOAT = ("", "type({a})", "repr({a})")
 _READINGS = {"tensor": _TENSOR, "int": ("", "type({a})"), "constant": _CONSTANT, "float": _FLOAT}
@@ -44,7 +46,7 @@ def properties(value: Any) -> Properties:
         if value.layout != torch.strided:
             raise TypeError(f"a {value.layout} tensor")
         return ("tensor", type(value), value.dtype, value.dim(), value.device, value.requires_grad,
-                value.is_contiguous())  # fmt: skip
+                value.is_contiguous(), None)  # fmt: skip
     if type(value) is int:
         return "int", int
     if type(value) is float:
@@ -55,6 +57,18 @@ def properties(value: Any) -> Properties:
 
 
 _COMPARABLE = (bool, str, complex, bytes, torch.dtype, torch.device, torch.memory_format, torch.layout)
+
+
+def stand_in(value: torch.Tensor) -> torch.Tensor:
+    """A tensor of no elements that ``tensor_check`` takes for this one; the tensor itself where there is none. An entry
+    must not keep the tensors alive that it was compiled for."""
+    with torch.inference_mode(value.is_inference()):
+        empty: torch.Tensor = torch.empty((0,) * value.dim(), dtype=value.dtype, device=value.device)
+        if type(value) is not torch.Tensor:
+            empty = empty.as_subclass(type(value))
+        empty.requires_grad_(value.requires_grad)
+    free = [(None,) * value.dim()]
+    return empty if tensor_check([empty], free, free)(value) else value
 
 
 def surroundings() -> tuple[Any, ...]:
@@ -74,7 +88,14 @@ class InputClass:
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> InputClass:
-        return cls(tuple(map(properties, values)), surroundings())
+        first: dict[int, int] = {}
+        found = []
+        for position, value in enumerate(values):
+            own = properties(value)
+            if own[0] == "tensor" and first.setdefault(id(value), position) != position:
+                own = (*own[:-1], first[id(value)])
+            found.append(own)
+        return cls(tuple(found), surroundings())
 
     def difference(self, other: InputClass, names: Sequence[str]) -> str:
         """The first property in which another class differs, in words."""
@@ -131,24 +152,27 @@ def _nothing(_inputs: Sequence[Any]) -> None:
 
 def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> Find:
     """The lookup among the entries of one class."""
-    positions = [i for i, own in enumerate(kind.inputs) if own[0] == "tensor"]
+    tensors = [i for i, own in enumerate(kind.inputs) if own[0] == "tensor"]
+    # The C++ call rejects a tensor that is there twice.
+    once = [i for i, p in enumerate(tensors) if kind.inputs[p][_SAME_AS] is None]
+    positions, strides = [tensors[i] for i in once], [match.strides[i] for i in once]
     namespace: dict[str, Any] = {
         **_FUNCTIONS, **{f"e{i}": entry for i, entry in enumerate(entries)},
-        **{f"c{i}": own[-1] for i, own in enumerate(kind.inputs)},
+        **{f"c{i}": own[-1] for i, own in enumerate(kind.inputs)}, "around": kind.around,
     }  # fmt: skip
     tests = [f"{text} == around[{i}]" for i, text in enumerate(_SURROUNDINGS)]
-    namespace["around"] = kind.around
-    every = len(positions) == len(kind.inputs)
     if positions:
-        namespace["tensors_match"] = tensor_check(entries[0].examples, match.sizes, match.strides)
+        examples, sizes = [entries[0].examples[i] for i in once], [match.sizes[i] for i in once]
+        namespace["tensors_match"] = tensor_check(examples, sizes, strides)
+        every = len(positions) == len(kind.inputs)
         tests.insert(0, f"tensors_match({'*inputs' if every else _names(positions)})")
-    tests += [test for i, own in enumerate(kind.inputs) for test in _constant_test(i, own)]
+    tests += [test for i, own in enumerate(kind.inputs) for test in _other_test(i, own)]
     # Where all strides are numbers, the C++ call has compared them; the others follow from sizes.
-    contiguous = [p for p, steps in zip(positions, match.strides) if None in steps and kind.inputs[p][-1]]
+    contiguous = [p for p, steps in zip(positions, strides) if None in steps and kind.inputs[p][_CONTIGUOUS]]
     if contiguous:
         chosen = "inputs" if len(contiguous) == len(kind.inputs) else f"({_names(contiguous)},)"
         tests.append(f"all(map(is_contiguous, {chosen}))")
-    others = [p for p, steps in zip(positions, match.strides) if None in steps and not kind.inputs[p][-1]]
+    others = [p for p, steps in zip(positions, strides) if None in steps and not kind.inputs[p][_CONTIGUOUS]]
     tests += [f"not a{p}.is_contiguous()" for p in others]
     changed = {p for entry in entries for p in entry.changed}
     if changed:
@@ -163,10 +187,11 @@ def _names(positions: Sequence[int]) -> str:
     return ", ".join(f"a{p}" for p in positions)
 
 
-def _constant_test(position: int, own: Properties) -> list[str]:
+def _other_test(position: int, own: Properties) -> list[str]:
+    """For what the C++ call does not see."""
     name, constant = f"a{position}", f"c{position}"
     if own[0] == "tensor":
-        return []
+        return [] if own[_SAME_AS] is None else [f"{name} is a{own[_SAME_AS]}"]
     if own[-1] is None or isinstance(own[-1], bool):
         return [f"{name} is {own[-1]}"]
     typed = f"type({name}) is " + ("int" if own[0] == "int" else f"type({constant})")
@@ -232,7 +257,8 @@ def _columns(kinds: Sequence[InputClass]) -> list[tuple[int, int]]:
     candidates = [(-1, j) for j in range(len(_SURROUNDINGS))]
     for i, first in enumerate(kinds[0].inputs):
         alike = all(kind.inputs[i][0] == first[0] for kind in kinds)
-        candidates += [(i, j) for j in range(1, len(first) if alike else 2)]
+        readings = _READINGS[str(first[0])] if alike else _READINGS["int"]
+        candidates += [(i, j) for j, reading in enumerate(readings) if reading]
     chosen: list[tuple[int, int]] = []
 
     def groups(column: tuple[int, int]) -> int:

@@ -80,6 +80,13 @@ class Input:
             return [(self.dims[0], self.leaf.value, self.source())]
         return [(spec, size, self.source(d)) for d, (spec, size) in enumerate(zip(self.dims, self.leaf.sizes))]
 
+    def strides(self) -> dict[str, str]:
+        """The source of each stride and of the storage offset."""
+        if self.leaf is None or self.leaf.rank is None:
+            return {}
+        steps = {str(stride): f"{self.name}.stride()[{d}]" for d, stride in enumerate(self.leaf.strides)}
+        return steps | {str(self.leaf.storage_offset): f"{self.name}.storage_offset()"}
+
 
 def read_inputs(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], spec: Any, first: int) -> list[Input]:
     """The leaves of a call in the order of ``tree_flatten((args, kwargs))``; ``first``: the position of the first."""
@@ -161,7 +168,8 @@ def _dims(rank: int, spec: Any, name: str) -> tuple[DimSpec, ...]:
 
 def declared(inputs: Sequence[Input], location: str) -> tuple[list[Constraint], dict[str, str]]:
     """What is declared of the inputs as constraints over their leaves, and the source of each symbol."""
-    found, sources = [], {}
+    found: list[Constraint] = []
+    sources = {symbol: source for one in inputs for symbol, source in one.strides().items()}
     named: dict[str, tuple[Expr, str]] = {}
     sizes = [size for one in inputs for size in one.sizes()]
     for spec, size, source in sizes:

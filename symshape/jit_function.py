@@ -23,7 +23,7 @@ from symshape.jit_trace import Call, trace_call
 from symshape.options import Options
 from symshape.report import GraphReport
 from symshape.runtime.checks import CheckText, Origin, error_of, holds, user_text
-from symshape.runtime.guard_tree import Entry, GuardTree, InputClass, apart
+from symshape.runtime.guard_tree import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.runtime.torch_private import is_fake
 
 DEFAULT_ENTRY_LIMIT = 64
@@ -137,7 +137,7 @@ class JitFunction:
         traced = trace_call(Call(self.fn, self._holder, state, inputs, spec), self.options)
         constraints = (*traced.constraints, *demanded)
         guard = EntryGuard(tuple(traced.leaves), constraints, _texts(constraints, sources), tuple(traced.reports))
-        examples = [value for value in values if isinstance(value, torch.Tensor)]
+        examples = [stand_in(value) for value in values if isinstance(value, torch.Tensor)]
         entry = Entry(kind, traced.run, guard, examples, traced.changed)
         self._check_own(entry, values, inputs)
         tree.add(entry)

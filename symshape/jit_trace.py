@@ -55,12 +55,14 @@ class _Function(torch.nn.Module):
 
     def __init__(self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int]) -> None:
         super().__init__()
-        self.call, self.trace, self.constants, self.dynamic = call, trace, constants, dynamic
+        self.call: Call | None = call
+        self.trace, self.constants, self.dynamic = trace, constants, dynamic
         self.holder = [call.holder]  # in a list: its parameters are inputs already
         self.outputs: list[Any] = []  # position in the flat result for what is computed, else (value,)
         self.output_spec: Any = None
 
     def forward(self, *flat: Any) -> tuple[Any, ...]:
+        assert self.call is not None
         state = dict(zip((name for name, _ in self.call.state), flat))
         leaves = list(self.constants)
         for position, value in zip(self.dynamic, flat[len(state) :]):
@@ -116,6 +118,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers)
+    function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states = [Leaf(i, value.dim(), value.is_contiguous()) for i, (_, value) in enumerate(call.state)]
     leaves = [_leaf(trace, one) for one in call.inputs]
