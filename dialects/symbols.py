@@ -9,7 +9,7 @@ from torch_mlir.dialects import ext
 from symshape.dialects.symshape import Op, bad, enclosing_function
 
 _BINDING = re.compile(r"arg(?P<arg>\d+)(?:\.(?P<part>size|stride)\((?P<dim>\d+)\)|\.(?P<offset>offset))?")
-_SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
+SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
 
 
 class SymbolOp(Op, name="symbol", traits=[ext.Pure]):
@@ -140,27 +140,7 @@ def _verify_name_and_range(op: SymbolOp | UnbackedSymbolOp) -> bool:
         return bad(op, "has an empty name")
     if low > high:
         return bad(op, f"min {low} is greater than max {high}")
-    function = enclosing_function(op)
-    if function is None:
-        return bad(op, "must be inside a function")
-    if _defined_before(op, name, function):
-        return bad(op, f"symbol '{name}' is defined twice in this function")
-    return True
-
-
-def _defined_before(op: ir.OpView, name: str, function: ir.OpView) -> bool:
-    me, found = op.operation, []
-
-    def visit(other: ir.Operation) -> ir.WalkResult:
-        if other == me:
-            return ir.WalkResult.INTERRUPT
-        if other.name in _SYMBOLS and ir.StringAttr(other.attributes["name"]).value == name:
-            found.append(other.name)
-            return ir.WalkResult.INTERRUPT
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return bool(found)
+    return enclosing_function(op) is not None or bad(op, "must be inside a function")
 
 
 def _verify_binding(op: SymbolOp) -> bool:
@@ -170,10 +150,10 @@ def _verify_binding(op: SymbolOp) -> bool:
         forms = "'argN', 'argN.size(D)', 'argN.stride(D)' or 'argN.offset'"
         return bad(op, f"binding '{text}' is not one of {forms}")
     position, part, dim = binding
-    types = function.type.inputs
-    if position >= len(types):
-        return bad(op, f"binding '{text}' names argument {position}, but the function has {len(types)}")
-    type_ = types[position]
+    arguments = function.operation.regions[0].blocks[0].arguments  # its type would make a list of all their types
+    if position >= len(arguments):
+        return bad(op, f"binding '{text}' names argument {position}, but the function has {len(arguments)}")
+    type_ = arguments[position].type
     if part == "value":
         return isinstance(type_, ir.IndexType) or bad(op, f"binding '{text}' needs an index argument, not {type_}")
     if not isinstance(type_, ir.RankedTensorType):

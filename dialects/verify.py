@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch_mlir import ir
 
 from symshape.dialects.host import HOST_OPS
+from symshape.dialects.symbols import SYMBOLS
 from symshape.dialects.symshape import bad
 
 
@@ -12,16 +13,25 @@ def verify(module: ir.Module | ir.OpView, *, allow_unregistered: bool = False) -
     """True if the module is valid; otherwise errors are reported at the ops. Raises MLIRError where MLIR's verifier
     does.
 
-    ``host.*`` ops are checked here, and every other op that is not registered is an error unless allowed.
+    Checked here: ``host.*`` ops; that every other op is registered, unless others are allowed; that a function defines
+    no symbol twice (one op of many could only find that out by looking at all the others).
     """
     if not module.operation.verify():
         return False
     known: dict[str, bool] = {}
+    symbols: set[str] = set()
     valid = True
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal valid
         name = op.name
+        if name == "func.func":
+            symbols.clear()
+        elif name in SYMBOLS:
+            symbol = ir.StringAttr(op.attributes["name"]).value
+            if symbol in symbols:
+                valid &= bad(op.opview, f"symbol '{symbol}' is defined twice in this function")
+            symbols.add(symbol)
         if name in HOST_OPS:
             valid &= op.opview.verify_invariants()
             return ir.WalkResult.ADVANCE
