@@ -46,7 +46,9 @@ def _of_remainder(expr: Expr) -> Solution | None:
     if not isinstance(atom, Function) or atom.kind != "mod":
         return None
     base, modulus = atom.args[0], atom.args[1].as_int()
-    rest = -expr.constant * varying[0][0]
+    # Not the polynomial's constant, of which the base of the remainder may hold a part.
+    constant = sum(coefficient for coefficient, atoms in expr.terms if not atoms)
+    rest = -constant * varying[0][0]
     linear = {monomial: c for monomial, c in base._polynomial.items() if monomial}
     if modulus is None or modulus < 2 or not 0 <= rest < modulus or len(linear) != 1:
         return None

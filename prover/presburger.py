@@ -14,7 +14,7 @@ from typing import Any, Final
 from symshape.prover.encode import Row
 
 # Operations (pivots, about 0.1 ms each at 6 variables) of the attempts at one set: most need the fewest.
-_ATTEMPTS: Final = (128, 512, 2048)
+_ATTEMPTS: Final = (256, 2048, 12288)
 _LARGEST_LONG: Final = 1 << 62
 _QUOTA: Final = "maximal number of operations"
 
@@ -28,6 +28,7 @@ class Budget:
 
     def __init__(self, operations: int, sets: int) -> None:
         self.operations, self.sets = operations, sets
+        self.all_operations, self.all_sets = operations, sets
 
     def charge(self, operations: int) -> None:
         """Takes operations off; OutOfBudget when there are not enough left."""
@@ -46,9 +47,9 @@ class Budget:
 class Limits:
     """The work allowed: isl operations (of about 0.1 ms) and sets looked at, for one question and for its reasons."""
 
-    operations: int = 8192
+    operations: int = 16384
     sets: int = 64
-    reason_operations: int = 16384
+    reason_operations: int = 65536
     reason_sets: int = 128
 
     def question(self) -> Budget:

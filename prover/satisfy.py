@@ -7,15 +7,17 @@ is no solution for all; a point counts only when every entry that it could break
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from symshape.prover.condition import TRUE, Condition
+from symshape.prover.encode import is_linear
 from symshape.prover.merge import Merged, merge
 from symshape.prover.presburger import Budget, Presburger
 from symshape.prover.proof import Fact
-from symshape.prover.search import Point, solve
+from symshape.prover.search import Outcome, Point, solve
 from symshape.prover.state import Numbers, State
 
 # Components up to this many entries are solved at once; of larger ones, so many are taken to begin with.
@@ -23,6 +25,9 @@ _SMALL: Final = 40
 _FIRST: Final = 12
 _JOINING: Final = 8
 _MAX_ROUNDS: Final = 6
+_MAX_UNANCHORED: Final = 2
+# Symbols that may change besides those that have to, in steps.
+_MORE: Final = (2, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,9 @@ def extended(state: State, fact: Fact, presburger: Presburger, budget: Budget) -
     found = _refine(after, TRUE, base, broken, presburger, budget)
     if found.kind == "unsat":
         return found
-    return after if found.point is None else after.with_points([found.point])
+    if found.point is not None:
+        return after.with_points([found.point])
+    return after.without_search() if state.is_search_due else after
 
 
 def _refine(
@@ -72,39 +79,81 @@ def _refine(
     names = goal.symbols.union(*(state.entries[position].condition.symbols for position in broken))
     positions, all_of_them = state.surroundings(names, _SMALL)
     if not all_of_them:
-        near = None if base is None else _near(state, goal, base, names, presburger, budget)
-        if near is not None:
-            return Found("sat", near)
+        for free in _neighbourhoods(state, names) if base is not None else ():
+            near = _near(state, goal, base, free, presburger, budget)
+            if near is not None:
+                return Found("sat", near)
         positions = list(dict.fromkeys((*broken, *positions[:_FIRST])))
-    for _ in range(_MAX_ROUNDS):
-        conditions = [state.entries[position].condition for position in positions]
-        outcome = solve([goal, *conditions], presburger, budget)
+    for _ in range(_MAX_ROUNDS if base is not None else _MAX_UNANCHORED):
+        outcome = _solve(state, goal, positions, presburger, budget)
         if outcome.kind == "unsat":
             return Found("unsat", used=frozenset[int]().union(*(state.entries[p].used for p in positions)))
         if outcome.point is None:
             break
         changed = outcome.point.keys()
         point = {**(base or {}), **outcome.point}
-        again = state.violated(point, state.by_symbol if base is None else changed)
-        if not again:
+        again = state.violated(point, changed)
+        if not again and (base is not None or not state.violated(point, state.by_symbol)):
             return Found("sat", point)
         joining = state.nearest([position for position in again if position not in positions], changed)
         positions = [*positions, *joining[:_JOINING]]
-    return Found("unknown")
+    if all_of_them or not state.is_search_due:
+        return Found("unknown")
+    point = _layered(state, goal, presburger, Budget(budget.all_operations, budget.all_sets))
+    return Found("unknown") if point is None else Found("sat", point)
+
+
+def _layered(state: State, goal: Condition, presburger: Presburger, budget: Budget) -> Point | None:
+    """A point of the linear entries first, then moved, a few symbols at a time, to where the others hold as well."""
+    every = state.touching(state.by_symbol)
+    linear = [p for p in every if state.entries[p].condition.kind == "ge" and is_linear(state.entries[p].condition.expr)]
+    point = _solve(state, goal, linear, presburger, budget).point
+    tried: set[int] = set()
+    while point is not None:
+        broken = [position for position in state.violated(point, state.by_symbol) if position not in tried]
+        if not broken:
+            return None if tried else point
+        tried.add(broken[0])
+        names = state.entries[broken[0]].condition.symbols
+        moved = (_near(state, goal, point, free, presburger, budget) for free in _neighbourhoods(state, names))
+        after = next((m for m in moved if m is not None), None)
+        if after is not None:
+            tried.discard(broken[0])
+            point = after
+    return None
+
+
+def _solve(
+    state: State, goal: Condition, positions: Iterable[int], presburger: Presburger, budget: Budget
+) -> Outcome:
+    merged = merge(Merged(state.entries[position].condition) for position in positions)
+    return solve([goal, *(item.condition for item in merged)], presburger, budget)
+
+
+def _neighbourhoods(state: State, names: Set[str]) -> Iterator[Set[str]]:
+    """The names, and with them ever more of the symbols that they share entries with most."""
+    yield names
+    for more in _MORE:
+        shared = Counter(
+            other for position in state.touching(names) for other in state.entries[position].condition.symbols
+        )
+        others = sorted((other for other in shared if other not in names), key=lambda other: (-shared[other], other))
+        names = names | set(others[:more])
+        yield names
 
 
 def _near(
     state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
 ) -> Point | None:
     """A point that differs from the base only in the named symbols."""
-    touching = [state.entries[position].condition for position in state.touching(names)]
+    touching = [goal, *(state.entries[position].condition for position in state.touching(names))]
     others = frozenset[str]().union(*(condition.symbols for condition in touching)) - names
     fixed = {name: base.get(name, 1) for name in others}
     try:
         merged = merge(Merged(condition.substitute(fixed)) for condition in touching)
     except ZeroDivisionError:
         return None
-    outcome = solve([goal, *(item.condition for item in merged)], presburger, budget)
+    outcome = solve([item.condition for item in merged], presburger, budget)
     if outcome.point is None:
         return None
     point = {**base, **outcome.point}

@@ -47,7 +47,10 @@ def solve(conditions: Sequence[Condition], presburger: Presburger, budget: Budge
         return Outcome("unsat")
     if all(_is_linear(condition) for condition in conditions):
         outcome = _Search(conditions, conditions, presburger, budget, _same).run()
-        return outcome if outcome.kind != "unknown" else _solve_normalised(conditions, presburger, budget)
+        has_equations = any(condition.kind == "eq" for condition in conditions)
+        if outcome.kind != "unknown" or not has_equations:
+            return outcome
+        return _solve_normalised(conditions, presburger, budget)
     outcome = _solve_normalised(conditions, presburger, budget)
     if outcome.kind != "unknown":
         return outcome
@@ -64,9 +67,8 @@ def _solve_normalised(conditions: Sequence[Condition], presburger: Presburger, b
 
 def impossible(facts: Sequence[Condition], goal: Condition, presburger: Presburger, budget: Budget) -> bool:
     """Whether it is found that the goal cannot hold together with the facts."""
-    if decided(facts_from(facts), goal) is False:
-        return True
-    return solve([*facts, goal], presburger, budget).kind == "unsat"
+    outcome = solve([*facts, goal], presburger, budget)
+    return outcome.kind == "unsat" or (outcome.kind == "unknown" and decided(facts_from(facts), goal) is False)
 
 
 def _is_linear(condition: Condition) -> bool:

@@ -46,6 +46,7 @@ class State:
     ``solved``     the symbols that are not free
     ``points``     some assignments of free symbols at which every entry holds; empty when none is known. A symbol that
                    a point lacks is 1
+    ``searched``   how many facts there were when a search for a point last failed
     """
 
     facts: tuple[Fact, ...] = ()
@@ -53,6 +54,16 @@ class State:
     by_symbol: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     solved: Mapping[str, Solved] = field(default_factory=dict)
     points: tuple[Point, ...] = ({},)
+    searched: int = 0
+
+    @property
+    def is_search_due(self) -> bool:
+        """Whether to look for a point with all that there is: always, until that failed; then when facts doubled."""
+        return bool(self.points) or len(self.facts) >= 2 * self.searched
+
+    def without_search(self) -> State:
+        """The same state, in which such a search has just failed."""
+        return replace(self, searched=len(self.facts))
 
     # The free symbols.
 
