@@ -64,7 +64,9 @@ def import_constraints(sizes: Sizes, env: Any) -> None:
 
 
 def _location(file: str, line: int) -> ir.Location:
-    return ir.Location.file(file, line, 1) if file else ir.Location.unknown()
+    if not line:
+        return ir.Location.name(file) if file else ir.Location.unknown()
+    return ir.Location.file(file, line, 1)
 
 
 def open_guards(env: Any, sizes: Any) -> list[Known]:

@@ -35,10 +35,17 @@ class Requirements:
         if not condition.evaluate(values):
             shown = ", ".join(f"{name} = {value}" for name, value in sorted(values.items()))
             raise CompileError(f"{what}; this input has {shown or 'no sizes that vary'}", next_step=_DECIDE)
+        self.guard(condition, f"symshape: {reason}", what)
+
+    def guard(self, condition: Condition, origin: str, what: str = "") -> None:
+        """Adds a guard that holds for the sizes first seen; ``what`` is said if that is not possible."""
+        what = what or f"`{condition}` cannot be checked"
+        if condition.as_bool() is True:
+            return
         if are_guards_closed(self.env):
-            raise CompileError(f"{what}, but the guards of the entry are made already", next_step=_EARLY)
-        if not add_guard(self.env, self.relation(condition), reason):
-            raise CompileError(f"{what}, but PyTorch takes no guards here", next_step=_DECIDE)
+            raise CompileError(f"{what}: the guards of the entry are made already", next_step=_EARLY)
+        if not add_guard(self.env, self.relation(condition), origin):
+            raise CompileError(f"{what}: PyTorch takes no guards here", next_step=_DECIDE)
 
     def relation(self, condition: Condition) -> Any:
         """The condition in PyTorch's own sympy functions."""

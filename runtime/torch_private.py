@@ -135,7 +135,8 @@ _USER_LOCATION = re.compile(r"(.*?)\s*# (?!.*  # )(.+):(\d+) in \S+$")
 
 
 def user_frame(sloc: Any) -> tuple[str, int]:
-    """File and line of a guard's origin: the user's line where one exists, else the framework's."""
+    """File and line of a guard's origin: the user's line where one exists, else the framework's. Where ``add_guard``
+    was told the origin it is that, with line 0 if there is none in it."""
     match = _USER_LOCATION.match(str(getattr(sloc, "maybe_user_loc", None) or ""))
     if match:
         text, name, line = match.groups()
@@ -143,6 +144,9 @@ def user_frame(sloc: Any) -> tuple[str, int]:
     frame: Any = getattr(sloc, "framework_loc", None)
     if hasattr(frame, "filename"):
         return frame.filename, int(frame.lineno or 0)
+    if isinstance(frame, str):
+        file, _, number = frame.rpartition(":")
+        return (file, int(number)) if number.isdigit() else (frame, 0)
     return "", 0
 
 
@@ -180,7 +184,7 @@ def are_guards_closed(env: Any) -> bool:
     return bool(env.frozen)
 
 
-def add_guard(env: Any, relation: Any, reason: str) -> bool:
+def add_guard(env: Any, relation: Any, origin: str) -> bool:
     """Adds a guard, which must hold for the sizes first seen. False if PyTorch does not take it.
 
     A condition that follows from other guards is none of its own.
@@ -192,7 +196,7 @@ def add_guard(env: Any, relation: Any, reason: str) -> bool:
         return False
     if len(env.guards) > before:
         guard = env.guards[-1]
-        env.guards[-1] = type(guard)(guard.expr, type(guard.sloc)(f"symshape: {reason}", None), guard.size_oblivious)
+        env.guards[-1] = type(guard)(guard.expr, type(guard.sloc)(origin, None), guard.size_oblivious)
     return True
 
 

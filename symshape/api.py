@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from symshape.backend import symshape_backend
+from symshape.frontend.assumptions import Assumptions
 from symshape.jit_function import JitFunction
 from symshape.options import Options
 from symshape.report import Report
@@ -17,10 +18,12 @@ from symshape.settings import compile_with
 def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **options: Any) -> Any:
     """``torch.compile`` with backend "symshape", ``dynamic=True`` and the settings that give the fewest graphs.
 
-    ``options`` are those of ``symshape.options.Options``; OptionError for an unknown one.
+    ``options`` are those of ``symshape.options.Options``; OptionError for an unknown one. Among them:
+    ``assume=["x.size(0) <= 64", "x.size(1) % 8 == 0"]``, facts about sizes of arguments that the compiler may use.
+    Inputs that break one meet a ShapeConstraintError.
     """
-    Options.parse(options, mode)
-    backend = functools.partial(symshape_backend, mode=mode, options=options)
+    assumptions = Assumptions(Options.parse(options, mode).assume, fn)
+    backend = functools.partial(symshape_backend, mode=mode, options=options, assumptions=assumptions)
     return compile_with(fn, _named(backend), fullgraph=fullgraph)
 
 
@@ -44,9 +47,9 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
 
     ``options`` are those of ``compile``.
     """
-    Options.parse(options)
+    assumptions = Assumptions(Options.parse(options).assume, fn)
     report = Report()
-    backend = functools.partial(symshape_backend, options=options, reports=report.graphs)
+    backend = functools.partial(symshape_backend, options=options, reports=report.graphs, assumptions=assumptions)
     report.result = compile_with(fn, _named(backend))(*args, **kwargs)
     return report
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from symshape.compiler import compile_graph
+from symshape.frontend.assumptions import Assumptions
 from symshape.frontend.specialisations import check_marked, specialisations
 from symshape.options import Options
 from symshape.report import GraphReport
@@ -18,13 +19,19 @@ from symshape.runtime.torch_private import aot_compile, shape_env_of
 def symshape_backend(
     gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | None = None, reports: list[GraphReport] | None = None,
+    assumptions: Assumptions | None = None,
 ) -> Any:  # fmt: skip
-    """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages."""
+    """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages.
+
+    ``assumptions``: those of ``options``, where they are parsed already.
+    """
     parsed = Options.parse(options, mode)
+    assumed = assumptions or Assumptions(parsed.assume)
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         env = shape_env_of(graph)
         check_marked(env)
+        assumed.tie(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
         if reports is not None:
             compiled.report.specialisations = specialisations(env)

@@ -24,6 +24,7 @@ class Options:
     ``passes``          further passes, run between lowering and fusion: pipeline elements such as "my-pass{n=2}"
     ``pass_files``      Python files that define passes
     ``disable_passes``  names of passes to leave out (fuse-kernels cannot be left out: each operation is then a kernel)
+    ``assume``          facts about sizes, such as "x.size(1) % 8 == 0": the compiler may use them, a guard checks them
     ``debug_dir``       where the IR before a failing pass is written
     ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
     """
@@ -32,6 +33,7 @@ class Options:
     passes: tuple[str, ...] = ()
     pass_files: tuple[str, ...] = ()
     disable_passes: tuple[str, ...] = ()
+    assume: tuple[str, ...] = ()
     debug_dir: str = "symshape-debug"
     opt_level: int = 2
 
@@ -60,7 +62,7 @@ class Options:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
         if not isinstance(self.debug_dir, (str, Path)):
             raise OptionError(f"debug_dir cannot be {self.debug_dir!r}", next_step="it is the path of a folder")
-        for name in ("passes", "pass_files", "disable_passes"):
+        for name in ("passes", "pass_files", "disable_passes", "assume"):
             value = getattr(self, name)
             kinds = (str, Path) if name == "pass_files" else str
             if not isinstance(value, tuple) or not all(isinstance(item, kinds) for item in value):
