@@ -130,7 +130,7 @@ class _Draft:
         rng, expression = self.rng, self.expression()
         value = self.value(expression)
         kind = rng.choice(("==", "!=", ">=", ">=", "<=", "<", ">", "%", "%"))
-        shift = 0 if true and kind in ("==", "%") else rng.choice((0, 0, 1, 2, 5, 20))
+        shift = 0 if true and kind in ("==", "%") else rng.choice((0, 0, 1, 2, 5, 20) if true else (0, 0, 0, 1))
         if kind == "%":
             modulus = rng.choice(MODULI)
             return ("==", ("%", expression, modulus), (value + shift) % modulus)
@@ -260,11 +260,14 @@ def random_set(rng: random.Random, *, products: bool) -> ConstraintSet:
     count = rng.randint(2, 6)
     low, high = (1, 12) if products else (-16, 48)
     draft = _Draft(rng, {f"s{i}": rng.randint(low, high) for i in range(count)}, products)
-    pattern = rng.choice(_PRODUCTS if products and rng.random() < 0.7 else _LINEAR)
-    pattern(draft)
+    for _ in range(rng.randint(1, 2)):
+        pattern = rng.choice(_PRODUCTS if products and rng.random() < 0.6 else _LINEAR)
+        pattern(draft)
+    # A later pattern may have changed a value that an earlier one used.
+    draft.facts = [fact for fact in draft.facts if evaluate(fact, COMPUTE, lambda leaf: draft.values.get(leaf, leaf))]
     for _ in range(rng.randint(0, 3)):
         draft.facts.append(draft.condition(true=rng.random() < 0.97))
-    draft.goals.append(draft.condition(true=rng.random() < 0.5))
+    draft.goals.append(draft.condition(true=rng.random() < 0.3))
     rng.shuffle(draft.facts)
     return ConstraintSet(draft.box(), draft.facts, draft.goals, products)
 
@@ -274,3 +277,66 @@ def random_sets(seed: int, count: int, product_share: float = 0.4) -> Iterator[C
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
         yield random_set(rng, products=rng.random() < product_share)
+
+
+def guard_set(rng: random.Random, symbols: int = 64, count: int = 1000) -> tuple[dict[str, int], list[Tree]]:
+    """(values, constraints that hold at them): equalities in chains, remainders, bounds, sums, "or", products."""
+    names = [f"s{i}" for i in range(symbols)]
+    values: dict[str, int] = {}
+    links: list[Tree] = []
+    for i, name in enumerate(names):
+        if i < symbols // 3:
+            values[name] = rng.choice((1, 2, 4, 8, 16)) * rng.randint(2, 64)
+            continue
+        other, factor, shift = rng.choice(names[:i]), rng.choice((1, 1, 2, 3, 4)), rng.choice((0, 0, 0, 1, -1, 7))
+        values[name] = max(factor * values[other] + shift, 2)
+        links.append(("==", name, ("+", ("*", factor, other), values[name] - factor * values[other])))
+    kinds = {_linked: 25, _divisible: 15, _bounded: 25, _compared: 20, _apart: 5, _either: 5, _multiplied: 5}
+    chosen = rng.choices(list(kinds), list(kinds.values()), k=count)
+    return values, [kind(rng, values, links, rng.sample(names, 3)) for kind in chosen]
+
+
+Links = Sequence[Tree]
+Values = Mapping[str, int]
+
+
+def _linked(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    return rng.choice(links)
+
+
+def _divisible(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    divisor = rng.choice([d for d in MODULI if values[names[0]] % d == 0] or [1])
+    return ("==", ("%", names[0], divisor), 0)
+
+
+def _bounded(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    value = values[names[0]]
+    return (
+        (">=", names[0], rng.randint(0, value))
+        if rng.random() < 0.7
+        else ("<=", names[0], value + rng.randint(0, 4000))
+    )
+
+
+def _compared(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    a, b, c = names
+    whole = ("-", ("*", rng.randint(1, 8), a), ("*", rng.randint(1, 8), b))
+    if rng.random() < 0.5:
+        whole = ("+", whole, ("*", rng.randint(-8, 8), c))
+    value = evaluate(whole, COMPUTE, lambda leaf: values.get(leaf, leaf))
+    return (">=", whole, int(value) - rng.randint(0, 200))
+
+
+def _apart(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    modulus = rng.choice(MODULI)
+    return ("!=", ("%", names[0], modulus), (values[names[0]] + rng.randint(1, modulus - 1)) % modulus)
+
+
+def _either(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    a, b, _ = names
+    return ("or", (">=", a, rng.randint(1, 2 * values[a])), (">=", b, rng.randint(0, values[b])))
+
+
+def _multiplied(rng: random.Random, values: Values, links: Links, names: Sequence[str]) -> Tree:
+    a, b, _ = names
+    return (">=", ("*", a, b), rng.randint(0, values[a] * values[b]))

@@ -7,6 +7,7 @@ plain interval arithmetic loses: d0*s1 + d1 < s0*s1 needs them. Interval arithme
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from math import gcd, inf
 from typing import Final
@@ -46,10 +47,11 @@ class Bounds:
             return None
         self._open.add(expr)
         try:
-            shown = {atoms: coefficient for coefficient, atoms in expr.terms}
-            result = self._naive(shown)
-            if not self._is_independent(shown):
-                result = _largest(result, self._eliminate(shown))
+            rest, ends = self._without_independent({atoms: coefficient for coefficient, atoms in expr.terms})
+            result = None if ends is None else self._naive(rest)
+            if ends is not None and not self._is_independent(rest):
+                result = _largest(result, self._eliminate(rest))
+            result = None if result is None or ends is None else result + ends
         finally:
             self._open.discard(expr)
         if self._fuel >= 0 or not self._open:
@@ -63,6 +65,37 @@ class Bounds:
     def interval(self, expr: Expr) -> Interval:
         """Both bounds."""
         return self.lower(expr), self.upper(expr)
+
+    def _without_independent(self, shown: Polynomial) -> tuple[Polynomial, int | None]:
+        """The sum without its terms c*s where s, of constant ends, has to do with nothing else in it; and the least
+        value of those terms. Nothing is lost, and a sum of many symbols need not be searched for an order."""
+        atoms = [atom for monomial in shown for atom in monomial]
+        tied = self._tied({atom for atom in atoms if self._elimination_key(atom)[0] < 2})
+        often = {atom for atom, times in Counter(atoms).items() if times > 1}
+        rest: Polynomial = {}
+        total = 0
+        for monomial, coefficient in shown.items():
+            atom = monomial[0] if len(monomial) == 1 else None
+            if not isinstance(atom, Symbol) or atom in often or atom.name in tied:
+                rest[monomial] = coefficient
+                continue
+            end = self._range_of(atom.name)[0 if coefficient > 0 else 1]
+            value = None if end is None else end.as_int()
+            if value is None:
+                return rest, None
+            total += coefficient * value
+        return rest, total
+
+    def _tied(self, atoms: set[Atom]) -> set[str]:
+        """The names of all symbols in functions and in ends of ranges, and of those in the ends of theirs."""
+        names: set[str] = set()
+        todo = [name for atom in atoms for name in (atom.symbols if isinstance(atom, Function) else (atom.name,))]
+        while todo:
+            name = todo.pop()
+            if name not in names:
+                names.add(name)
+                todo += [symbol for end in self._range_of(name) if end is not None for symbol in end.symbols]
+        return names
 
     # Interval arithmetic.
 

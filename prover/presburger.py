@@ -30,6 +30,11 @@ class Budget:
         self.operations, self.sets = operations, sets
         self.all_operations, self.all_sets = operations, sets
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more can be asked."""
+        return self.sets <= 0 or self.operations < _ATTEMPTS[0]
+
     def charge(self, operations: int) -> None:
         """Takes operations off; OutOfBudget when there are not enough left."""
         if operations > self.operations:

@@ -48,11 +48,11 @@ def solve(conditions: Sequence[Condition], presburger: Presburger, budget: Budge
     if all(_is_linear(condition) for condition in conditions):
         outcome = _Search(conditions, conditions, presburger, budget, _same).run()
         has_equations = any(condition.kind == "eq" for condition in conditions)
-        if outcome.kind != "unknown" or not has_equations:
+        if outcome.kind != "unknown" or not has_equations or budget.is_spent:
             return outcome
         return _solve_normalised(conditions, presburger, budget)
     outcome = _solve_normalised(conditions, presburger, budget)
-    if outcome.kind != "unknown":
+    if outcome.kind != "unknown" or budget.is_spent:
         return outcome
     # Facts forget what contradicts them; as they stand the conditions may say more.
     return _Search(conditions, conditions, presburger, budget, _same).run()
@@ -67,6 +67,8 @@ def _solve_normalised(conditions: Sequence[Condition], presburger: Presburger, b
 
 def impossible(facts: Sequence[Condition], goal: Condition, presburger: Presburger, budget: Budget) -> bool:
     """Whether it is found that the goal cannot hold together with the facts."""
+    if budget.is_spent:
+        return False
     outcome = solve([*facts, goal], presburger, budget)
     return outcome.kind == "unsat" or (outcome.kind == "unknown" and decided(facts_from(facts), goal) is False)
 
