@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -160,7 +161,7 @@ class Trace:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
         from torch._guards import tracing
 
-        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True):
+        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True), _TRACING:
             return aot_module_simplified(
                 module, inputs, fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
                 decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
@@ -190,6 +191,32 @@ class Trace:
             place, _, message = packed.partition("\n")
             found.append((condition, message, place))
         return found
+
+
+class _Scalars(threading.local):
+    """While entered, in this thread, AOTAutograd does not turn Python scalars into tensors: that is for floats that
+    Dynamo made symbols (here they are constants), and relies on sizes that Dynamo made arguments."""
+
+    inside = False
+
+    def __enter__(self) -> None:
+        from torch.fx.passes import _tensorify_python_scalars as tensorify
+
+        usual = tensorify._is_tensorify_enabled
+        if not hasattr(usual, "outside_of_symshape"):
+
+            def enabled() -> bool:
+                return not _TRACING.inside and usual()
+
+            enabled.outside_of_symshape = usual  # type: ignore[attr-defined]
+            tensorify._is_tensorify_enabled = enabled  # type: ignore[assignment]
+        _TRACING.inside = True
+
+    def __exit__(self, *_: Any) -> None:
+        _TRACING.inside = False
+
+
+_TRACING = _Scalars()
 
 
 def _range(low: int, high: int | None) -> Any:

@@ -164,11 +164,8 @@ def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) ->
     roots: dict[str, Any] = {}
     for spec, size in sizes:
         if spec.name and spec.derived is None:
-            root = roots.setdefault(spec.name, size)
-            if root is size:
-                trace.name(size, spec.name)
-            else:
-                bool(root == size)
+            trace.name(size, spec.name)
+            bool(roots.setdefault(spec.name, size) == size)
     for spec, size in sizes:
         if spec.derived is not None:
             bool(size == spec.derived(roots[spec.name]))

@@ -1,0 +1,426 @@
+"""``symshape.jit``: results, entries, guards, declared dims, errors, threads."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import re
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+import symshape
+from symshape.errors import CompileError, OptionError, ShapeConstraintError, SymshapeError
+
+close = torch.testing.assert_close
+
+
+def line(fn: Callable[..., Any], text: str) -> str:
+    """``file:line`` of the line of a function that contains a text."""
+    lines, start = inspect.getsourcelines(fn)
+    return f"{__file__}:{start + next(i for i, one in enumerate(lines) if text in one)}"
+
+
+# --- results and entries ---------------------------------------------------------------------------------------------
+
+
+def test_one_entry_serves_all_sizes_and_0_and_1_have_their_own() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x + y, -1) * x.shape[0]
+
+    jitted = symshape.jit(fn)
+    for rows, columns in ((4, 6), (3, 2), (17, 33), (2, 128)):
+        x, y = torch.randn(rows, columns), torch.randn(columns)
+        close(jitted(x, y), fn(x, y))
+    assert len(jitted.entries) == 1
+    assert jitted.entries[0].guards == ("x.size(1) == y.size(0)", "x.size(0) >= 2", "x.size(1) >= 2")
+    for rows, columns in ((1, 6), (1, 9), (0, 5), (1, 1), (5, 1)):
+        x, y = torch.randn(rows, columns), torch.randn(columns)
+        close(jitted(x, y), fn(x, y))
+    assert len(jitted.entries) == 5
+
+
+def test_no_dynamo() -> None:
+    torch._dynamo.reset()
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    symshape.jit(lambda x: x * 2)(torch.randn(3))
+    assert not counters["stats"] and not counters["frames"]
+
+
+def test_branches_on_sizes_are_entries_with_guards_at_the_users_line() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] % 2 == 0:
+            return x * 2
+        if x.shape[0] > 10:
+            return x - 1
+        return x + 1
+
+    jitted = symshape.jit(fn)
+    for size in (4, 6, 5, 13, 15, 7, 100, 99):
+        x = torch.randn(size)
+        close(jitted(x), fn(x))
+    assert len(jitted.entries) == 3
+    places = {check.condition: check.location for tree in jitted._trees() for entry in tree.entries
+              for check in entry.guards.checks if check.location}  # fmt: skip
+    assert line(fn, "% 2 == 0") in places.values() and line(fn, "> 10") in places.values()
+
+
+def test_strides_and_offsets() -> None:
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * 2 + x.sum(1, keepdim=True), x.t()
+
+    jitted = symshape.jit(fn)
+    base = torch.randn(20, 30)
+    views = (base, base.t(), base[:, 3:], base[2:], base[::2], base[:, ::3], base[:1], base[:, :1], base[3:3], base[4])
+    for x in (view for view in views if view.dim() == 2):
+        for result, expected in zip(jitted(x), fn(x)):
+            close(result, expected)
+            assert result.stride() == expected.stride()
+    offset = symshape.jit(lambda x: torch.as_strided(x, (2, 2), (1, 1), x.storage_offset() + 1))
+    flat = torch.arange(30.0)
+    for x in (flat, flat[5:], flat[7:]):
+        close(offset(x), torch.as_strided(x, (2, 2), (1, 1), x.storage_offset() + 1))
+
+
+def test_containers_keywords_and_constants() -> None:
+    def fn(d: Any, n: int, *, scale: float = 1.0, flag: bool = False, mode: str = "a", opt: Any = None) -> Any:
+        x = d["x"] * scale + n
+        x = -x if flag else x
+        return {"x": x + d["more"][0].sum(), "n": n + 1, "mode": mode, "opt": opt}
+
+    jitted = symshape.jit(fn)
+    for n in (5, 7, 1, 0, -3):
+        for flag in (True, False):
+            d = {"x": torch.randn(3, n + 4), "more": [torch.randn(2)]}
+            result, expected = jitted(d, n, scale=2.0, flag=flag), fn(d, n, scale=2.0, flag=flag)
+            close(result.pop("x"), expected.pop("x"))
+            assert result == expected
+    count = len(jitted.entries)
+    d = {"x": torch.randn(3, 4), "more": [torch.zeros(2)]}
+    for scale in (0.0, -0.0):  # equal, but not the same
+        close(1 / jitted(d, 0, scale=scale)["x"], 1 / fn(d, 0, scale=scale)["x"])
+    assert len(jitted.entries) == count + 2
+
+
+def test_outputs_keep_their_identity() -> None:
+    jitted = symshape.jit(lambda x: (x, x.view(-1), None, 3, x.shape[0] * 2, [x.t()]))
+    x = torch.randn(3, 4)
+    same, flat, none, three, six, (turned,) = jitted(x)
+    assert same is x and flat.data_ptr() == x.data_ptr() and (none, three, six) == (None, 3, 6)
+    assert turned.stride() == (1, 4)
+
+
+def test_the_same_tensor_twice_and_tensors_in_the_same_memory() -> None:
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + 2 * y
+
+    jitted, x = symshape.jit(add), torch.randn(4, 5)
+    for args in ((x, x), (x, torch.randn(4, 5)), (x[:2], x[2:])):
+        close(jitted(*args), add(*args))
+
+    def change(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(y)
+        return x * 2
+
+    jitted = symshape.jit(change)
+    for size in (3, 5):
+        x = torch.zeros(size)
+        close(jitted(x, torch.ones(size)), torch.full((size,), 2.0))
+        close(x, torch.ones(size))
+    shared = torch.zeros(6)
+    for args in ((shared, shared), (shared[:4], shared[2:])):
+        with pytest.raises(SymshapeError, match="changes x, and another input is in the same memory"):
+            jitted(*args)
+    close(shared, torch.zeros(6))
+
+
+def test_modes_of_pytorch_have_entries_of_their_own() -> None:
+    module, x = torch.nn.Linear(8, 8), torch.randn(4, 8)
+    jitted = symshape.jit(module)
+    for mode in (torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode()):
+        with mode:
+            result, expected = jitted(x), module(x)
+        assert (result.dtype, result.requires_grad) == (expected.dtype, expected.requires_grad)
+    assert jitted(x).requires_grad
+    assert len(jitted.entries) == 4
+
+
+# --- modules and training --------------------------------------------------------------------------------------------
+
+
+def test_training_a_module() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 3))
+    reference = copy.deepcopy(module)
+    jitted = symshape.jit(module)
+    optimisers = [torch.optim.SGD(m.parameters(), 0.1) for m in (module, reference)]
+    for size in (3, 6, 9):
+        x = torch.randn(size, 4)
+        for run, optimiser in zip((jitted, reference), optimisers):
+            optimiser.zero_grad()
+            run(x).square().sum().backward()
+            optimiser.step()
+    for ours, theirs in zip(module.parameters(), reference.parameters()):
+        close(ours, theirs)
+    assert len(jitted.entries) == 1
+
+
+def test_buffers_change_and_modes_of_modules_are_guarded() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8))
+    reference = copy.deepcopy(module)
+    jitted = symshape.jit(module)
+    with torch.no_grad():
+        for training in (True, False, True):
+            module.train(training), reference.train(training)
+            x = torch.randn(6, 4)
+            close(jitted(x), reference(x))
+            close(module[1].running_mean, reference[1].running_mean)
+        assert len(jitted.entries) == 2
+        module.double()
+        close(jitted(x.double()), reference.double()(x.double()))
+
+
+def test_modules_that_a_function_closes_over_are_not_frozen() -> None:
+    module = torch.nn.Linear(4, 4)
+    jitted = symshape.jit(lambda x: module(x) + 1)
+    with torch.no_grad():
+        close(jitted(torch.ones(3, 4)), module(torch.ones(3, 4)) + 1)
+        module.weight.zero_()
+        close(jitted(torch.ones(5, 4)), module(torch.ones(5, 4)) + 1)
+
+
+def test_a_buffer_that_gets_another_tensor_is_an_error() -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count = self.count + 1
+            return x * 2
+
+    with pytest.raises(CompileError, match="gives the buffer count another tensor"):
+        symshape.jit(Counting())(torch.ones(3))
+
+
+# --- declared dims ---------------------------------------------------------------------------------------------------
+
+
+def test_ranges_names_and_fixed_sizes() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y.sum(1)
+
+    batch = Dim("batch", min=2, max=16)
+    jitted = symshape.jit(fn, dynamic_shapes={"x": {0: batch}, "y": {0: batch, 1: 4}})
+    where = f"{__file__}:{inspect.currentframe().f_lineno - 1}: dynamic_shapes"  # type: ignore[union-attr]
+    for size in (2, 9, 16):
+        close(jitted(torch.ones(size), torch.ones(size, 4)), torch.full((size,), 5.0))
+    assert len(jitted.entries) == 1
+    expected = {
+        (17, 17, 4): ("outside the declared range of batch, 2 to 16", "batch <= 16", {"batch": 17}),
+        (1, 1, 4): ("outside the declared range of batch, 2 to 16", "batch >= 2", {"batch": 1}),
+        (5, 6, 4): ("both are declared as 'batch'", "batch == y.size(0)", {"batch": 5, "y.size(0)": 6}),
+        (5, 5, 3): ("declared as a fixed size", "y.size(1) == 4", {"y.size(1)": 3}),
+    }
+    for (first, *second), (message, constraint, values) in expected.items():
+        with pytest.raises(ShapeConstraintError) as raised:
+            jitted(torch.ones(first), torch.ones(*second))
+        assert str(raised.value).startswith(f"{message}: {constraint} does not hold for ")
+        assert (raised.value.constraint, raised.value.values) == (constraint, values)
+        assert f"\n  at: {where}\n  next: pass inputs with another " in str(raised.value)
+    assert len(jitted.entries) == 1
+
+
+def test_static_named_and_derived_dims() -> None:
+    static = symshape.jit(lambda x: x * 2, dynamic_shapes=({0: Dim.STATIC},))
+    for size in (3, 4, 5, 4):
+        static(torch.ones(size, size + 4))
+    assert len(static.entries) == 3
+    named = symshape.jit(lambda x, y: x @ y, dynamic_shapes=(("rows", "inner"), ("inner", None)))
+    named(torch.ones(3, 4), torch.ones(4, 5))
+    with pytest.raises(ShapeConstraintError, match=r"both are declared as 'inner': inner == y.size\(0\)"):
+        named(torch.ones(3, 4), torch.ones(5, 5))
+    half = Dim("half", min=2, max=8)
+    derived = symshape.jit(lambda x, y: x[:, None] + y.view(-1, 2), dynamic_shapes=({0: half}, {0: 2 * half}))
+    derived(torch.ones(4), torch.ones(8))
+    with pytest.raises(ShapeConstraintError, match=r"declared as derived: 2\*half == y.size\(0\)"):
+        derived(torch.ones(4), torch.ones(9))
+    integer = symshape.jit(lambda x, n: x[:n], dynamic_shapes=(None, Dim("n", min=2, max=5)))
+    close(integer(torch.ones(9), 4), torch.ones(4))
+    with pytest.raises(ShapeConstraintError, match=r"n <= 5 does not hold for n = 6 \(n, argument n\)|argument n"):
+        integer(torch.ones(9), 6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"z": None}, "no argument is called 'z'"),
+        (({0: 2.5},), "2.5 is no dim"),
+        (({5: None},), "does not fit a tensor of 2 dims"),
+        ((("a",),), "does not fit a tensor of 2 dims"),
+        (7, "neither a dict nor a tuple"),
+    ],
+)
+def test_wrong_declarations(spec: Any, text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        symshape.jit(lambda x: x + 1, dynamic_shapes=spec)(torch.ones(3, 4))
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_torch_check_of_sizes() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.shape[0] % 2 == 0, lambda: "rows come in pairs")
+        return x.view(-1, 2, x.shape[1]).sum(1)
+
+    jitted = symshape.jit(fn, dynamic_shapes=({0: "rows"},))
+    for _ in range(2):  # at the first call, and when there is an entry
+        with pytest.raises(RuntimeError) as raised:
+            jitted(torch.ones(5, 3))
+        text = "rows come in pairs: rows % 2 == 0 does not hold for rows = 5 (x.size(0), dim 0 of argument x)\n"
+        assert str(raised.value).startswith(text)
+        assert f"at: {line(fn, 'torch._check')}: torch._check(x.shape[0] % 2 == 0" in str(raised.value)
+        close(jitted(torch.ones(6, 3)), torch.full((3, 3), 2.0))
+    assert isinstance(raised.value, ShapeConstraintError) and len(jitted.entries) == 1
+
+
+def test_torch_check_of_data_dependent_sizes() -> None:
+    def fn(i: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        n = (i * 2).item()
+        torch._check(n >= 4)
+        torch._check(n <= x.shape[0], lambda: "n is at most the rows")
+        return x[:n] * 3
+
+    jitted = symshape.jit(fn)
+    close(jitted(torch.tensor(2), torch.ones(5, 4)), torch.full((4, 4), 3.0))
+    with pytest.raises(ShapeConstraintError, match=">= 4 does not hold for u") as raised:
+        jitted(torch.tensor(1), torch.ones(5, 4))
+    assert f"at: {line(fn, 'n >= 4')}: torch._check(n >= 4)" in str(raised.value)
+    with pytest.raises(ShapeConstraintError, match="^n is at most the rows: ") as raised:
+        jitted(torch.tensor(4), torch.ones(5, 4))
+    assert raised.value.values["x.size(0)"] == 5 and len(jitted.entries) == 1
+
+
+def test_errors_of_the_function_itself_are_eagers() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        assert x.shape[0] > 2, "too small"
+        return x + y
+
+    jitted = symshape.jit(fn)
+    with pytest.raises(AssertionError, match="too small"):
+        jitted(torch.ones(2), torch.ones(2))
+    with pytest.raises(RuntimeError, match="must match"):
+        jitted(torch.ones(4), torch.ones(5))
+    with pytest.raises(TypeError, match="missing"):
+        jitted(torch.ones(4))
+
+
+def test_control_flow_on_values_names_the_way_out() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(CompileError, match="a value of a tensor decides") as raised:
+        symshape.jit(fn)(torch.ones(3))
+    assert "symshape.compile" in str(raised.value)
+
+
+def test_arguments_and_options_that_cannot_be() -> None:
+    with pytest.raises(SymshapeError, match="an argument is a object"):
+        symshape.jit(lambda x, y: x)(torch.ones(3), object())
+    with pytest.raises(OptionError, match="entry_limit"):
+        symshape.jit(lambda x: x, options={"entry_limit": 0})
+    with pytest.raises(OptionError, match="unknown option"):
+        symshape.jit(lambda x: x, options={"no_such": 0})
+
+
+# --- many entries ----------------------------------------------------------------------------------------------------
+
+
+def test_the_least_recently_used_entry_leaves_and_it_is_said_once() -> None:
+    jitted = symshape.jit(lambda x, n: x * n, dynamic_shapes=(None, Dim.STATIC), options={"entry_limit": 3})
+
+    def guards() -> set[str]:
+        return {guard for entry in jitted.entries for guard in entry.guards if guard.startswith("n ==")}
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in (3, 4, 5, 3, 6, 7):
+            close(jitted(torch.ones(4), n), torch.full((4,), float(n)))
+    assert guards() == {"n == 3", "n == 6", "n == 7"}
+    (warning,) = [one for one in seen if "symshape.jit" in str(one.message)]
+    assert "has 3 entries (entry_limit)" in str(warning.message) and "n == 3 (failed" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_classes_of_inputs() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return x * 2 if y is None else x + y
+
+    jitted = symshape.jit(fn)
+    x = torch.ones(3)
+    others = (None, torch.ones(3), True, 1, 4, 2.5)
+    calls = [*((x, y) for y in others), (x.long(), None), (torch.ones(2, 3), None), (x, 5)]
+    for _ in range(2):
+        for args in calls:
+            close(jitted(*args), fn(*args))
+    assert len(jitted.entries) == len(calls) - 1  # 4 and 5 share one
+
+
+def test_entries_keep_no_inputs_alive() -> None:
+    jitted = symshape.jit(lambda x, y: x * y)
+    x = torch.ones(4, 5)
+    seen = weakref.ref(x)
+    jitted(x, torch.ones(4, 5))
+    del x
+    gc.collect()
+    assert seen() is None
+
+
+def test_threads() -> None:
+    def fn(x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n + x.shape[0]
+
+    jitted = symshape.jit(fn, dynamic_shapes=(None, Dim.STATIC), options={"entry_limit": 4})
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for i in range(40):
+                x, n = torch.full((2 + (seed + i) % 5,), 1.5), 2 + (seed * i) % 5
+                close(jitted(x, n), fn(x, n))
+        except BaseException as error:
+            errors.append(error)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not errors
+    assert len(jitted.entries) <= 4
+
+
+def test_a_jitted_function_inside_another() -> None:
+    inner = symshape.jit(lambda x: x * 2)
+    outer = symshape.jit(lambda x: inner(x) + 1)
+    close(outer(torch.ones(3)), torch.full((3,), 3.0))
+    assert not inner.entries
+
+
+def test_the_examples_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "jit.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "docs/jit.md", "exec"), {})
