@@ -70,7 +70,7 @@ class Bounds:
         """The sum without its terms c*s where s, of constant ends, has to do with nothing else in it; and the least
         value of those terms. Nothing is lost, and a sum of many symbols need not be searched for an order."""
         atoms = [atom for monomial in shown for atom in monomial]
-        tied = self._tied({atom for atom in atoms if self._elimination_key(atom)[0] < 2})
+        tied = self._tied({atom for atom in atoms if not self._has_constant_ends(atom)})
         often = {atom for atom, times in Counter(atoms).items() if times > 1}
         rest: Polynomial = {}
         total = 0
@@ -80,11 +80,14 @@ class Bounds:
                 rest[monomial] = coefficient
                 continue
             end = self._range_of(atom.name)[0 if coefficient > 0 else 1]
-            value = None if end is None else end.as_int()
-            if value is None:
+            if end is None:
                 return rest, None
-            total += coefficient * value
+            total += coefficient * (end.as_int() or 0)
         return rest, total
+
+    def _has_constant_ends(self, atom: Atom) -> bool:
+        ends = self._range_of(atom.name) if isinstance(atom, Symbol) else (Expr({(atom,): 1}),)
+        return all(end is None or end.as_int() is not None for end in ends)
 
     def _tied(self, atoms: set[Atom]) -> set[str]:
         """The names of all symbols in functions and in ends of ranges, and of those in the ends of theirs."""
@@ -134,9 +137,17 @@ class Bounds:
         for atom in atoms:
             powers = _by_power(shown, atom)
             found = self._without(atom, powers)
-            if found is not None:
+            if found is not None or self._is_exact(atom, powers, atoms):
                 return found
         return None
+
+    def _is_exact(self, atom: Atom, powers: dict[int, Polynomial], atoms: list[Atom]) -> bool:
+        """Whether the sum is least where this atom is at its end, whatever the others are: then no other order finds
+        more. So it is for a symbol that is in one term, with a number, and in nothing that the others depend on."""
+        if not isinstance(atom, Symbol) or powers.keys() != {0, 1} or powers[1].keys() != {()}:
+            return False
+        others = {other for other in atoms if other is not atom and not self._has_constant_ends(other)}
+        return atom.name not in self._tied(others)
 
     def _elimination_key(self, atom: Atom) -> tuple[int, tuple[object, ...]]:
         """Functions first, then symbols that end at an expression, then those with constant ends."""
