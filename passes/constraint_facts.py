@@ -10,7 +10,7 @@ from torch_mlir import ir
 from symshape.dialects.facts import assume, row_of
 from symshape.prover.atoms import Function
 from symshape.prover.condition import Condition, negation
-from symshape.prover.expr import Expr
+from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts, Row
 
 Answer = Literal["proven", "refuted", "unknown"]
@@ -22,17 +22,20 @@ class Knowledge:
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
         self._facts = Facts(rows)
+        self._equalities = any(row.divisor > 1 or row.min == row.max is not None for row in rows.values())
         self._known: set[Condition] = set()  # what facts cannot hold (!=, or) is at least found again
 
     def copy(self) -> Knowledge:
         """Knowledge that starts from this; what is assumed in the copy does not reach the original."""
         child = Knowledge({})
         child._facts, child._known = self._facts.copy(), set(self._known)
+        child._equalities = self._equalities
         return child
 
     def assume(self, condition: Condition) -> None:
         """The condition holds from now on."""
         for part in parts_of(condition):
+            self._equalities |= part.kind != "ne"  # bounds that meet are one as well
             self._known |= {part, self.simplify(part)}
             assume(self._facts, part)
 
@@ -44,6 +47,9 @@ class Knowledge:
             return condition
 
     def simplify_expr(self, expr: Expr) -> Expr:
+        """The canonical form of an expression under the facts."""
+        if not self._equalities and not has_functions(expr):
+            return expr  # nothing can stand for a symbol in it, and there is nothing else to simplify
         return self._facts.simplify(expr)
 
     def answer(self, condition: Condition) -> Answer:
