@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
 
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
+from symshape.prover.condition import Condition
 from symshape.prover.facts import Facts, Row
 
 INT64_MAX = 2**63 - 1
 
 
 def facts_of(function: Any) -> Facts:
-    """Facts from symbol rows and from every ``symshape.assume`` of the function's entry block."""
+    """Facts from symbol rows, from every ``symshape.assume`` and ``symshape.guard`` of the function's entry block, and
+    from every ``symshape.expect_true`` that is checked before anything that could rely on it runs."""
     block = function.regions[0].blocks[0]
     operations = [view.operation for view in block.operations]
     sizes = Sizes(block)
@@ -24,12 +27,57 @@ def facts_of(function: Any) -> Facts:
         if op.name in ("symshape.symbol", "symshape.unbacked_symbol"):
             rows[ir.StringAttr(op.attributes["name"]).value] = row_of(op)
     facts = Facts(rows)
+    known = [c for op in operations if op.name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None]
+    for condition in (*known, *_checked_in_time(sizes, operations, known)):
+        assume(facts, condition)
+    return facts
+
+
+def _checked_in_time(sizes: Sizes, operations: Sequence[Any], known: Sequence[Condition]) -> list[Condition]:
+    """Checks before which nothing runs that has one of their symbols, or a symbol that a condition ties to those.
+
+    Facts hold for the whole function, and nothing may be compiled with a fact that is checked only after it has run.
+    """
+    checks: list[tuple[Condition, frozenset[str]]] = []
+    used: set[str] = set()
     for op in operations:
-        if op.name in ("symshape.assume", "symshape.guard"):  # a guard is checked before anything runs
+        if op.name == "symshape.expect_true":
             condition = read_condition(sizes, op.operands[0])
             if condition is not None:
-                assume(facts, condition)
-    return facts
+                checks.append((condition, frozenset(used)))
+        elif op.name not in _NO_WORK and not op.name.startswith("arith."):
+            used |= _symbols_of(sizes, op)
+    ties = [condition.symbols for condition in (*known, *(check for check, _ in checks))]
+    return [condition for condition, before in checks if before.isdisjoint(_tied(condition.symbols, ties))]
+
+
+def _tied(symbols: frozenset[str], ties: Sequence[frozenset[str]]) -> frozenset[str]:
+    """The symbols, and all that conditions connect them with."""
+    while True:
+        larger = symbols.union(*(tie for tie in ties if not tie.isdisjoint(symbols)))
+        if larger == symbols:
+            return symbols
+        symbols = larger
+
+
+def _symbols_of(sizes: Sizes, op: Any) -> set[str]:
+    """The symbols in the layouts and sizes that an operation has to do with."""
+    found: set[str] = set()
+    for value in (*op.operands, *op.results):
+        layout = sizes.layouts.get(value)
+        exprs = [sizes.expr(value)] if value in sizes else []
+        exprs += [*layout.sizes, *layout.strides, layout.offset] if layout is not None else []
+        for expr in exprs:
+            found |= expr.symbols
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                found |= _symbols_of(sizes, inner.operation)
+    return found
+
+
+_KNOWN = ("symshape.assume", "symshape.guard")  # a guard is checked before anything runs
+_NO_WORK = frozenset({"symshape.symbol", "symshape.unbacked_symbol", "symshape.bind", *_KNOWN})
 
 
 def assume(facts: Facts, condition: Any) -> None:
