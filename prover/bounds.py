@@ -30,6 +30,7 @@ class Bounds:
     def __init__(self, range_of: Callable[[str], Range]) -> None:
         self._range_of = range_of
         self._lower: dict[Expr, int | None] = {}
+        self._constant: dict[Atom, bool] = {}
         self._open: set[Expr] = set()
         self._fuel = 0
 
@@ -86,8 +87,10 @@ class Bounds:
         return rest, total
 
     def _has_constant_ends(self, atom: Atom) -> bool:
-        ends = self._range_of(atom.name) if isinstance(atom, Symbol) else (Expr({(atom,): 1}),)
-        return all(end is None or end.as_int() is not None for end in ends)
+        if atom not in self._constant:
+            ends = self._range_of(atom.name) if isinstance(atom, Symbol) else (Expr({(atom,): 1}),)
+            self._constant[atom] = all(end is None or end.as_int() is not None for end in ends)
+        return self._constant[atom]
 
     def _tied(self, atoms: set[Atom]) -> set[str]:
         """The names of all symbols in functions and in ends of ranges, and of those in the ends of theirs."""

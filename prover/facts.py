@@ -82,8 +82,13 @@ class Facts:
         """expr >= 0 from now on."""
         known = self._normal(as_expr(expr))
         varying = {monomial: c for monomial, c in known._polynomial.items() if monomial}
-        if not varying or self._proven(known):
+        if not varying:
             return
+        if _only_symbol(Expr(varying)) is None:
+            if self._proven(known):
+                return
+        elif (low := self._bounds.lower(known)) is not None and low >= 0:
+            return  # else it makes a row tighter, which is worth more than to know that it follows from others
         factor = poly.content(varying)
         known = known // factor
         names = known.symbols
@@ -136,7 +141,7 @@ class Facts:
         if number == 0:
             return
         if number is not None:
-            rest = _modulo(base._polynomial, number)
+            rest = poly.modulo(base._polynomial, number)
             factor = gcd(number, *rest.values())
             base, number = Expr({monomial: c // factor for monomial, c in rest.items()}), number // factor
             if number == 1 or not rest:
@@ -194,8 +199,10 @@ class Facts:
     def bounds(self, expr: Expr | int) -> Interval:
         """(least, greatest) constant bounds found, None where there is none."""
         known = self._normal(as_expr(expr))
-        low, high = self._best_lower(known), self._best_lower(-known)
-        return low, (None if high is None else -high)
+        if known not in self._intervals:
+            low, high = self._best_lower(known), self._best_lower(-known)
+            self._intervals[known] = low, (None if high is None else -high)
+        return self._intervals[known]
 
     def divides(self, number: int, expr: Expr | int) -> bool:
         """Whether the expression is proven to be a multiple of the number."""
@@ -238,6 +245,8 @@ class Facts:
         self._simplifier = Simplifier(self._proven, self._bounds.interval, self._is_exact)
         self._ranges: dict[str, Range] = {}
         self._proofs: dict[tuple[Expr, int], bool] = {}
+        self._intervals: dict[Expr, Interval] = {}
+        self._divisibles: dict[tuple[int, Expr], bool] = {}
 
     def _normal(self, expr: Expr) -> Expr:
         return self._simplifier.simplify(_substituted(expr, self._solved))
@@ -327,7 +336,12 @@ class Facts:
         return [self._nonnegatives[position] for position in sorted(positions)]
 
     def _divides(self, number: int, known: Expr) -> bool:
-        rest = _modulo(known._polynomial, number)
+        if (number, known) not in self._divisibles:
+            self._divisibles[number, known] = self._is_multiple(number, known)
+        return self._divisibles[number, known]
+
+    def _is_multiple(self, number: int, known: Expr) -> bool:
+        rest = poly.modulo(known._polynomial, number)
         if not rest or self._simplifier.simplify(Expr(rest) % number) == 0:
             return True
         return self._follows_from_multiples(rest, number)
@@ -337,7 +351,7 @@ class Facts:
             multiple = divisor.as_int()
             if multiple is None or multiple % number:
                 continue
-            if any(not _modulo(poly.add(rest, base._polynomial, -c), number) for c in range(1, min(number, 64))):
+            if any(not poly.modulo(poly.add(rest, base._polynomial, -c), number) for c in range(1, min(number, 64))):
                 return True
         return False
 
@@ -347,13 +361,13 @@ class Facts:
             return False
         if number is None:
             return (numerator, divisor) in self._multiples
-        return self._follows_from_multiples(_modulo(numerator._polynomial, number), number)
+        return self._follows_from_multiples(poly.modulo(numerator._polynomial, number), number)
 
     def _reduces_to_zero(self, known: Expr) -> bool:
         """Whether it is a sum of multiples of assumed zeros, as far as dividing by them one after the other finds."""
         rest = known._polynomial
         for _ in range(_MAX_REDUCTIONS):
-            step = next((step for zero in self._zeros if (step := _reduced(rest, zero._polynomial)) is not None), None)
+            step = next((step for zero in self._zeros if (step := poly.reduced(rest, zero._polynomial)) is not None), None)
             if step is None:
                 return False
             if not step:
@@ -381,18 +395,3 @@ def _only_symbol(base: Expr) -> str | None:
         return None
     (monomial,) = base._polynomial
     return monomial[0].name if len(monomial) == 1 and isinstance(monomial[0], Symbol) else None
-
-
-def _modulo(polynomial: Polynomial, number: int) -> Polynomial:
-    """The coefficients reduced to [0, number)."""
-    return {monomial: c % number for monomial, c in polynomial.items() if c % number}
-
-
-def _reduced(polynomial: Polynomial, zero: Polynomial) -> Polynomial | None:
-    """A nonzero multiple of the polynomial without a term that the zero's leading term divides; or None."""
-    lead = poly.leading(zero)
-    for monomial, coefficient in polynomial.items():
-        rest = poly.divide_monomial(monomial, lead)
-        if rest is not None:
-            return poly.add(poly.scale(polynomial, zero[lead]), poly.scale(zero, coefficient, rest), -1)
-    return None

@@ -167,3 +167,18 @@ def _split_greedily(polynomial: Polynomial, divisor: Polynomial) -> tuple[Polyno
         if len(shorter) < len(rest):
             quotient, rest = add(quotient, {part: whole}), shorter
     return quotient, rest
+
+
+def modulo(polynomial: Polynomial, number: int) -> Polynomial:
+    """The coefficients reduced to [0, number)."""
+    return {monomial: c % number for monomial, c in polynomial.items() if c % number}
+
+
+def reduced(polynomial: Polynomial, zero: Polynomial) -> Polynomial | None:
+    """A nonzero multiple of the polynomial without a term that the zero's leading term divides; or None."""
+    lead = leading(zero)
+    for monomial, coefficient in polynomial.items():
+        rest = divide_monomial(monomial, lead)
+        if rest is not None:
+            return add(scale(polynomial, zero[lead]), scale(zero, coefficient, rest), -1)
+    return None
