@@ -117,12 +117,12 @@ class ConditionStore:
     def prove(self, condition: Condition) -> Proof:
         """Whether the condition follows from the facts, or its negation, or neither."""
         state = self._state
-        reduced, used = state.reduce(condition)
-        value = reduced.as_bool()
+        reduced = state.reduce(condition)
+        value = reduced.condition.as_bool()
         if value is not None:
-            return self._decided(state, condition, value, used)
-        true_at = next((point for point in state.points if state.holds(reduced, point)), None)
-        false_at = next((point for point in state.points if state.holds(reduced, point) is False), None)
+            return self._decided(state, condition, value, reduced.used)
+        true_at = next((point for point in state.points if reduced.holds(point)), None)
+        false_at = next((point for point in state.points if reduced.holds(point) is False), None)
         if true_at is None or false_at is None:
             answer = self._quick_proof(state, condition)
             if answer is not None:
@@ -151,18 +151,18 @@ class ConditionStore:
         return Minimiser(self._state, self._presburger, self._limits).run(merged)
 
     def _quick_proof(self, state: State, condition: Condition) -> Proof | None:
-        reduced, used = state.reduce(condition)
-        positions, _ = state.surroundings(reduced.symbols, _QUICK)
+        reduced = state.reduce(condition)
+        positions, _ = state.surroundings(reduced.condition.symbols, _QUICK)
         if self._quick[0] is not state:
             self._quick = state, {}
         known = self._quick[1]
         key = tuple(sorted(positions))
         if key not in known:
             known[key] = facts_from(state.entries[position].condition for position in key)
-        answer = decided(known[key], reduced)
+        answer = decided(known[key], reduced.condition)
         if answer is None:
             return None
-        return self._decided(state, condition, answer, used.union(*(state.entries[p].used for p in key)))
+        return self._decided(state, condition, answer, reduced.used.union(*(state.entries[p].used for p in key)))
 
     def _decided(self, state: State, condition: Condition, value: bool, used: Iterable[int]) -> Proof:
         facts = [state.facts[number] for number in sorted(used)]

@@ -367,7 +367,8 @@ class Facts:
         """Whether it is a sum of multiples of assumed zeros, as far as dividing by them one after the other finds."""
         rest = known._polynomial
         for _ in range(_MAX_REDUCTIONS):
-            step = next((step for zero in self._zeros if (step := poly.reduced(rest, zero._polynomial)) is not None), None)
+            steps = (poly.reduced(rest, zero._polynomial) for zero in self._zeros)
+            step = next((step for step in steps if step is not None), None)
             if step is None:
                 return False
             if not step:

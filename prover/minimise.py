@@ -52,16 +52,16 @@ class Minimiser:
         """Takes the items in, less those that are plain repetitions; one that is false when they contradict."""
         fresh = []
         for item in items:
-            reduced, used = self._state.reduce(item.condition)
-            if reduced.kind == "true":
-                self._leave(item, used)
+            reduced = self._state.reduce(item.condition)
+            if reduced.condition.kind == "true":
+                self._leave(item, reduced.used)
             else:
                 fresh.append(item)
         merged = merge(fresh, lambda condition: self._state.reduce(condition).condition)
         for item in sorted(merged, key=lambda item: _stage(item.condition)):
-            reduced, used = self._state.reduce(item.condition)
-            if reduced.kind == "true":
-                self._leave(item, used)
+            reduced = self._state.reduce(item.condition)
+            if reduced.condition.kind == "true":
+                self._leave(item, reduced.used)
                 continue
             after = extended(self._state, Fact(item.condition), self._presburger, self._limits.question())
             if isinstance(after, Found):
@@ -77,7 +77,7 @@ class Minimiser:
         return _RANK.get(condition.kind, len(_RANK)), -len(condition.symbols), -number
 
     def _satisfy(self, state: State, goal: Condition) -> Found:
-        return satisfy(state, goal, self._presburger, self._limits.question())
+        return satisfy(state, goal, self._presburger, self._limits.question(), thorough=False)
 
     def _try_without(self, number: int, others: State | None) -> bool:
         """Leaves an item out if the others imply it, else parts of it; False when there is no state of the others."""

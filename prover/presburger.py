@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from time import thread_time
 from typing import Any, Final
 
 from symshape.prover.encode import Row
 
-# Operations (pivots, about 0.1 ms each at 6 variables) of the attempts at one set: most need the fewest.
-_ATTEMPTS: Final = (256, 2048, 12288)
+# Operations (pivots, 1 us to 1 ms each) of the attempts at one set: most need the fewest.
+_ATTEMPTS: Final = (128, 512, 2048, 12288)
+# Seconds of processor time of an attempt after which none with more operations follows: numbers can grow very long, and
+# then operations take long as well.
+_LONG: Final = 0.02
 _LARGEST_LONG: Final = 1 << 62
 _QUOTA: Final = "maximal number of operations"
 
@@ -84,17 +88,20 @@ class Presburger:
 
         OutOfBudget when the budget ends first.
         """
-        rows = list(rows)
         budget.charge_set()
+        wanted = self._set(list(rows), size)
         for operations in _ATTEMPTS:
             budget.charge(operations)
             self._context.set_max_operations(operations)
             self._context.reset_operations()
+            start = thread_time()
             try:
-                found = self._set(rows, size).sample_point()
+                found = wanted.sample_point()
             except self._isl.Error as error:
                 if _QUOTA not in str(error):
                     raise
+                if thread_time() - start > _LONG:
+                    break
                 continue
             finally:
                 self._context.set_max_operations(0)  # no limit: reading the answer counts as well

@@ -7,18 +7,17 @@ is no solution for all; a point counts only when every entry that it could break
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from symshape.prover.condition import TRUE, Condition
-from symshape.prover.encode import is_linear
 from symshape.prover.merge import Merged, merge
+from symshape.prover.nearby import moved, moved_widely
 from symshape.prover.presburger import Budget, Presburger
 from symshape.prover.proof import Fact
 from symshape.prover.search import Outcome, Point, solve
-from symshape.prover.state import Numbers, State
+from symshape.prover.state import Entry, Numbers, State
 
 # Components up to this many entries are solved at once; of larger ones, so many are taken to begin with.
 _SMALL: Final = 40
@@ -26,8 +25,6 @@ _FIRST: Final = 12
 _JOINING: Final = 8
 _MAX_ROUNDS: Final = 6
 _MAX_UNANCHORED: Final = 2
-# Symbols that may change besides those that have to, in steps.
-_MORE: Final = (2, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +36,15 @@ class Found:
     used: Numbers = frozenset()
 
 
-def satisfy(state: State, goal: Condition, presburger: Presburger, budget: Budget) -> Found:
-    """Whether the goal can hold together with all facts."""
+def satisfy(state: State, goal: Condition, presburger: Presburger, budget: Budget, *, thorough: bool = True) -> Found:
+    """Whether the goal can hold together with all facts; less work goes into finding a point if not `thorough`."""
     reduced = state.reduce(goal)
+    whole = Entry.of(reduced.condition)
     for point in state.points:
-        if state.holds(reduced.condition, point):
+        if whole.holds(point):
             return Found("sat", point)
     base = state.points[0] if state.points else None
-    found = _refine(state, reduced.condition, base, (), presburger, budget)
+    found = _refine(state, reduced.condition, base, (), presburger, budget, thorough)
     return Found("unsat", used=found.used | reduced.used) if found.kind == "unsat" else found
 
 
@@ -57,14 +55,12 @@ def extended(state: State, fact: Fact, presburger: Presburger, budget: Budget) -
     if contradicting is not None:
         return Found("unsat", used=contradicting)
     fresh = range(len(state.entries), len(after.entries))
-    base: Point | None = None
-    broken: list[int] = list(fresh)
-    for point in state.points:
-        base = point
-        broken = [position for position in fresh if not after.holds(after.entries[position].condition, point)]
-        if not broken:
-            return after.with_points([point])
-    found = _refine(after, TRUE, base, broken, presburger, budget)
+    kept = [point for point in state.points if all(after.entries[position].holds(point) for position in fresh)]
+    if kept:
+        return after.with_points(kept)
+    base = state.points[0] if state.points else None
+    broken = [position for position in fresh if base is None or not after.entries[position].holds(base)]
+    found = _refine(after, TRUE, base, broken, presburger, budget, state.is_search_due)
     if found.kind == "unsat":
         return found
     if found.point is not None:
@@ -73,16 +69,22 @@ def extended(state: State, fact: Fact, presburger: Presburger, budget: Budget) -
 
 
 def _refine(
-    state: State, goal: Condition, base: Point | None, broken: Sequence[int], presburger: Presburger, budget: Budget
+    state: State,
+    goal: Condition,
+    base: Point | None,
+    broken: Sequence[int],
+    presburger: Presburger,
+    budget: Budget,
+    thorough: bool,
 ) -> Found:
     """The goal with all entries, of which the base breaks only those named (no base: any of them may be broken)."""
     names = goal.symbols.union(*(state.entries[position].condition.symbols for position in broken))
     positions, all_of_them = state.surroundings(names, _SMALL)
+    if base is not None and not all_of_them:
+        near = moved(state, goal, base, names, presburger, budget)
+        if near is not None:
+            return Found("sat", near)
     if not all_of_them:
-        for free in _neighbourhoods(state, names) if base is not None else ():
-            near = _near(state, goal, base, free, presburger, budget)
-            if near is not None:
-                return Found("sat", near)
         positions = list(dict.fromkeys((*broken, *positions[:_FIRST])))
     for _ in range(_MAX_ROUNDS if base is not None else _MAX_UNANCHORED):
         outcome = _solve(state, goal, positions, presburger, budget)
@@ -97,64 +99,29 @@ def _refine(
             return Found("sat", point)
         joining = state.nearest([position for position in again if position not in positions], changed)
         positions = [*positions, *joining[:_JOINING]]
-    if all_of_them or not state.is_search_due:
+    if all_of_them or not thorough:
         return Found("unknown")
-    point = _layered(state, goal, presburger, Budget(budget.all_operations, budget.all_sets))
-    return Found("unknown") if point is None else Found("sat", point)
+    wide = None if base is None else moved_widely(state, goal, base, names, presburger, budget)
+    point = wide or _layered(state, goal, presburger, Budget(budget.all_operations, budget.all_sets)) or {}
+    return Found("sat", point) if point else Found("unknown")
 
 
 def _layered(state: State, goal: Condition, presburger: Presburger, budget: Budget) -> Point | None:
     """A point of the linear entries first, then moved, a few symbols at a time, to where the others hold as well."""
     every = state.touching(state.by_symbol)
-    linear = [p for p in every if state.entries[p].condition.kind == "ge" and is_linear(state.entries[p].condition.expr)]
+    linear = [position for position in every if state.entries[position].slopes is not None]
     point = _solve(state, goal, linear, presburger, budget).point
-    tried: set[int] = set()
     while point is not None:
-        broken = [position for position in state.violated(point, state.by_symbol) if position not in tried]
+        broken = state.violated(point, state.by_symbol)
         if not broken:
-            return None if tried else point
-        tried.add(broken[0])
+            return point
         names = state.entries[broken[0]].condition.symbols
-        moved = (_near(state, goal, point, free, presburger, budget) for free in _neighbourhoods(state, names))
-        after = next((m for m in moved if m is not None), None)
-        if after is not None:
-            tried.discard(broken[0])
-            point = after
+        point = moved(state, goal, point, names, presburger, budget) or moved_widely(
+            state, goal, point, names, presburger, budget
+        )
     return None
 
 
-def _solve(
-    state: State, goal: Condition, positions: Iterable[int], presburger: Presburger, budget: Budget
-) -> Outcome:
+def _solve(state: State, goal: Condition, positions: Iterable[int], presburger: Presburger, budget: Budget) -> Outcome:
     merged = merge(Merged(state.entries[position].condition) for position in positions)
     return solve([goal, *(item.condition for item in merged)], presburger, budget)
-
-
-def _neighbourhoods(state: State, names: Set[str]) -> Iterator[Set[str]]:
-    """The names, and with them ever more of the symbols that they share entries with most."""
-    yield names
-    for more in _MORE:
-        shared = Counter(
-            other for position in state.touching(names) for other in state.entries[position].condition.symbols
-        )
-        others = sorted((other for other in shared if other not in names), key=lambda other: (-shared[other], other))
-        names = names | set(others[:more])
-        yield names
-
-
-def _near(
-    state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
-) -> Point | None:
-    """A point that differs from the base only in the named symbols."""
-    touching = [goal, *(state.entries[position].condition for position in state.touching(names))]
-    others = frozenset[str]().union(*(condition.symbols for condition in touching)) - names
-    fixed = {name: base.get(name, 1) for name in others}
-    try:
-        merged = merge(Merged(condition.substitute(fixed)) for condition in touching)
-    except ZeroDivisionError:
-        return None
-    outcome = solve([item.condition for item in merged], presburger, budget)
-    if outcome.point is None:
-        return None
-    point = {**base, **outcome.point}
-    return None if state.violated(point, names) else point

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from symshape.prover.atoms import Symbol
 from symshape.prover.condition import Condition
 from symshape.prover.eliminate import solution
 from symshape.prover.expr import Expr
@@ -24,10 +25,42 @@ _NONE: Final[Numbers] = frozenset()
 
 
 class Entry(NamedTuple):
-    """A condition on free symbols, and the numbers of the facts that it follows from."""
+    """A condition on free symbols, and the numbers of the facts that it follows from.
+
+    ``slopes`` are the coefficients of a linear inequality, by symbol; None for any other condition.
+    """
 
     condition: Condition
     used: Numbers
+    slopes: Mapping[str, int] | None = None
+
+    @staticmethod
+    def of(condition: Condition, used: Numbers = _NONE) -> Entry:
+        """The entry, its slopes found."""
+        polynomial = condition.expr._polynomial
+        if condition.kind != "ge" or any(len(monomial) > 1 for monomial in polynomial):
+            return Entry(condition, used)
+        slopes: dict[str, int] = {}
+        for monomial, coefficient in polynomial.items():
+            for atom in monomial:
+                if not isinstance(atom, Symbol):
+                    return Entry(condition, used)
+                slopes[atom.name] = coefficient
+        return Entry(condition, used, slopes)
+
+    def sum_at(self, point: Point) -> int:
+        """The value of a linear inequality's sum."""
+        total = self.condition.expr.constant
+        for name, slope in (self.slopes or {}).items():
+            total += slope * point.get(name, 1)
+        return total
+
+    def holds(self, point: Point) -> bool | None:
+        """Whether it holds at a point, of which symbols that it lacks are 1; None where it has no value."""
+        if self.slopes is not None:
+            return self.sum_at(point) >= 0
+        missing = self.condition.symbols - point.keys()
+        return value_of(self.condition, {**point, **dict.fromkeys(missing, 1)} if missing else point)
 
 
 class Solved(NamedTuple):
@@ -71,12 +104,12 @@ class State:
         """The condition on free symbols only, and the facts that this took."""
         known = [(name, self.solved[name]) for name in condition.symbols if name in self.solved]
         if not known:
-            return Entry(condition, _NONE)
+            return Entry.of(condition)
         used = _NONE.union(*(solved.used for _, solved in known))
         try:
-            return Entry(condition.substitute({name: solved.value for name, solved in known}), used)
+            return Entry.of(condition.substitute({name: solved.value for name, solved in known}), used)
         except ZeroDivisionError:  # some divisor is 0 wherever the facts hold
-            return Entry(condition, _NONE)
+            return Entry.of(condition)
 
     def complete(self, point: Point, names: Iterable[str]) -> Point:
         """The values of the named symbols at a point of free symbols."""
@@ -85,12 +118,6 @@ class State:
             value = self.solved[name].value if name in self.solved else Expr.symbol(name)
             values[name] = value.evaluate({symbol: point.get(symbol, 1) for symbol in value.symbols})
         return values
-
-    @staticmethod
-    def holds(condition: Condition, point: Point) -> bool | None:
-        """Whether a condition on free symbols holds at a point; None where it has no value."""
-        missing = condition.symbols - point.keys()
-        return value_of(condition, {**point, **dict.fromkeys(missing, 1)} if missing else point)
 
     # Other states.
 
@@ -101,7 +128,7 @@ class State:
         parts = fact.condition.operands if fact.condition.kind == "and" else (fact.condition,)
         for part in parts:
             reduced = state.reduce(part)
-            state = state._with_entry(Entry(reduced.condition, reduced.used | {number}))
+            state = state._with_entry(reduced._replace(used=reduced.used | {number}))
         return state
 
     def with_points(self, points: Iterable[Point]) -> State:
@@ -116,7 +143,7 @@ class State:
         """A state in which one fact, and what followed from it, is found no more; None when it solved a symbol."""
         if any(number in used for _, used in self.solved.values()):
             return None
-        return self._less([position for position, (_, used) in enumerate(self.entries) if number in used])
+        return self._less([position for position, (_, used, _) in enumerate(self.entries) if number in used])
 
     def _less(self, positions: Iterable[int]) -> State:
         """The state without some entries, which keep their positions but are found no more."""
@@ -145,9 +172,9 @@ class State:
         positions = self.by_symbol.get(name, ())
         state = replace(self._less(positions), solved=solved)
         for position in positions:
-            condition, used = self.entries[position]
+            condition, used, _ = self.entries[position]
             try:
-                reduced = Entry(condition.substitute({name: this.value}), used | this.used)
+                reduced = Entry.of(condition.substitute({name: this.value}), used | this.used)
             except ZeroDivisionError:
                 continue  # no point has a value for it: the facts say nothing that could be used
             if reduced.condition.kind != "true":
@@ -158,7 +185,7 @@ class State:
 
     def contradiction(self) -> Numbers | None:
         """The facts behind an entry that is false as it stands; None when there is none."""
-        return next((used for condition, used in self.entries if condition.kind == "false"), None)
+        return next((used for condition, used, _ in self.entries if condition.kind == "false"), None)
 
     def touching(self, names: Iterable[str]) -> list[int]:
         """The positions of the entries that mention any of the symbols, in order."""
@@ -188,6 +215,4 @@ class State:
 
     def violated(self, point: Point, names: Iterable[str]) -> list[int]:
         """The positions of entries that do not hold at a point, of those that mention the symbols."""
-        return [
-            position for position in self.touching(names) if not self.holds(self.entries[position].condition, point)
-        ]
+        return [position for position in self.touching(names) if not self.entries[position].holds(point)]

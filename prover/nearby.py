@@ -1,0 +1,104 @@
+"""A known point moved a little, to where one more condition holds: what most questions about a large store need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from typing import Final
+
+from symshape.prover.condition import Condition
+from symshape.prover.merge import Merged, merge
+from symshape.prover.presburger import Budget, Presburger
+from symshape.prover.search import Point, solve
+from symshape.prover.state import Entry, State
+
+# Symbols that may move besides those that have to, in steps.
+_MORE: Final = (2, 6)
+# Values of a single symbol that are tried, nearest first: enough to get past a few that are excluded.
+_STEPS: Final = (0, 1, -1, 2, -2, 3, -3)
+
+
+def moved(
+    state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
+) -> Point | None:
+    """A point like the base, at which all entries hold, in which some of the named symbols have other values.
+
+    The base must satisfy all entries that mention none of the names.
+    """
+    whole = Entry.of(goal)
+    for name in sorted(names):
+        point = _one_moved(state, whole, base, name)
+        if point is not None and not state.violated(point, names):
+            return point
+    return _some_moved(state, goal, base, names, presburger, budget)
+
+
+def moved_widely(
+    state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
+) -> Point | None:
+    """The same with other symbols as well: ever more of those that the names share entries with most."""
+    for free in _neighbourhoods(state, names):
+        point = _some_moved(state, goal, base, free, presburger, budget)
+        if point is not None:
+            return point
+    return None
+
+
+def _neighbourhoods(state: State, names: Set[str]) -> Iterator[Set[str]]:
+    for more in _MORE:
+        shared = Counter(
+            other for position in state.touching(names) for other in state.entries[position].condition.symbols
+        )
+        others = sorted((other for other in shared if other not in names), key=lambda other: (-shared[other], other))
+        names = names | set(others[:more])
+        yield names
+
+
+def _one_moved(state: State, goal: Entry, base: Point, name: str) -> Point | None:
+    """Only one symbol has another value: the linear entries give its range, and a few values in it are tried."""
+    entries = [goal, *(state.entries[position] for position in state.by_symbol.get(name, ()))]
+    value = base.get(name, 1)
+    low: int | None = None
+    high: int | None = None
+    for entry in entries:
+        slope = entry.slopes.get(name, 0) if entry.slopes is not None else 0
+        if slope == 0:
+            continue
+        rest = entry.sum_at(base) - slope * value  # slope*x + rest >= 0
+        if slope > 0:
+            least = -(rest // slope)
+            low = least if low is None else max(low, least)
+        else:
+            most = rest // -slope
+            high = most if high is None else min(high, most)
+    if low is not None and high is not None and low > high:
+        return None
+    start = value if low is None or low <= value else low
+    start = start if high is None or start <= high else high
+    for candidate in dict.fromkeys((*(start + step for step in _STEPS), low, high)):
+        if candidate is None or (low is not None and candidate < low) or (high is not None and candidate > high):
+            continue
+        point = {**base, name: candidate}
+        if all(entry.holds(point) for entry in entries):
+            return point
+    return None
+
+
+def _some_moved(
+    state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
+) -> Point | None:
+    """Only the named symbols have other values, which isl finds."""
+    touching = [goal, *(state.entries[position].condition for position in state.touching(names))]
+    others = frozenset[str]().union(*(condition.symbols for condition in touching)) - names
+    fixed = {name: base.get(name, 1) for name in others}
+    try:
+        merged = merge(Merged(condition.substitute(fixed)) for condition in touching)
+    except ZeroDivisionError:
+        return None
+    if any(item.condition.kind == "false" for item in merged):
+        return None
+    outcome = solve([item.condition for item in merged], presburger, budget)
+    if outcome.point is None:
+        return None
+    point = {**base, **outcome.point}
+    return None if state.violated(point, names) else point
