@@ -35,12 +35,12 @@ Runs = dict[str, Callable[[], Any]]
 
 
 def relations(sizes: int = 128) -> tuple[StubText, list[int], int]:
-    """A stub, sizes that satisfy it, and how many relations it checks: a reshape's product, a divisor, a
-    concatenation's sum and a comparison for each group of eight sizes."""
+    """A stub, sizes that satisfy it, and how many relations it checks: for each group of eight sizes a reshape's
+    product, a constant and a symbolic divisor, a concatenation's sum, and a comparison."""
     constraints, values = [], []
     for group in range(sizes // 8):
         a, b, c, d, e, f, g, h = (Expr.symbol(f"s{8 * group + i}") for i in range(8))
-        constraints += [equals(a * b, c), equals(d % 8, 0), equals(e + f, g), at_least(h, a)]
+        constraints += [equals(a * b, c), equals(d % 8, 0), equals(e + f, g), equals(h % a, 0), at_least(h, e)]
         first = 2 + group
         values += [first, 3 + group, first * (3 + group), 8 * first, 5 * first, 7 * first, 12 * first, 100 * first]
     names = [f"s{i}" for i in range(sizes)]

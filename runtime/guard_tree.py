@@ -44,7 +44,7 @@ def properties(value: Any) -> Properties:
     value. TypeError for a value that cannot be compared with another."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
-            raise TypeError(f"a {value.layout} tensor")
+            raise TypeError(f"{value.layout} tensor")
         return ("tensor", type(value), value.dtype, value.dim(), value.device, value.requires_grad,
                 value.is_contiguous(), None)  # fmt: skip
     if type(value) is int:

@@ -40,7 +40,7 @@ def guards_are_ours(env: Any) -> bool:
 def _user_frame_now() -> Any:
     """The innermost frame that is neither PyTorch's nor ours."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USERS:
+    while frame is not None and not _is_users(frame):
         frame = frame.f_back  # type: ignore[assignment]
     return frame
 
@@ -168,9 +168,14 @@ class Trace:
             )  # fmt: skip
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
-        """Calls the user's function; what it does is traced at its lines."""
-        with node_meta.preserve_node_meta(), self.lines:
-            return fn()
+        """Calls the user's function; what it does is traced at its lines, and it can see that it is being compiled."""
+        compiler: Any = torch.compiler
+        usual, compiler._is_compiling_flag = compiler._is_compiling_flag, True
+        try:
+            with node_meta.preserve_node_meta(), self.lines:
+                return fn()
+        finally:
+            compiler._is_compiling_flag = usual
 
     @property
     def changed(self) -> tuple[int, ...]:
@@ -227,6 +232,16 @@ def _range(low: int, high: int | None) -> Any:
     return StrictMinMaxConstraint(vr=ValueRanges(low, int_oo if high is None else high), warn_only=False)
 
 
+def user_line(error: BaseException) -> str:
+    """``file:line`` of the innermost frame of the user's that an error passed; "" if there is none."""
+    places = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_users(frame)]
+    return f"{places[-1][0].f_code.co_filename}:{places[-1][1]}" if places else ""
+
+
+def _is_users(frame: Any) -> bool:
+    return frame.f_globals.get("__name__", "").split(".")[0] not in _NOT_THE_USERS
+
+
 def failed_check(error: BaseException) -> tuple[Any, str] | None:
     """If a ``torch._check`` of the user's raised the error: its condition (a sympy expression, or None where it was
     decided without one) and its ``file:line``."""
@@ -235,7 +250,7 @@ def failed_check(error: BaseException) -> tuple[Any, str] | None:
     if check.f_code.co_name != "_check_with" or check.f_globals.get("__name__") != "torch":
         return None
     caller, line = next(place for place in reversed(places) if place[0].f_globals.get("__name__") != "torch")
-    if caller.f_globals.get("__name__", "").split(".")[0] in _NOT_THE_USERS:
+    if not _is_users(caller):
         return None  # an operator's own check of its operands
     condition = check.f_locals.get("cond")
     expr = condition.node.expr if isinstance(condition, torch.SymBool) else None

@@ -156,7 +156,7 @@ class JitFunction:
         except TypeError as error:
             bad = next((one.name for one in inputs if f"{type(one.value).__name__}" == str(error)), "")
             hint = "pass tensors, numbers, strings or None, or use symshape.compile"
-            what = f"an argument is a {error}, which no guard can be made for"
+            what = f"no guard can be made for an argument of type {error}"
             raise SymshapeError(what, where=bad, next_step=hint) from None
 
     def _check_own(self, entry: Entry, values: Sequence[Any], inputs: Sequence[Input]) -> None:

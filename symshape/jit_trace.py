@@ -22,9 +22,9 @@ from symshape.prover.condition import equals
 from symshape.prover.expr import Expr
 from symshape.prover.sympy_bridge import condition_from_sympy
 from symshape.report import GraphReport
-from symshape.runtime.checks import CheckText, error_of
+from symshape.runtime.checks import CheckText, error_of, with_text
 from symshape.runtime.torch_private import symbol_hint, symbol_source
-from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check
+from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.settings import InForce
 
 
@@ -246,6 +246,7 @@ def _explained(error: Exception, trace: Trace) -> Exception:
     if depends_on_values(error):
         return CompileError(
             f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",
+            where=with_text(user_line(error)),
             next_step="symshape.compile breaks the graph there; or write it with torch.where or torch.cond",
         )
     failed = failed_check(error) if type(error) is RuntimeError else None
