@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
-from symshape.prover.condition import Condition
-from symshape.prover.merge import Merged, merge
+from symshape.prover.condition import Condition, at_least
+from symshape.prover.expr import Expr
 from symshape.prover.presburger import Budget, Presburger
 from symshape.prover.search import Point, solve
 from symshape.prover.state import Entry, State
@@ -88,17 +88,34 @@ def _some_moved(
     state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
 ) -> Point | None:
     """Only the named symbols have other values, which isl finds."""
-    touching = [goal, *(state.entries[position].condition for position in state.touching(names))]
-    others = frozenset[str]().union(*(condition.symbols for condition in touching)) - names
-    fixed = {name: base.get(name, 1) for name in others}
-    try:
-        merged = merge(Merged(condition.substitute(fixed)) for condition in touching)
-    except ZeroDivisionError:
+    fixed = _fixed([Entry.of(goal), *(state.entries[position] for position in state.touching(names))], base, names)
+    if fixed is None or any(condition.kind == "false" for condition in fixed):
         return None
-    if any(item.condition.kind == "false" for item in merged):
-        return None
-    outcome = solve([item.condition for item in merged], presburger, budget)
+    outcome = solve(fixed, presburger, budget)
     if outcome.point is None:
         return None
     point = {**base, **outcome.point}
     return None if state.violated(point, names) else point
+
+
+def _fixed(entries: Iterable[Entry], base: Point, names: Set[str]) -> list[Condition] | None:
+    """What the entries say of the named symbols, all others as in the base; None where that has no value.
+
+    Of linear inequalities with the same slopes only the tightest stays.
+    """
+    tightest: dict[tuple[tuple[str, int], ...], int] = {}
+    result: list[Condition] = []
+    for entry in entries:
+        if entry.slopes is None:
+            others = {name: base.get(name, 1) for name in entry.condition.symbols if name not in names}
+            try:
+                result.append(entry.condition.substitute(others))
+            except ZeroDivisionError:
+                return None
+            continue
+        key = tuple((name, slope) for name, slope in entry.slopes.items() if name in names)
+        rest = entry.sum_at(base) - sum(slope * base.get(name, 1) for name, slope in key)
+        tightest[key] = min(rest, tightest.get(key, rest))
+    for key, rest in tightest.items():
+        result.append(at_least(sum((slope * Expr.symbol(name) for name, slope in key), Expr.const(rest)), 0))
+    return list(dict.fromkeys(result))

@@ -24,7 +24,6 @@ _SMALL: Final = 40
 _FIRST: Final = 12
 _JOINING: Final = 8
 _MAX_ROUNDS: Final = 6
-_MAX_UNANCHORED: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,15 @@ def _refine(
         if near is not None:
             return Found("sat", near)
     if not all_of_them:
-        positions = list(dict.fromkeys((*broken, *positions[:_FIRST])))
-    for _ in range(_MAX_ROUNDS if base is not None else _MAX_UNANCHORED):
+        if Entry.of(goal).slopes is not None:  # products would cost much more than they are likely to say
+            positions = [position for position in positions if state.entries[position].slopes is not None]
+        positions = list(dict.fromkeys((*(broken if base is not None else ()), *positions[:_FIRST])))
+    anchored = base is not None or all_of_them
+    for _ in range(_MAX_ROUNDS if anchored else 1):  # without a point to start from, only for a contradiction
         outcome = _solve(state, goal, positions, presburger, budget)
         if outcome.kind == "unsat":
             return Found("unsat", used=frozenset[int]().union(*(state.entries[p].used for p in positions)))
-        if outcome.point is None:
+        if outcome.point is None or not anchored:
             break
         changed = outcome.point.keys()
         point = {**(base or {}), **outcome.point}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from symshape.prover.condition import Condition
 from symshape.prover.decided import decided, facts_from
@@ -22,6 +22,8 @@ from symshape.prover.propagate import Ranges, propagate
 from symshape.prover.truth import holds_everywhere
 
 Point = dict[str, int]
+_RAW_OPERATIONS: Final = 4096
+_RAW_SETS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +47,13 @@ def solve(conditions: Sequence[Condition], presburger: Presburger, budget: Budge
     """Whether all the conditions can hold at once. Every divisor in them is taken to be nonzero."""
     if any(condition.kind == "false" for condition in conditions):
         return Outcome("unsat")
-    if all(_is_linear(condition) for condition in conditions):
-        outcome = _Search(conditions, conditions, presburger, budget, _same).run()
-        has_equations = any(condition.kind == "eq" for condition in conditions)
-        if outcome.kind != "unknown" or not has_equations or budget.is_spent:
-            return outcome
-        return _solve_normalised(conditions, presburger, budget)
-    outcome = _solve_normalised(conditions, presburger, budget)
-    if outcome.kind != "unknown" or budget.is_spent:
+    linear = all(_is_linear(condition) for condition in conditions)
+    first = budget if linear else Budget(min(budget.operations, _RAW_OPERATIONS), min(budget.sets, _RAW_SETS))
+    outcome = _Search(conditions, conditions, presburger, first, _same).run()
+    has_equations = any(condition.kind == "eq" for condition in conditions)
+    if outcome.kind != "unknown" or budget.is_spent or not (has_equations or not linear):
         return outcome
-    # Facts forget what contradicts them; as they stand the conditions may say more.
-    return _Search(conditions, conditions, presburger, budget, _same).run()
+    return _solve_normalised(conditions, presburger, budget)
 
 
 def _solve_normalised(conditions: Sequence[Condition], presburger: Presburger, budget: Budget) -> Outcome:

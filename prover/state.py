@@ -91,8 +91,8 @@ class State:
 
     @property
     def is_search_due(self) -> bool:
-        """Whether to look for a point with all that there is: always, until that failed; then when facts doubled."""
-        return bool(self.points) or len(self.facts) >= 2 * self.searched
+        """Whether to look for a point with all that there is: not soon after that failed."""
+        return bool(self.points) or 2 * len(self.facts) >= 3 * self.searched
 
     def without_search(self) -> State:
         """The same state, in which such a search has just failed."""
