@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from torch_mlir import ir
 
 from symshape.dialects.facts import assume, row_of
+from symshape.errors import ContradictionError
 from symshape.prover.atoms import Function
 from symshape.prover.condition import Condition, negation
+from symshape.prover.condition_store import ConditionStore
 from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts, Row
+from symshape.prover.presburger import Limits
 
 Answer = Literal["proven", "refuted", "unknown"]
 _MOST_ALTERNATIVES = 4  # of an "or", each proof of which needs facts of its own
+# What the constraint store may do for one question (some milliseconds), and the most facts that it is asked about.
+_LIMITS = Limits(operations=1024, sets=16)
+_MOST_FACTS = 64
 
 
 class Knowledge:
-    """Facts about symbols: their rows and the conditions assumed so far. Never a wrong answer."""
+    """Facts about symbols: their rows and the conditions assumed so far. Never a wrong answer.
+
+    ``proves`` is the quick tier, the one that lowering and code generation use as well. ``answer`` and ``follows`` go
+    on to the constraint store (isl) where that finds nothing: for what is checked at run time otherwise.
+    """
 
     def __init__(self, rows: Mapping[str, Row]) -> None:
+        self._rows = dict(rows)
+        self._assumed: list[Condition] = []
+        self._store: _Store | None = None
         self._facts = Facts(rows)
         self._equalities = any(row.divisor > 1 or row.min == row.max is not None for row in rows.values())
         self._known: set[Condition] = set()  # what facts cannot hold (!=, or) is at least found again
@@ -28,12 +41,14 @@ class Knowledge:
     def copy(self) -> Knowledge:
         """Knowledge that starts from this; what is assumed in the copy does not reach the original."""
         child = Knowledge({})
+        child._rows, child._assumed = self._rows, list(self._assumed)
         child._facts, child._known = self._facts.copy(), set(self._known)
         child._equalities = self._equalities
         return child
 
     def assume(self, condition: Condition) -> None:
         """The condition holds from now on."""
+        self._assumed.append(condition)
         for part in parts_of(condition):
             self._equalities |= part.kind != "ne"  # bounds that meet are one as well
             self._known |= {part, self.simplify(part)}
@@ -56,7 +71,17 @@ class Knowledge:
         """Whether it always or never holds; "unknown" for both "sometimes" and "cannot tell"."""
         if self.proves(condition):
             return "proven"
-        return "refuted" if self.proves(negation(condition)) else "unknown"
+        if self.proves(negation(condition)):
+            return "refuted"
+        if len(self._assumed) > _MOST_FACTS:
+            return "unknown"
+        if self._store is None:
+            self._store = _Store(self._rows)
+        return self._store.answer(condition, self._assumed)
+
+    def follows(self, condition: Condition) -> bool:
+        """Whether it is proven to hold, by whatever means."""
+        return self.proves(condition) or self.answer(condition) == "proven"
 
     def proves(self, condition: Condition) -> bool:
         """Whether it is proven to hold."""
@@ -98,6 +123,34 @@ class Knowledge:
         for part in alternatives[:-1]:
             otherwise.assume(negation(part))
         return otherwise.proves(alternatives[-1])
+
+
+class _Store:
+    """A constraint store that is told of facts and symbols only when a question needs it."""
+
+    def __init__(self, rows: Mapping[str, Row]) -> None:
+        self._rows, self._told, self._names = rows, 0, set[str]()
+        self._store = ConditionStore(_LIMITS)
+        self._contradictory = False
+
+    def answer(self, condition: Condition, facts: Sequence[Condition]) -> Answer:
+        try:
+            for fact in facts[self._told :]:
+                self._name(fact)
+                self._store.assume(fact)
+            self._told = len(facts)
+            self._name(condition)
+        except ContradictionError:  # no size is possible: whatever is said of them is as good as anything else
+            self._contradictory = True
+        if self._contradictory:
+            return "unknown"
+        status = self._store.prove(condition).status
+        return status if status in ("proven", "refuted") else "unknown"
+
+    def _name(self, condition: Condition) -> None:
+        for name in sorted(condition.symbols - self._names):
+            self._names.add(name)
+            self._store.symbol(name, self._rows.get(name, Row(None, None)))
 
 
 def parts_of(condition: Condition) -> tuple[Condition, ...]:

@@ -46,7 +46,8 @@ class EliminateImplied(Pass):
     - The range of an unbacked symbol proves nothing: it was made of the checks of this very program.
     - A guard is proven by facts and earlier guards only. An expect_true that fails is an error, a guard that does not
       hold is none, so the one must not stand in for the other.
-    - Of assumptions, equalities and tight bounds are kept, and what follows from those goes.
+    - Of assumptions, equalities and tight bounds are kept, and what follows from those goes: as far as the quick tier
+      of the prover sees it, since that is what lowering and code generation ask.
 
     An expect_true that is refuted is an error if the program cannot get by it: in the function's own block. In a branch
     it stays, and raises when it is reached. ``symshape.check_index`` of a size that is proven to be in range vanishes.
@@ -121,7 +122,7 @@ class _State:
         condition = read_condition(sizes, op.operands[0])
         if condition is None:
             return
-        if trusted.proves(condition):
+        if trusted.follows(condition):
             self.remove(op, condition, "implied")
         else:
             trusted.assume(condition)
@@ -133,7 +134,7 @@ class _State:
             return
         answer = now.answer(condition)
         if answer == "proven":
-            self.remove(op, condition, "proven" if trusted.proves(condition) else "implied")
+            self.remove(op, condition, "proven" if trusted.follows(condition) else "implied")
         elif answer == "unknown":
             now.assume(condition)
         elif op.block == self.program.block:

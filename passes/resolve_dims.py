@@ -37,8 +37,8 @@ class ResolveDims(Pass):
     Two computations are the same if the prover's canonical form of them is, under the ranges of backed symbols, what is
     assumed of inputs, and the constraints that stand before the computation. Symbols that are equal become one, in
     everything but in the conditions of constraints themselves: there, only what is equal without any facts is
-    replaced, or the fact would be lost with its symbols. A symbol that is known to be a number stays: tensors have it in
-    their types.
+    replaced, or the fact would be lost with its symbols. A symbol that is known to be a number stays: types of tensors
+    depend on it.
     """
 
     name: ClassVar[str] = "resolve-dims"

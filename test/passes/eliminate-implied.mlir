@@ -162,3 +162,31 @@ func.func @index_in_range(%x: tensor<?xf32>) -> (index, index) {
   %1 = "symshape.check_index"(%s0, %s0) {message = "out of range"} : (index, index) -> index
   return %0, %1 : index, index
 }
+
+// -----
+
+// Only integer points tell: 3*s0 + 5*s1 <= 20 and s0 >= 2 leave s1 <= 2.
+// CHECK-LABEL: func.func @integer_points(
+// CHECK:         "symshape.assume"
+// CHECK-NOT:     "two"
+// CHECK:         "symshape.expect_true"(%{{.*}}) {message = "one"}
+// CHECK:         return
+func.func @integer_points(%x: tensor<?x?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = -1 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %s1 = "symshape.symbol"() {name = "s1", min = 1 : i64, max = 4096 : i64, divisor = 1 : i64, hint = -1 : i64, source = "", binding = "arg0.size(1)"} : () -> index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c5 = arith.constant 5 : index
+  %c20 = arith.constant 20 : index
+  %s0_3 = arith.muli %s0, %c3 : index
+  %s1_5 = arith.muli %s1, %c5 : index
+  %sum = arith.addi %s0_3, %s1_5 : index
+  %fact = arith.cmpi sle, %sum, %c20 : index
+  "symshape.assume"(%fact) : (i1) -> ()
+  %le2 = arith.cmpi sle, %s1, %c2 : index
+  "symshape.expect_true"(%le2) {message = "two"} : (i1) -> ()
+  %le1 = arith.cmpi sle, %s1, %c1 : index
+  "symshape.expect_true"(%le1) {message = "one"} : (i1) -> ()
+  return
+}
