@@ -21,6 +21,7 @@ from symshape.prover.expr import Expr, product
 
 _BINDING = re.compile(r"arg(\d+)(?:\.(size|stride|offset)(?:\((\d+)\))?)?$")
 _INT64_MAX = 2**63 - 1
+_NONE: Mapping[int, Expr] = {}
 
 
 @dataclass(frozen=True)
@@ -96,23 +97,22 @@ def _symbol(op: Any) -> SymbolRange:
 
 
 def leaf_constraints(
-    entry: EntryGuards, leaves: Sequence[Leaf], integers: Mapping[int, Expr], later: Sequence[Constraint] = ()
+    entry: EntryGuards, leaves: Sequence[Leaf], integers: Mapping[int, Expr] = _NONE
 ) -> list[Constraint]:
     """All that must hold of the inputs, over the readings of ``leaves``: one for each argument, in order.
 
-    ``integers``: the value of integer inputs by position, over the entry's symbols; ``later``: guards over those
-    symbols that the IR does not have.
+    ``integers``: the value of integer inputs by position, over the entry's symbols, where known.
     """
     readings = {symbol.name: _reading(symbol.binding, leaves) for symbol in entry.symbols}
     found: list[Constraint] = []
     for leaf, layout in zip(leaves, entry.layouts):
-        if leaf.rank is None:
+        if leaf.position in integers:
             found.append(Constraint(equals(leaf.value, integers[leaf.position].substitute(readings))))
         elif layout is not None:
             found += _layout_constraints(leaf, layout, readings)
     for symbol in entry.symbols:
         found += _range_constraints(readings[symbol.name], symbol)
-    for guard in (*entry.guards, *later):
+    for guard in entry.guards:
         found.append(Constraint(guard.condition.substitute(readings), guard.message, guard.location))
     return [constraint for constraint in found if constraint.condition != TRUE]
 

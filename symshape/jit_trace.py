@@ -10,17 +10,18 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.codegen.entry_guards import EntryGuards, Leaf, leaf_constraints
+from symshape.codegen.entry_guards import EntryGuards, Leaf, SymbolRange, leaf_constraints
 from symshape.codegen.guard_stub import Constraint
 from symshape.compiler import compile_graph
+from symshape.dialects.sizes import Layout
 from symshape.dynamic_shapes import DimSpec, Input
 from symshape.errors import CompileError, ShapeConstraintError, SymshapeError
 from symshape.frontend.constraints import open_guards
-from symshape.frontend.symbols import size_expr
+from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
 from symshape.options import Options
 from symshape.prover.condition import equals
 from symshape.prover.expr import Expr
-from symshape.prover.sympy_bridge import condition_from_sympy
+from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.report import GraphReport
 from symshape.runtime.checks import CheckText, error_of, with_text
 from symshape.runtime.torch_private import symbol_hint, symbol_source
@@ -126,10 +127,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     if len(entry.layouts) < len(arguments):
         raise CompileError("the traced graph has other inputs than the function", next_step="use symshape.compile")
     positions = [leaf.position for leaf in arguments]
-    return Traced(
-        _runner(flat, positions, function), [*states, *(leaf for leaf in leaves if leaf is not None)],
-        _constraints(entry, trace, call.inputs, fakes, arguments), tuple(positions[i] for i in trace.changed), reports,
-    )  # fmt: skip
+    constraints = _constraints(entry, trace, call.inputs, fakes, state, arguments)
+    known = [*states, *(leaf for leaf in leaves if leaf is not None)]
+    changed = tuple(positions[i] for i in trace.changed)
+    return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
 
 
 def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:
@@ -204,9 +205,11 @@ def _symbols(value: Any) -> set[str]:
 
 
 def _constraints(
-    entry: EntryGuards, trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any], arguments: Sequence[Leaf]
-) -> list[Constraint]:
-    """Those of the compiled graph, and the values of the integers that it does not get."""
+    entry: EntryGuards, trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any], state: Sequence[Any],
+    arguments: Sequence[Leaf],
+) -> list[Constraint]:  # fmt: skip
+    """Those of the compiled graph; those of the trace as it is now: lowering the backward graph may have decided more
+    than the forward graph's IR knows; and the values of the integers that the graph does not get."""
     integers, constants = {}, []
     for one, fake in zip(inputs, fakes):
         if one.leaf is not None and one.leaf.rank is None:
@@ -214,11 +217,27 @@ def _constraints(
                 integers[one.leaf.position] = size_expr(fake)
             else:
                 constants.append(Constraint(equals(one.leaf.value, fake), "a constant of the entry"))
-    known = {Expr.symbol(symbol.name) for symbol in entry.symbols}
-    # Lowering the backward graph may have decided more than the forward graph's IR knows.
-    later = [Constraint(k.condition, "decided while tracing", f"{k.file}:{k.line}")
-             for k in open_guards(trace.env, known)] if len(trace.env.guards) > 0 else []  # fmt: skip
-    return [*leaf_constraints(entry, arguments, integers, later), *constants]
+    given = [*state, *(fake for fake in fakes if isinstance(fake, (torch.Tensor, torch.SymInt)))]
+    rows = collect_symbols(given, trace.env)
+    guards = [Constraint(guard.condition, "decided while tracing", f"{guard.file}:{guard.line}")
+              for guard in open_guards(trace.env, {Expr.symbol(row.name) for row in rows})]  # fmt: skip
+    final = EntryGuards(
+        tuple(_layout(fake) for fake in given),
+        tuple(SymbolRange(row.name, row.binding, row.min, row.max, 1) for row in rows), tuple(guards),
+    )  # fmt: skip
+    found = [*leaf_constraints(entry, arguments), *leaf_constraints(final, arguments, integers), *constants]
+    leaves = [*arguments, *(one.leaf for one in inputs if one.leaf is not None)]
+    shown = {str(name) for leaf in leaves for name in (*leaf.sizes, *leaf.strides, leaf.storage_offset, leaf.value)}
+    for constraint in found:
+        if unknown := constraint.condition.symbols - shown:
+            raise CompileError(f"no input shows {', '.join(sorted(unknown))} of {constraint.condition}",
+                               where=constraint.location, next_step="use symshape.compile")  # fmt: skip
+    return found
+
+
+def _layout(fake: Any) -> Layout | None:
+    found = layout_of(fake) if isinstance(fake, torch.Tensor) else None
+    return None if found is None else Layout(tuple(found[0]), tuple(found[1]), found[2])
 
 
 def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:
@@ -255,7 +274,10 @@ def _explained(error: Exception, trace: Trace) -> Exception:
     expr, location = failed
     if expr is None:
         return ShapeConstraintError(f"{error}", where=location, next_step="pass inputs for which the check holds")
-    condition = condition_from_sympy(expr)
+    try:
+        condition = condition_from_sympy(expr)
+    except UnsupportedExpr:
+        return error
     symbols = {str(symbol): symbol for symbol in expr.free_symbols}
     sources = tuple((name, symbol_source(trace.env, symbol)) for name, symbol in symbols.items())
     values = {name: hint for name, s in symbols.items() if (hint := symbol_hint(trace.env, s)) is not None}
