@@ -55,14 +55,12 @@ class Assumptions:
     def __init__(self, texts: Sequence[str], fn: Any = None) -> None:
         self.parameters = _parameters(fn)
         self.items = [_parse(text, f"{ORIGIN}:{i}") for i, text in enumerate(texts, 1)]
-        store = ConditionStore()
-        for name in sorted({name for item in self.items for name in item.names}):
-            store.symbol(name, Row(0 if name.endswith(")") else None, None))
         for item in self.items:
-            store.assume(item.condition, f"{ORIGIN}: {item.text}")
             for name in item.names:
                 if self.parameters is not None and _root(name) not in self.parameters:
                     raise _unknown(item, name, self.parameters)
+        if self.items:
+            _check_consistent(self.items)
 
     def tie(self, env: Any) -> None:
         """Makes guards of all that this graph can check. Sizes that break one are traced anew, and meet the error here.
@@ -86,6 +84,14 @@ class Assumptions:
             if len(values) == len(item.names):
                 _check(item, values, env)
                 requirements.guard(item.condition.substitute(values), item.origin)
+
+
+def _check_consistent(items: Sequence[Assumption]) -> None:
+    store = ConditionStore()
+    for name in sorted({name for item in items for name in item.names}):
+        store.symbol(name, Row(0 if name.endswith(")") else None, None))
+    for item in items:
+        store.assume(item.condition, f"{ORIGIN}: {item.text}")
 
 
 def _check(item: Assumption, values: Mapping[str, Expr], env: Any) -> None:
