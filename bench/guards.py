@@ -8,13 +8,17 @@
 3. The lookup of the entry used last in a function with many entries, over that in a function with one. One function has
    entries for values of an integer, one for ranges of a size.
 
-Samples are taken in turns; a figure is the median of the rounds.
+Samples are taken in turns, in processor time of the calling thread, which does not count what else the machine does; a
+figure is the median of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import statistics
+import time
+import timeit
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +29,7 @@ from torch.export import Dim
 
 import symshape
 from symshape.codegen.guard_stub import Binding, Constraint, StubText, emit_stub
-from symshape.measure import interleaved, write_result
+from symshape.measure import write_result
 from symshape.prover.condition import at_least, equals
 from symshape.prover.expr import Expr
 from symshape.runtime.checks import fail, load_function
@@ -46,6 +50,16 @@ def relations(sizes: int = 128) -> tuple[StubText, list[int], int]:
     names = [f"s{i}" for i in range(sizes)]
     stub = emit_stub(names, [Binding(name, name, f"{name}") for name in names], [Constraint(c) for c in constraints])
     return stub, values, len(constraints)
+
+
+def microseconds(runs: Runs, rounds: int, calls: int = 1000) -> dict[str, float]:
+    """Median processor time per call of each run."""
+    timers = {name: timeit.Timer(run, timer=time.thread_time) for name, run in runs.items()}
+    samples: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, timer in timers.items():
+            samples[name].append(1e6 * timer.timeit(calls) / calls)
+    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 def stub_runs() -> tuple[Runs, int]:
@@ -128,9 +142,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
 
-    def measure(runs: Runs) -> dict[str, float]:
-        return {name: 1e6 * s for name, s in interleaved(runs, options.rounds, at_least=0.02).items()}
-
+    measure = functools.partial(microseconds, rounds=options.rounds)
     runs, count = stub_runs()
     stub = measure(runs)["stub"]
     tensors = {kind: measure(tensor_runs(options.tensors, kind == "dynamic")) for kind in ("dynamic", "fixed")}
