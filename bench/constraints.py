@@ -29,10 +29,15 @@ from symshape.compiler import compile_graph
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.facts import row_of
 from symshape.dialects.sizes import Sizes
+from symshape.frontend.import_fx import import_graph
 from symshape.measure import write_result
 from symshape.options import Options
+from symshape.passes.manager import run_pipeline
+from symshape.passes.stages import STAGES
 from symshape.prover.condition import Condition, all_of, at_least, equals
 from symshape.prover.expr import Expr, Function, Symbol
+from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.settings import compile_with
 from symshape.terminal import Progress, table
 from symshape.zoo import MODELS
 
@@ -168,18 +173,25 @@ def holds(condition: Condition, point: dict[str, int]) -> bool:
 
 
 def sample(before: ConstraintList, after: ConstraintList, points: int, seed: int = 0) -> tuple[int, int, int]:
-    """(points, those that break at most one constraint, those at which the two differ)."""
+    """(points, those that break at most one constraint, those at which the two differ).
+
+    Half of the points are drawn anew, the others are steps from a point at which all hold: the sizes first seen, at the
+    start. Points that break more than one are left out once there are enough of them.
+    """
     rng = random.Random(seed)
     numbers = sorted({n + d for c in before.conditions for n in _constants(c) for d in (-1, 0, 1)} | {0, 1, 2, 3})
+    good = {name: before.hints.get(name, 8) for name in before.symbols}
     near = seen = different = tries = 0
-    while seen < points or near < points // 2:
-        point = {name: _value(rng, numbers, before.hints.get(name, 8)) for name in before.symbols}
-        broken = sum(not holds(condition, point) for condition in before.conditions)
+    while before.symbols and (seen < points or near < points // 2):
         tries += 1
-        if tries > 100 * points:
+        if tries > 20 * points:
             raise SystemExit(f"only {near} of {seen} points break at most one constraint")
+        changed = before.symbols if tries % 2 else rng.sample(before.symbols, min(rng.randint(1, 2), len(good)))
+        point = good | {name: _value(rng, numbers, before.hints.get(name, 8)) for name in changed}
+        broken = sum(not holds(condition, point) for condition in before.conditions)
         if broken > 1 and seen - near >= points - points // 2:
-            continue  # enough of these
+            continue
+        good = good if broken else point
         seen += 1
         near += broken <= 1
         different += (broken == 0) != all(holds(condition, point) for condition in after.conditions)
@@ -261,25 +273,41 @@ def equivalent(before: ConstraintList, after: ConstraintList, seconds: int) -> s
     return f"unknown for {unknown}" if unknown else "equal"
 
 
-def measure_models(names: Sequence[str], points: int, seconds: int) -> list[dict[str, Any]]:
-    import symshape
+def graphs_of(name: str) -> list[tuple[str, str]]:
+    """The IR of every graph of a model as imported, and after the stage `shaped`."""
+    from torch._functorch.aot_autograd import make_boxed_func
 
+    found: list[tuple[str, str]] = []
+
+    def compiler(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        context = dialects.load(ir.Context())
+        module = import_graph(common_subexpressions(graph), context, shape_env_of(graph)).module
+        before = module.operation.get_asm(enable_debug_info=True)
+        run_pipeline(module, ",".join(STAGES["shaped"]))
+        found.append((before, module.operation.get_asm(enable_debug_info=True)))
+        return make_boxed_func(graph.forward)
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return aot_compile(graph, inputs, forward=compiler, backward=compiler, inference=compiler)
+
+    model = MODELS[name]
+    torch._dynamo.reset()
+    with torch.no_grad():
+        compile_with(model.build(), backend)(**model.inputs(model.first_shapes[0]))
+    return found
+
+
+def measure_models(names: Sequence[str], points: int, seconds: int) -> list[dict[str, Any]]:
     rows = []
     with Progress("constraints of the models", len(names)) as progress:
         for name in names:
             progress.say(name)
-            model = MODELS[name]
-            torch._dynamo.reset()
-            with torch.no_grad():
-                report = symshape.explain(model.build(), **model.inputs(model.first_shapes[0]))
-            for number, graph in enumerate(report.graphs):
-                before, after = (read_list(graph.stage(stage)) for stage in ("imported", "shaped"))
+            for number, texts in enumerate(graphs_of(name)):
+                before, after = map(read_list, texts)
                 seen, near, different = sample(before, after, points)
-                times = dict(graph.timings)
                 rows.append({
                     "model": name, "graph": number, "imported": len(before.conditions), "left": len(after.conditions),
                     "z3": equivalent(before, after, seconds), "points": seen, "near": near, "different": different,
-                    "shaped ms": times["shaped"] * 1e3, "share": times["shaped"] / sum(times.values()),
                 })  # fmt: skip
             progress.step()
     return rows
