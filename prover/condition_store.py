@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, final
 
-from symshape.errors import ContradictionError
+from symshape.errors import ContradictionError, SymshapeError
 from symshape.prover.atoms import natural_key
 from symshape.prover.condition import Condition, at_least, equals, negation
 from symshape.prover.decided import decided, facts_from
@@ -96,6 +96,7 @@ class ConditionStore:
         ContradictionError, which names a smallest set of facts that cannot all hold, when it is known to be false;
         the store then stays as it was.
         """
+        _check_names(condition)
         if condition.kind == "true":
             return
         fact, state = Fact(condition, origin), self._state
@@ -116,6 +117,7 @@ class ConditionStore:
 
     def prove(self, condition: Condition) -> Proof:
         """Whether the condition follows from the facts, or its negation, or neither."""
+        _check_names(condition)
         state = self._state
         reduced = state.reduce(condition)
         value = reduced.condition.as_bool()
@@ -148,6 +150,8 @@ class ConditionStore:
         goes, and leaves its origins to those that imply it. One false condition remains when they contradict the facts.
         """
         merged = [Merged(condition, tuple(origins)) for condition, origins in items]
+        for item in merged:
+            _check_names(item.condition)
         return Minimiser(self._state, self._presburger, self._limits).run(merged)
 
     def _quick_proof(self, state: State, condition: Condition) -> Proof | None:
@@ -198,3 +202,10 @@ class ConditionStore:
         if found.point is not None and self._state is state:
             self._state = state.with_points([found.point])
         return found
+
+
+def _check_names(condition: Condition) -> None:
+    """Refuses names like those of the symbols that stand for parts of others: "s0//8", "s0/8"."""
+    taken = sorted(name for name in condition.symbols if "/" in name)
+    if taken:
+        raise SymshapeError(f"a symbol's name must not contain '/': {taken[0]}", next_step="call it something else")

@@ -99,17 +99,18 @@ class Minimiser:
             self._items[heir] = self._items[heir].joined(item.origins)
 
     def _involved(self, goal: Condition, used: Iterable[int]) -> list[int]:
-        """The items among a small set of facts with which the goal cannot hold."""
-        ordered = sorted(used, key=lambda number: (number in self._items, number))
-        if sum(number in self._items for number in ordered) < 2:
-            return [number for number in ordered if number in self._items]
+        """A small set of items with which, and the facts used, the goal cannot hold."""
+        heirs = [number for number in sorted(used) if number in self._items]
+        if len(heirs) < 2:
+            return heirs
         facts = self._state.facts
+        given = [facts[number].condition for number in sorted(used) if number not in self._items]
 
         def suffices(numbers: list[int]) -> bool:
-            conditions = [facts[number].condition for number in numbers]
+            conditions = [*given, *(facts[number].condition for number in numbers)]
             return impossible(conditions, goal, self._presburger, self._reasons)
 
-        return [number for number in smallest(ordered, suffices) if number in self._items]
+        return smallest(heirs, suffices)
 
     def _try_without_equation(self, equation: Condition) -> None:
         """Leaves an item out, if the others imply it, that the state is built on: by a state built anew."""
