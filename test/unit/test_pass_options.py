@@ -11,7 +11,7 @@ from symshape.errors import OptionError
 from symshape.passes import registry
 from symshape.passes.base import Pass
 from symshape.passes.pipeline import parse_pipeline, parse_step, print_pipeline, split_top_level
-from symshape.passes.stages import last_pass, passes_between
+from symshape.passes.stages import STAGES, last_pass, passes_between
 
 
 @registry.register
@@ -72,7 +72,7 @@ def test_unbalanced_pipelines_are_errors(text: str) -> None:
 
 
 def test_stages() -> None:
-    assert passes_between("imported", "kernels") == ["lower-aten", "fuse-kernels"]
+    assert passes_between("imported", "kernels") == [*STAGES["shaped"], "lower-aten", "fuse-kernels"]
     assert passes_between("linalg", "kernels") == ["fuse-kernels"]
     assert passes_between("kernels", "linalg") == []
     assert last_pass("linalg") == "lower-aten"
