@@ -1,4 +1,4 @@
-# make demo    a small model, many sizes, one compile          make test    everything, about ten minutes on two cores
+# make demo    T5 generates text at many sizes                make test    everything, 15 to 20 minutes on two cores
 # make lint    style, types, import rules                      make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/
 #

@@ -14,9 +14,9 @@ from symshape.codegen.loops import Arg, Dim, LoopKernel
 from symshape.codegen.read_body import Accumulator, Body, BodyReader, address_of
 from symshape.dialects.affine_maps import read_exprs, read_set
 from symshape.dialects.conditions import read_condition
-from symshape.dialects.facts import assume
 from symshape.dialects.sizes import Sizes
 from symshape.errors import KernelError
+from symshape.prover.decided import learn
 from symshape.prover.expr import Expr
 
 _BUG: Final = "this is a bug of the fusion pass"
@@ -100,7 +100,7 @@ class _KernelReader:
         for op in assumed:
             condition = read_condition(self._sizes, op.operands[0])
             if condition is not None:
-                assume(facts, condition)
+                learn(facts, condition)
         return SpaceFacts(facts, self._dims)
 
     def _read_space(self, space: Any) -> tuple[Dim, ...]:

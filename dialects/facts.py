@@ -10,6 +10,7 @@ from torch_mlir import ir
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.prover.condition import Condition
+from symshape.prover.decided import learn
 from symshape.prover.facts import Facts, Row
 
 INT64_MAX = 2**63 - 1
@@ -29,7 +30,7 @@ def facts_of(function: Any) -> Facts:
     facts = Facts(rows)
     known = [c for op in operations if op.name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None]
     for condition in (*known, *_checked_in_time(sizes, operations, known)):
-        assume(facts, condition)
+        learn(facts, condition)
     return facts
 
 
@@ -78,17 +79,6 @@ def _symbols_of(sizes: Sizes, op: Any) -> set[str]:
 
 _KNOWN = ("symshape.assume", "symshape.guard")  # a guard is checked before anything runs
 _NO_WORK = frozenset({"symshape.symbol", "symshape.unbacked_symbol", "symshape.bind", *_KNOWN})
-
-
-def assume(facts: Facts, condition: Any) -> None:
-    """Adds a condition to the facts, as far as they can hold it: conjunctions of == and >=."""
-    if condition.kind == "and":
-        for part in condition.operands:
-            assume(facts, part)
-    elif condition.kind == "eq":
-        facts.assume_equal(condition.expr, 0)
-    elif condition.kind == "ge":
-        facts.assume_nonnegative(condition.expr)
 
 
 def row_of(op: Any) -> Row:

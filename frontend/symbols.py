@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from symshape.dialects.facts import assume
 from symshape.errors import CompileError
 from symshape.frontend.constraints import Known, known_conditions
+from symshape.prover.decided import learn
 from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts, Row
 from symshape.prover.sympy_bridge import from_sympy
@@ -88,7 +88,7 @@ def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
 def _facts(env: Any, conditions: Sequence[Known]) -> Facts:
     facts = Facts({str(symbol): Row(*symbol_range(env, symbol)) for symbol in env.var_to_range})
     for one in conditions:
-        assume(facts, one.condition)
+        learn(facts, one.condition)
     return facts
 
 

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from torch_mlir import ir
 
-from symshape.dialects.facts import assume, row_of
+from symshape.dialects.facts import row_of
 from symshape.errors import ContradictionError
 from symshape.prover.atoms import Function
 from symshape.prover.condition import Condition, negation
 from symshape.prover.condition_store import ConditionStore
+from symshape.prover.decided import learn
 from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts, Row
 from symshape.prover.presburger import Limits
@@ -52,7 +53,7 @@ class Knowledge:
         for part in parts_of(condition):
             self._equalities |= part.kind != "ne"  # bounds that meet are one as well
             self._known |= {part, self.simplify(part)}
-            assume(self._facts, part)
+            learn(self._facts, part)
 
     def simplify(self, condition: Condition) -> Condition:
         """A condition that is the same wherever the facts hold, with every expression in canonical form."""
