@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -48,6 +49,17 @@ def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
     ).result
 
 
+def emit_multiples(sizes: Sizes, exprs: Sequence[Expr], number: int) -> ir.Value:
+    """Writes one test of whether a power of two divides all of the expressions: ``(a | b | c) & (number - 1) == 0``."""
+    bits = sizes.value(exprs[0])
+    for expr in exprs[1:]:
+        bits = ir.Operation.create("arith.ori", [sizes.index_type], [bits, sizes.value(expr)]).result
+    rest = ir.Operation.create("arith.andi", [sizes.index_type], [bits, sizes.value(number - 1)]).result
+    attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _EQ)
+    i1 = ir.IntegerType.get_signless(1)
+    return ir.Operation.create("arith.cmpi", [i1], [rest, sizes.value(0)], {"predicate": attribute}).result
+
+
 def sides_of(difference: Expr) -> tuple[Expr, Expr]:
     """The difference as left - right with no negative term on either side: what a reader would write."""
     left = right = Expr.const(0)
@@ -70,7 +82,7 @@ def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
     if name == "arith.cmpi":
         left, right = op.operands
         if left not in sizes or right not in sizes:
-            return None
+            return _multiples(sizes, op)
         return _comparison(ir.IntegerAttr(op.attributes["predicate"]).value, sizes.expr(left), sizes.expr(right))
     if name in ("arith.andi", "arith.ori", "arith.xori"):
         first, second = (read_condition(sizes, v) for v in op.operands)
@@ -91,6 +103,29 @@ def _comparison(predicate: int, left: Expr, right: Expr) -> Condition | None:
         _SLE: lambda: at_least(right, left), _SGT: lambda: greater(left, right), _SGE: lambda: at_least(left, right),
     }  # fmt: skip
     return table[predicate]() if predicate in table else None
+
+
+def _multiples(sizes: Sizes, comparison: Any) -> Condition | None:
+    """What ``emit_multiples`` writes: low bits are all 0."""
+    left, right = comparison.operands
+    owner: Any = left.owner
+    is_equal = ir.IntegerAttr(comparison.attributes["predicate"]).value == _EQ
+    if not is_equal or isinstance(owner, ir.Block) or owner.name != "arith.andi" or right not in sizes:
+        return None
+    bits, mask = owner.operands
+    number = (sizes.expr(mask).as_int() or 0) + 1 if mask in sizes else 0
+    if sizes.expr(right) != 0 or number < 2 or number & (number - 1):
+        return None
+    parts, exprs = [bits], []
+    while parts:
+        part = parts.pop(0)
+        if part in sizes:
+            exprs.append(sizes.expr(part))
+        elif not isinstance(part.owner, ir.Block) and part.owner.name == "arith.ori":
+            parts = [*part.owner.operands, *parts]
+        else:
+            return None
+    return all_of(*(equals(expr % number, 0) for expr in exprs))
 
 
 def condition_of(sizes: Sizes, value: ir.Value) -> Condition:

@@ -1,0 +1,118 @@
+"""The ways to run a kernel, as the ``planned`` stage has written them into its function, and the choice among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.dialects.plans import FORMS, PlanSizes, address_name
+from symshape.errors import KernelError
+from symshape.prover.condition import TRUE, Condition
+from symshape.prover.expr import Expr
+
+__all__ = ["FORMS", "Variant", "address_name", "condition_text", "read_variants"]
+
+ALIGNMENT: Final = 16
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a kernel: a form (``FORMS``), its blocks, and when it is taken.
+
+    Expressions are over the kernel's index symbols ("s0", ...), "processors" (multiprocessors of the GPU) and "addressK"
+    (data address of argument K in bytes), read at each launch. Of a kernel's variants the first is run whose
+    ``condition`` holds; the last one's is TRUE. A condition promises all that the variant relies on: that the reduced
+    points fit into ``rblock`` ("persistent"), that addresses fit into ``index_bits``, that ``aligned`` holds.
+
+    ``xblock``      points of the parallel dims per program; in a "tile" points of its second dim
+    ``yblock``      "tile": points of its first dim
+    ``rblock``      reduced points per step ("persistent": all of them)
+    ``index_bits``  of address arithmetic: 32 or 64
+    ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
+                    and of mask bounds: "xnumel" and "rnumel" are the numbers of parallel and of reduced points, in a
+                    "tile" "xnumel" and "ynumel" the sizes of the second and the first of its ``dims``
+    ``splits``      "split": programs for each group of ``xblock`` rows, at least 1. Each takes
+                    ceildiv(rnumel, splits) reduced points, rounded up to a multiple of ``rblock``
+    ``dims``        "tile": names of two dims of the normalised kernel; the second is the fast one of the stores, the
+                    first that of the loads that are not along it
+    """
+
+    name: str
+    form: str
+    condition: Condition
+    xblock: int
+    yblock: int = 0
+    rblock: int = 0
+    num_warps: int = 4
+    index_bits: int = 32
+    aligned: tuple[str, ...] = ()
+    splits: Expr | None = None
+    dims: tuple[str, ...] = ()
+
+
+def read_variants(func_op: Any) -> tuple[Variant, ...]:
+    """The variants of a kernel function, in the order in which they are tried.
+
+    One that is right for every size where no pass has planned any. ``dims`` are named as in the function's space.
+    """
+    block = func_op.operation.regions[0].blocks[0]
+    sizes = PlanSizes(block)
+    variants: list[Variant] = []
+    reduces = False
+    for view in block.operations:
+        op = view.operation
+        if op.name == "symshape.variant":
+            variants.append(_read(op, sizes))
+        elif op.name == "symshape.space":
+            reduces = any(ir.StringAttr(a).value == "reduction" for a in ir.ArrayAttr(op.attributes["iterators"]))
+        else:
+            sizes.read(op)
+    if not variants:
+        return (_general(reduces),)
+    if variants[-1].condition != TRUE:
+        raise KernelError(
+            f"no variant of {ir.StringAttr(func_op.operation.attributes['sym_name']).value} is left where none of the "
+            "conditions holds", next_step="the condition of the last symshape.variant has to be true")  # fmt: skip
+    return tuple(variants)
+
+
+def _general(reduces: bool) -> Variant:
+    """Right at every size: 64-bit addresses, nothing taken to be aligned."""
+    if reduces:
+        return Variant("looped_wide", "looped", TRUE, 1, rblock=1024, num_warps=8, index_bits=64)
+    return Variant("block_wide", "pointwise", TRUE, 512, index_bits=64)
+
+
+def _read(op: Any, sizes: PlanSizes) -> Variant:
+    text = {key: ir.StringAttr(op.attributes[key]).value for key in ("name", "form")}
+    numbers = {key: ir.IntegerAttr(op.attributes[key]).value for key in _NUMBERS}
+    names = {key: tuple(ir.StringAttr(a).value for a in ir.ArrayAttr(op.attributes[key])) for key in _NAMES}
+    condition, *splits = op.operands
+    return Variant(condition=sizes.condition(condition), splits=sizes.expr(splits[0]) if splits else None,
+                   **text, **numbers, **names)  # fmt: skip
+
+
+_NUMBERS: Final = ("xblock", "yblock", "rblock", "num_warps", "index_bits")
+_NAMES: Final = ("aligned", "dims")
+
+
+def condition_text(condition: Condition) -> str:
+    """A condition as Python source; all that has to divide by 16 is tested at once: ``(a | b | c) & 15 == 0``."""
+    parts = condition.operands if condition.kind == "and" else (condition,)
+    multiples = [base for part in parts if (base := _multiple(part)) is not None]
+    if len(multiples) < 2:
+        return condition.python()
+    texts = [f"({part})" if part.kind == "or" else part.python() for part in parts if _multiple(part) is None]
+    joined = " | ".join(f"({base})" if len(base.terms) > 1 else base.python() for base in multiples)
+    return " and ".join([*texts, f"({joined}) & {ALIGNMENT - 1} == 0"])
+
+
+def _multiple(condition: Condition) -> Expr | None:
+    """e of a condition e % 16 == 0."""
+    if condition.kind != "eq" or len(condition.expr.terms) != 1:
+        return None
+    ((coefficient, atoms),) = condition.expr.terms
+    atom: Any = atoms[0] if coefficient == 1 and len(atoms) == 1 else None
+    return atom.args[0] if getattr(atom, "kind", "") == "mod" and atom.args[1] == ALIGNMENT else None

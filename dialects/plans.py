@@ -1,0 +1,161 @@
+"""How a kernel may be run: ``symshape.processors``, ``symshape.address``, ``symshape.variant``.
+
+Together they are the decision table of a kernel, inside its function: conditions are index arithmetic over its index
+arguments, the processors and the addresses, and the first variant whose condition holds is run.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from symshape.dialects.conditions import condition_of
+from symshape.dialects.sizes import Sizes
+from symshape.dialects.symshape import Op, bad
+from symshape.prover.condition import Condition
+from symshape.prover.expr import Expr
+
+FORMS = ("pointwise", "tile", "persistent", "looped", "split")
+REDUCTIONS = ("persistent", "looped", "split")
+PROCESSORS = "processors"
+INDEX_BITS = (32, 64)
+_MAX_WARPS = 32
+
+
+def _index() -> Any:
+    return ext.result(default_factory=lambda: ir.IndexType.get())
+
+
+class ProcessorsOp(Op, name="processors", traits=[ext.Pure]):
+    """How many multiprocessors (cores) the device of a launch has, read when it is launched.
+
+    ```mlir
+    %p = "symshape.processors"() : () -> index
+    ```
+    """
+
+    result: ext.Result[ir.IndexType] = _index()
+
+
+class AddressOp(Op, name="address", traits=[ext.Pure]):
+    """The address of a tensor's first element in bytes, read when the kernel is launched.
+
+    ```mlir
+    %a = "symshape.address"(%x) : (tensor<?x256xf32>) -> index
+    ```
+    """
+
+    source: ext.Operand[ir.RankedTensorType]
+    result: ext.Result[ir.IndexType] = _index()
+
+    def verify_invariants(self) -> bool:
+        return isinstance(self.source.owner, ir.Block) or bad(self, "takes an argument of the kernel only")
+
+
+class VariantOp(Op, name="variant"):
+    """One way to run the kernel that it is in, taken if ``condition`` holds and that of no variant before it did.
+
+    ``form`` is one of
+
+    - "pointwise": ``xblock`` of the points of all dims in a program;
+    - "tile": ``yblock`` x ``xblock`` points of the two ``dims``, of which the second is the fast one of what is written;
+    - "persistent": ``xblock`` rows in a program, with all their reduced points (no more than ``rblock``) at once;
+    - "looped": ``xblock`` rows, their reduced points in steps of ``rblock``;
+    - "split": like looped, but ``splits`` (the operand after the condition) programs share the reduced points, and a
+      second launch combines what they found.
+
+    ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
+    numbers of parallel and of reduced points, in elements).
+
+    ```mlir
+    "symshape.variant"(%fits) {name = "persistent512", form = "persistent", xblock = 2 : i64, yblock = 0 : i64,
+        rblock = 512 : i64, num_warps = 4 : i64, index_bits = 32 : i64, aligned = ["in0", "s1"], dims = []} : (i1) -> ()
+    "symshape.variant"(%few, %splits) {name = "split", form = "split", ...} : (i1, index) -> ()
+    ```
+    """
+
+    name: ir.StringAttr
+    form: ir.StringAttr
+    xblock: ir.IntegerAttr
+    yblock: ir.IntegerAttr
+    rblock: ir.IntegerAttr
+    num_warps: ir.IntegerAttr
+    index_bits: ir.IntegerAttr
+    aligned: ir.ArrayAttr
+    dims: ir.ArrayAttr
+    condition: ext.Operand[ir.IntegerType]
+    splits: Sequence[ext.Operand[ir.IndexType]]
+
+    def verify_invariants(self) -> bool:
+        form = self.form.value
+        if form not in FORMS:
+            return bad(self, f"form '{form}' is none of {', '.join(FORMS)}")
+        if self.condition.type != ir.IntegerType.get_signless(1):
+            return bad(self, f"condition is {self.condition.type}, not i1")
+        if len(self.splits) != (form == "split"):
+            return bad(self, f"form '{form}' has {len(self.splits)} split counts")
+        if len(self.dims) != 2 * (form == "tile"):
+            return bad(self, f"form '{form}' has {len(self.dims)} dims")
+        if self.index_bits.value not in INDEX_BITS:
+            return bad(self, f"index_bits {self.index_bits.value} is neither 32 nor 64")
+        return self._verify_blocks(form)
+
+    def _verify_blocks(self, form: str) -> bool:
+        used = {"xblock": True, "yblock": form == "tile", "rblock": form in REDUCTIONS, "num_warps": True}
+        for key, is_used in used.items():
+            value = getattr(self, key).value
+            if not is_used and value:
+                return bad(self, f"form '{form}' has no {key}")
+            if is_used and (value < 1 or value & (value - 1)):
+                return bad(self, f"{key} {value} is no power of two")
+        warps = self.num_warps.value
+        return warps <= _MAX_WARPS or bad(self, f"num_warps {warps} is more than {_MAX_WARPS}")
+
+
+def address_name(position: int) -> str:
+    """The symbol that stands for the address of the kernel's tensor argument at a position."""
+    return f"address{position}"
+
+
+class PlanSizes(Sizes):
+    """The sizes of a kernel function: its index arguments are "s0", "s1", ..., and what its table reads has names."""
+
+    def __init__(self, block: ir.Block) -> None:
+        super().__init__(block)
+        self.tensors: list[ir.Value] = []
+        symbols = 0
+        for value in block.arguments:
+            if value.type == self.index_type:
+                self.define(value, Expr.symbol(f"s{symbols}"))
+                symbols += 1
+            else:
+                self.tensors.append(value)
+        self._position = {value: i for i, value in enumerate(self.tensors)}
+
+    def read(self, op: Any) -> bool:
+        """Takes in one operation if it is about sizes, processors or addresses; False if it is not."""
+        name = op.name
+        if name == "symshape.processors":
+            self.define(op.results[0], Expr.symbol(PROCESSORS))
+            return True
+        if name == "symshape.address":
+            self.define(op.results[0], Expr.symbol(address_name(self._position[op.operands[0]])))
+            return True
+        return super().read(op)
+
+    def condition(self, value: ir.Value) -> Condition:
+        """What an ``i1`` value says. ValueError when it is not arithmetic on sizes."""
+        return condition_of(self, value)
+
+    def _atom(self, atom: Any) -> ir.Value:
+        """Processors and addresses are read where they are first used."""
+        name = getattr(atom, "name", "")
+        if not hasattr(atom, "kind") and Expr.symbol(name) not in self:
+            if name == PROCESSORS:
+                value = ir.Operation.create("symshape.processors", [self.index_type]).result
+            else:
+                tensor = self.tensors[int(name.removeprefix("address"))]
+                value = ir.Operation.create("symshape.address", [self.index_type], [tensor]).result
+            self.define(value, Expr.symbol(name))
+        return super()._atom(atom)
