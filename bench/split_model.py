@@ -1,0 +1,70 @@
+"""How long a reduction that is split among programs takes on a GPU, by a model: what the planner's count is held to.
+
+    python -m bench.split_model          # prints the table
+
+A kernel reduces ``outer`` rows of ``reduced`` points each. Every row is shared by k programs; a multiprocessor runs one
+program after the other, at its share of the memory's bandwidth:
+
+    T(k) = launch + ceil(outer*k / processors) * (START + ceil(reduced/k) * bytes / share) + second stage
+    second stage (k > 1) = launch + ceil(outer / processors) * (START + k * PARTIAL / share)
+
+The constants are public figures of one kind of GPU (H200; an H100 differs in bandwidth only), not fitted to anything:
+132 multiprocessors and 4.8 TB/s (NVIDIA's data sheet), of which streaming kernels reach about 4 TB/s; 3.5 us from one
+launch to the next; 1 us until a program has its first data and, at its end, its sums (memory latency of about 0.7 us
+and the combination across warps).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy
+
+PROCESSORS: Final = 132
+SHARE: Final = 4.0e12 / PROCESSORS  # bytes per second of one multiprocessor
+START: Final = 1.0e-6  # seconds of a program before and after its stream of data
+LAUNCH: Final = 3.5e-6  # seconds
+ITEM: Final = 4  # bytes of a point
+PARTIAL: Final = 4  # bytes of a partial result
+WORKSPACE: Final = 4 << 20  # bytes of partial results, at most
+# More programs than this for each multiprocessor are never the best: their starts alone cost more than they gain.
+_MOST_WAVES: Final = 64
+
+
+def seconds(outer: int, reduced: int, splits: int | numpy.ndarray) -> float | numpy.ndarray:
+    """T(k) for a count of splits, or for an array of them."""
+    k = numpy.asarray(splits, dtype=numpy.int64)
+    waves = -(-outer * k // PROCESSORS)
+    first = waves * (START + -(-reduced // k) * ITEM / SHARE)
+    second = LAUNCH + -(-outer // PROCESSORS) * (START + k * PARTIAL / SHARE)
+    result = LAUNCH + first + numpy.where(k > 1, second, 0.0)
+    return float(result) if result.ndim == 0 else result
+
+
+def best(outer: int, reduced: int) -> tuple[int, float]:
+    """(k, T(k)) of the best count, whatever workspace it needs."""
+    most = max(1, min(reduced, _MOST_WAVES * PROCESSORS // outer + 1))
+    times = seconds(outer, reduced, numpy.arange(1, most + 1))
+    at = int(numpy.argmin(times))
+    return at + 1, float(numpy.atleast_1d(times)[at])
+
+
+def grid() -> list[tuple[int, int]]:
+    """(outer, reduced): powers of ten, primes near them, and counts just beyond full waves."""
+    outers = [1, 2, 3, 5, 7, 13, 31, 61, 66, 67, 89, 97, 100, 127, 131, 132, 133, 157, 176, 197, 199, 263, 264, 265,
+              313, 397, 529, 1009, 1321, 10_007, 100_003, 1_000_003]  # fmt: skip
+    reduced = [1_000, 1_009, 3_163, 10_000, 10_007, 31_627, 32_768, 50_257, 65_537, 99_991, 100_000, 316_223, 1_000_000,
+               1_000_003, 3_162_277, 10_000_000, 10_000_019, 31_622_777, 100_000_000, 100_000_007, 316_227_767,
+               999_999_937, 1_000_000_000]  # fmt: skip
+    return [(o, r) for o in outers for r in reduced]
+
+
+def main() -> None:
+    """Prints the best count of each case."""
+    for outer, reduced in grid():
+        k, time = best(outer, reduced)
+        print(f"{outer:9d} x {reduced:10d}: best {k:5d} splits, {time * 1e6:12.1f} us")
+
+
+if __name__ == "__main__":
+    main()
