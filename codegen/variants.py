@@ -21,8 +21,8 @@ ALIGNMENT: Final = 16
 class Variant:
     """One way to run a kernel: a form (``FORMS``), its blocks, and when it is taken.
 
-    Expressions are over the kernel's index symbols ("s0", ...), "processors" (multiprocessors of the GPU) and "addressK"
-    (data address of argument K in bytes), read at each launch. Of a kernel's variants the first is run whose
+    Expressions are over the kernel's index symbols ("s0", ...), "processors" (multiprocessors of the GPU) and
+    "addressK" (data address of argument K in bytes), read at each launch. Of a kernel's variants the first is run whose
     ``condition`` holds; the last one's is TRUE. A condition promises all that the variant relies on: that the reduced
     points fit into ``rblock`` ("persistent"), that addresses fit into ``index_bits``, that ``aligned`` holds.
 

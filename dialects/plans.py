@@ -59,7 +59,7 @@ class VariantOp(Op, name="variant"):
     ``form`` is one of
 
     - "pointwise": ``xblock`` of the points of all dims in a program;
-    - "tile": ``yblock`` x ``xblock`` points of the two ``dims``, of which the second is the fast one of what is written;
+    - "tile": ``yblock`` x ``xblock`` points of the two ``dims``, of which the second is the fast one of the stores;
     - "persistent": ``xblock`` rows in a program, with all their reduced points (no more than ``rblock``) at once;
     - "looped": ``xblock`` rows, their reduced points in steps of ``rblock``;
     - "split": like looped, but ``splits`` (the operand after the condition) programs share the reduced points, and a
