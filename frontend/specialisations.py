@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.errors import ShapeConstraintError
-from symshape.frontend.constraints import Known, known_conditions
+from symshape.frontend.guards import Known, known_conditions
 from symshape.frontend.symbols import facts_of, size_expr
 from symshape.prover.condition import Condition, equals
 from symshape.prover.expr import Expr

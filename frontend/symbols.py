@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from symshape.errors import CompileError
-from symshape.frontend.constraints import Known, known_conditions
+from symshape.frontend.guards import Known, known_conditions
 from symshape.prover.decided import learn
 from symshape.prover.expr import Expr, has_functions
 from symshape.prover.facts import Facts, Row

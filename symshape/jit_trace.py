@@ -16,7 +16,7 @@ from symshape.compiler import compile_graph
 from symshape.dialects.sizes import Layout
 from symshape.dynamic_shapes import DimSpec, Input
 from symshape.errors import CompileError, ShapeConstraintError, SymshapeError
-from symshape.frontend.constraints import open_guards
+from symshape.frontend.guards import open_guards
 from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
 from symshape.options import Options
 from symshape.prover.condition import equals
