@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from torch_mlir import ir
 
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.read_kernel import read_kernel
+from symshape.runtime.kernel_image import KernelImage
 
 
 @dataclass(frozen=True)
@@ -30,23 +29,7 @@ class KernelSet:
     target: str
     kernels: list[KernelCode]
     checking: frozenset[str]
-    object_code: bytes = b""
-
-    def load(self) -> dict[str, Callable[..., Any]]:
-        """Name -> callable, in the launch convention of the target."""
-        if not self.kernels:
-            return {}
-        if self.target == "cpu":
-            from symshape.runtime.cpu_kernels import load_object
-
-            counts = {
-                k.name: len(k.loops.args) + len(k.loops.symbols) + (k.name in self.checking) for k in self.kernels
-            }
-            return load_object(self.object_code, counts)
-        from symshape.codegen.triton_kernel import emit_triton
-        from symshape.runtime.triton_launch import load_triton
-
-        return {k.name: load_triton(emit_triton(k.loops)) for k in self.kernels}
+    image: KernelImage
 
 
 def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
@@ -60,10 +43,12 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
         from symshape.codegen.cpu.jit import compile_objects
 
         sources = [emit_cpu(k) for k in loops]
-        data = compile_objects(sources, opt_level)[0] if sources else b""
+        counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for k in loops}
+        image = KernelImage(compile_objects(sources, opt_level)[0] if sources else b"", counts)
     else:
         from symshape.codegen.triton_kernel import emit_triton
 
-        sources, data = [emit_triton(k).source for k in loops], b""
+        image = KernelImage(triton=tuple(emit_triton(k) for k in loops))
+        sources = [k.source for k in image.triton]
     kernels = [KernelCode(k.name, kind, k, source) for k, kind, source in zip(loops, kinds, sources)]
-    return KernelSet(target, kernels, checking, data)
+    return KernelSet(target, kernels, checking, image)

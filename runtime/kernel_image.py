@@ -1,0 +1,31 @@
+"""The kernels of a compiled graph as plain data: what a cache keeps, and what is loaded into the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from symshape.runtime.triton_types import TritonKernel
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """CPU kernels are one object file, with the number of each one's arguments; Triton kernels are source."""
+
+    object_code: bytes = b""
+    arguments: Mapping[str, int] = field(default_factory=dict)
+    triton: tuple[TritonKernel, ...] = ()
+
+    def load(self) -> dict[str, Callable[..., Any]]:
+        """Name -> callable, in the launch convention of the target."""
+        loaded: dict[str, Callable[..., Any]] = {}
+        if self.arguments:
+            from symshape.runtime.cpu_kernels import load_object
+
+            loaded.update(load_object(self.object_code, self.arguments))
+        if self.triton:
+            from symshape.runtime.triton_launch import load_triton
+
+            loaded.update((kernel.name, load_triton(kernel)) for kernel in self.triton)
+        return loaded
