@@ -108,14 +108,19 @@ def seconds_per_call(run: Callable[[], Any], *, at_least: float = 0.05, most_cal
             return passed / calls
 
 
-def interleaved(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05) -> dict[str, float]:
-    """Median seconds per call of each run, sampled in turns so that a slow minute of the machine hits all alike."""
-    samples: dict[str, list[float]] = {name: [] for name in runs}
+def samples(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05) -> dict[str, list[float]]:
+    """Seconds per call of each run, a sample a round, in turns so that a slow minute of the machine hits all alike."""
+    found: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         names = list(runs)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            samples[name].append(seconds_per_call(runs[name], at_least=at_least))
-    return {name: statistics.median(values) for name, values in samples.items()}
+            found[name].append(seconds_per_call(runs[name], at_least=at_least))
+    return found
+
+
+def interleaved(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05) -> dict[str, float]:
+    """Median seconds per call of each run, from `samples`."""
+    return {name: statistics.median(values) for name, values in samples(runs, rounds, at_least).items()}
 
 
 def geometric_mean(values: Iterable[float]) -> float:
