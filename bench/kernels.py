@@ -1,0 +1,254 @@
+"""Single kernels at every size: eager, Inductor (dynamic and static) and symshape, interleaved in one run.
+
+    python bench/kernels.py [--kernels softmax,gelu] [--max-elements 1e6] [--rounds 5] [--out FILE.json [--add]]
+
+The dynamic compilations meet a small size first and are never dropped: one graph serves the sweep (counted). The static
+one is compiled for each size by itself. Times are whole calls, guards and all. A figure is the median over rounds; a
+ratio the median of the rounds' ratios. Every result is compared with float64. ``--out`` also draws FILE.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, sizes_of_one
+from torch._dynamo.utils import counters
+
+from symshape.measure import geometric_mean, samples, tensors_of, write_result
+from symshape.terminal import Progress, heading, table
+
+RUNS = ("eager", "inductor_dynamic", "inductor_static", "symshape")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_SMALL = 10_000  # elements: below, a call is mostly overhead and the difference counts, not the ratio
+_ROUNDING = 4  # units in the last place by which any correct result may differ
+
+
+@dataclass(frozen=True)
+class Row:
+    """``ratios``: symshape's time over theirs; ``errors``: against float64, relative to the largest element;
+    ``repeats``: two runs gave the same bits."""
+
+    kernel: str
+    dtype: str
+    shape: Shape
+    elements: int
+    seconds: dict[str, float]
+    ratios: dict[str, float]
+    errors: dict[str, float]
+    repeats: bool
+
+    @property
+    def accurate(self) -> bool:
+        """At most twice eager's error, or rounding."""
+        resolution = torch.finfo(DTYPES[self.dtype]).eps
+        return self.errors["symshape"] <= max(2 * self.errors["eager"], _ROUNDING * resolution)
+
+    @property
+    def slower_by(self) -> float:
+        """Microseconds over Inductor static."""
+        return 1e6 * (self.seconds["symshape"] - self.seconds["inductor_static"])
+
+
+def error(actual: Any, expected: Any) -> float:
+    """max|actual - expected| / max|expected| over all results; infinite where NaN or an infinity does not match."""
+    return max(map(_error, tensors_of(actual), tensors_of(expected), strict=True)) if tensors_of(expected) else 0.0
+
+
+def _error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    if actual.shape != expected.shape:
+        return float("inf")
+    if not actual.is_floating_point():
+        return 0.0 if torch.equal(actual, expected) else float("inf")
+    difference = (actual.double() - expected).abs_()
+    strange = ~difference.isfinite()
+    if strange.any():
+        same = (actual == expected) | (actual.isnan() & expected.isnan())
+        if not bool(same[strange].all()):
+            return float("inf")
+        difference, expected = difference[~strange], expected[~strange]
+    if difference.numel() == 0:
+        return 0.0
+    largest, scale = difference.max().item(), expected.abs().max().item()
+    return largest / scale if scale else (0.0 if largest == 0.0 else float("inf"))
+
+
+class Sweep:
+    """One program: its dynamic compilations, which live as long as this, and a static one for each shape."""
+
+    def __init__(self, program: KernelProgram, dtype: str) -> None:
+        torch._dynamo.reset()
+        self.program, self.dtype = program, dtype
+        self.graphs = dict.fromkeys(("inductor_dynamic", "symshape"), 0)
+        self.compiled: dict[str, Callable[..., Any]] = {
+            "eager": program.run,
+            "inductor_dynamic": torch.compile(program.copy(), backend="inductor", dynamic=True),
+            "symshape": torch.compile(program.copy(), backend="symshape", dynamic=True),
+        }
+        first = self._inputs(program.first)
+        with sizes_of_one():
+            for name in self.graphs:
+                self._call(name, first)
+
+    def _inputs(self, shape: Shape) -> Tensors:
+        return self.program.inputs(shape, dtype=DTYPES[self.dtype])
+
+    def _call(self, name: str, inputs: Tensors) -> Any:
+        """A call, in which new graphs are counted."""
+        before = counters["stats"]["unique_graphs"]
+        result = self.compiled[name](*inputs)
+        if name in self.graphs:
+            self.graphs[name] += counters["stats"]["unique_graphs"] - before
+        return result
+
+    def measure(self, shape: Shape, rounds: int) -> Row:
+        """One row of the sweep."""
+        self.compiled["inductor_static"] = torch.compile(self.program.copy(), backend="inductor", dynamic=False)
+        inputs = self._inputs(shape)
+        expected = self.program.reference(inputs)
+        errors, repeats = {}, True
+        for name in RUNS:
+            result = self._call(name, inputs)
+            errors[name] = error(result, expected)
+            if name == "symshape":
+                again = self._call(name, inputs)
+                repeats = all(map(_same_bits, tensors_of(result), tensors_of(again)))
+                del again
+            del result
+        del expected
+        found = samples({name: partial(self.compiled[name], *inputs) for name in RUNS}, rounds)
+        ratios = {
+            name: statistics.median(ours / theirs for ours, theirs in zip(found["symshape"], found[name]))
+            for name in RUNS if name != "symshape"
+        }  # fmt: skip
+        seconds = {name: statistics.median(values) for name, values in found.items()}
+        return Row(self.program.name, self.dtype, shape, elements(shape), seconds, ratios, errors, repeats)
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    size = a.element_size()
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    return torch.equal(a.view(kind), b.view(kind))
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """The figures that count, of some kernels."""
+    large = [row for row in rows if row.elements >= _SMALL]
+    small = [row for row in rows if row.elements < _SMALL]
+    worst = max(large, key=lambda row: row.ratios["inductor_static"], default=None)
+    return {
+        "over_static": geometric_mean(row.ratios["inductor_static"] for row in rows),
+        "over_static_large": geometric_mean(row.ratios["inductor_static"] for row in large) if large else None,
+        "worst": worst.ratios["inductor_static"] if worst else None,
+        "worst_at": f"{worst.kernel} {'x'.join(map(str, worst.shape))}" if worst else None,
+        "small_slower_us": max((row.slower_by for row in small), default=None),
+        "over_dynamic": geometric_mean(row.ratios["inductor_dynamic"] for row in rows),
+        "over_eager": geometric_mean(row.ratios["eager"] for row in rows),
+        "inaccurate": sum(not row.accurate for row in rows),
+        "unrepeatable": sum(not row.repeats for row in rows),
+    }
+
+
+def show(rows: Sequence[Row], graphs: dict[str, dict[str, int]]) -> None:
+    """Everything, as tables."""
+    for kernel in dict.fromkeys(row.kernel for row in rows):
+        count = graphs.get(kernel, {}).get("symshape", "?")
+        print(heading(f"{kernel}: microseconds per call (symshape: {count} graph)"))
+        body = [
+            ["x".join(map(str, row.shape)), *(1e6 * row.seconds[name] for name in RUNS),
+             *(row.ratios[name] for name in RUNS[:-1]), row.errors["eager"], row.errors["symshape"],
+             ("" if row.accurate else "inaccurate ") + ("" if row.repeats else "differs")]
+            for row in rows if row.kernel == kernel
+        ]  # fmt: skip
+        print(table(["shape", *RUNS, "/ eager", "/ dynamic", "/ static", "eager: error", "error", ""], body))
+    print(heading("symshape's time over theirs, geometric means; the worst from 1e4 elements up"))
+    groups = {k: [row for row in rows if row.kernel == k] for k in dict.fromkeys(row.kernel for row in rows)}
+    found = {name: summary(group) for name, group in (groups | {"all": list(rows)}).items()}
+    head = next(iter(found.values()))
+    print(table(["kernel", *head], [[name, *one.values()] for name, one in found.items()]))
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Time over Inductor static at each size, one panel for each kernel."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("no plot: matplotlib is not installed")
+        return
+    kernels = list(dict.fromkeys(row.kernel for row in rows))
+    columns = min(4, len(kernels))
+    lines = -(-len(kernels) // columns)
+    figure = Figure(figsize=(4 * columns, 2.8 * lines), layout="constrained")
+    styles = {"eager": ("0.6", "."), "inductor_dynamic": ("tab:orange", "."), "symshape": ("tab:blue", "o")}
+    panels = list(figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).flat)
+    for panel in panels[len(kernels) :]:
+        panel.set_visible(False)
+    for panel, kernel in zip(panels, kernels):
+        chosen = sorted((row for row in rows if row.kernel == kernel), key=lambda row: row.elements)
+        sizes = [row.elements for row in chosen]
+        for name, (colour, marker) in styles.items():
+            values = [row.seconds[name] / row.seconds["inductor_static"] for row in chosen]
+            label = name.replace("_", " ")
+            panel.plot(sizes, values, color=colour, marker=marker, markersize=4, linewidth=1, label=label)
+        panel.axhline(1.0, color="black", linewidth=0.8)
+        panel.set(xscale="log", yscale="log", title=kernel.replace("_", " "), ylim=(0.1, 10))
+        panel.grid(alpha=0.3)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.supxlabel("elements")
+    figure.supylabel("time over Inductor static")
+    figure.savefig(path, dpi=110)
+
+
+def _earlier(path: Path, kernels: Sequence[str]) -> tuple[list[Row], dict[str, dict[str, int]]]:
+    """The rows of a result that are not measured again."""
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": [], "summary": {"graphs": {}}}
+    rows = [Row(**{**row, "shape": tuple(row["shape"])}) for row in record["rows"] if row["kernel"] not in kernels]
+    return rows, {k: v for k, v in record["summary"]["graphs"].items() if k not in kernels}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", default=",".join(PROGRAMS))
+    parser.add_argument("--min-elements", type=float, default=0)
+    parser.add_argument("--max-elements", type=float, default=2e8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--out")
+    parser.add_argument("--add", action="store_true", help="keep what the file says of other kernels")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+
+    names = options.kernels.split(",")
+    chosen = {
+        name: [s for s in PROGRAMS[name].shapes if options.min_elements <= elements(s) <= options.max_elements]
+        for name in names
+    }
+    rows, graphs = _earlier(Path(options.out), names) if options.add else ([], {})
+    with Progress("kernels", sum(map(len, chosen.values()))) as progress:
+        for name, shapes in chosen.items():
+            progress.say(f"{name}: compiling")
+            sweep = Sweep(PROGRAMS[name], options.dtype)
+            for shape in shapes:
+                rows.append(sweep.measure(shape, options.rounds))
+                progress.step(f"{name} {'x'.join(map(str, shape))}")
+            graphs[name] = sweep.graphs
+    rows.sort(key=lambda row: list(PROGRAMS).index(row.kernel))
+    show(rows, graphs)
+    if options.out:
+        kernels = dict.fromkeys(row.kernel for row in rows)
+        figures = {kernel: summary([row for row in rows if row.kernel == kernel]) for kernel in kernels}
+        figures["all"] = summary(rows)
+        write_result(options.out, "kernels", [asdict(row) for row in rows], graphs=graphs, **figures)
+        plot(rows, Path(options.out).with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
