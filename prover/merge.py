@@ -20,7 +20,10 @@ class Merged:
 
     def joined(self, origins: Iterable[Any]) -> Merged:
         """The same condition with more origins."""
-        return Merged(self.condition, tuple(dict.fromkeys((*self.origins, *origins))))
+        added = tuple(origins)
+        if not added and len(self.origins) < 2:
+            return self
+        return Merged(self.condition, tuple(dict.fromkeys((*self.origins, *added))))
 
 
 def merge(items: Iterable[Merged], reduce: Callable[[Condition], Condition] = lambda c: c) -> list[Merged]:

@@ -101,12 +101,14 @@ class Minimiser:
     def _involved(self, goal: Condition, used: Iterable[int]) -> list[int]:
         """A small set of items with which, and the facts used, the goal cannot hold."""
         heirs = [number for number in sorted(used) if number in self._items]
-        if len(heirs) < 2:
+        if len(heirs) < 2 or self._reasons.is_spent:
             return heirs
         facts = self._state.facts
         given = [facts[number].condition for number in sorted(used) if number not in self._items]
 
         def suffices(numbers: list[int]) -> bool:
+            if self._reasons.is_spent:
+                return False
             conditions = [*given, *(facts[number].condition for number in numbers)]
             return impossible(conditions, goal, self._presburger, self._reasons)
 

@@ -25,12 +25,17 @@ def moved(
 
     The base must satisfy all entries that mention none of the names.
     """
+    return one_moved(state, goal, base, names) or some_moved(state, goal, base, names, presburger, budget)
+
+
+def one_moved(state: State, goal: Condition, base: Point, names: Set[str]) -> Point | None:
+    """The same where one of the named symbols alone has another value."""
     whole = Entry.of(goal)
     for name in sorted(names):
         point = _one_moved(state, whole, base, name)
         if point is not None and not state.violated(point, names):
             return point
-    return _some_moved(state, goal, base, names, presburger, budget)
+    return None
 
 
 def moved_widely(
@@ -38,7 +43,7 @@ def moved_widely(
 ) -> Point | None:
     """The same with other symbols as well: ever more of those that the names share entries with most."""
     for free in _neighbourhoods(state, names):
-        point = _some_moved(state, goal, base, free, presburger, budget)
+        point = some_moved(state, goal, base, free, presburger, budget)
         if point is not None:
             return point
     return None
@@ -84,7 +89,7 @@ def _one_moved(state: State, goal: Entry, base: Point, name: str) -> Point | Non
     return None
 
 
-def _some_moved(
+def some_moved(
     state: State, goal: Condition, base: Point, names: Set[str], presburger: Presburger, budget: Budget
 ) -> Point | None:
     """Only the named symbols have other values, which isl finds."""

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from symshape.prover.condition import TRUE, Condition
 from symshape.prover.merge import Merged, merge
-from symshape.prover.nearby import moved, moved_widely
+from symshape.prover.nearby import moved, moved_widely, one_moved, some_moved
 from symshape.prover.presburger import Budget, Presburger
 from symshape.prover.proof import Fact
 from symshape.prover.search import Outcome, Point, solve
@@ -79,8 +79,9 @@ def _refine(
     """The goal with all entries, of which the base breaks only those named (no base: any of them may be broken)."""
     names = goal.symbols.union(*(state.entries[position].condition.symbols for position in broken))
     positions, all_of_them = state.surroundings(names, _SMALL)
-    if base is not None and not all_of_them:
-        near = moved(state, goal, base, names, presburger, budget)
+    far = base is not None and not all_of_them
+    if base is not None and far:
+        near = one_moved(state, goal, base, names)
         if near is not None:
             return Found("sat", near)
     if not all_of_them:
@@ -88,10 +89,14 @@ def _refine(
             positions = [position for position in positions if state.entries[position].slopes is not None]
         positions = list(dict.fromkeys((*(broken if base is not None else ()), *positions[:_FIRST])))
     anchored = base is not None or all_of_them
-    for _ in range(_MAX_ROUNDS if anchored else 1):  # without a point to start from, only for a contradiction
+    for attempt in range(_MAX_ROUNDS if anchored else 1):  # without a point to start from, only for a contradiction
         outcome = _solve(state, goal, positions, presburger, budget)
         if outcome.kind == "unsat":
             return Found("unsat", used=frozenset[int]().union(*(state.entries[p].used for p in positions)))
+        if base is not None and far and attempt == 0:  # not before: most of what minimising asks is unsatisfiable
+            near = some_moved(state, goal, base, names, presburger, budget)
+            if near is not None:
+                return Found("sat", near)
         if outcome.point is None or not anchored:
             break
         changed = outcome.point.keys()
