@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +19,8 @@ from symshape.frontend.reals import emit_real
 from symshape.frontend.symbols import INT64_MAX, SymbolRow, collect_symbols, layout_of, size_expr
 from symshape.prover.expr import Expr
 from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
-from symshape.runtime.torch_private import symbol_range
-
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+from symshape.runtime.program import target_name
+from symshape.runtime.torch_private import symbol_range, user_lines
 
 
 @dataclass
@@ -47,10 +45,10 @@ class Importer:
 
     def location(self, node: torch.fx.Node) -> ir.Location:
         """The user's innermost frame, named by the node."""
-        frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-        if not frames:
+        lines = user_lines(node)
+        if not lines:
             return ir.Location.name(node.name)
-        file, line = frames[-1][0], int(frames[-1][1])
+        file, line = lines[-1]
         place = self.files.get((file, line))
         if place is None:
             place = self.files[(file, line)] = ir.Location.file(file, line, 1)
@@ -215,15 +213,6 @@ def _known_size(importer: Importer, value: Any) -> ir.Value | None:
 
 def _is_scalar_operator(target: Any) -> bool:
     return getattr(target, "__module__", "") in ("_operator", "torch", "math")
-
-
-def target_name(target: Any) -> str:
-    """The name under which the host program finds a callable again: an op overload, or a function by its module."""
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target)
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target.name()}"
-    return f"python.{target.__module__}.{target.__qualname__}"
 
 
 def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) -> Any:

@@ -54,6 +54,15 @@ _SHORT: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+def target_name(target: Any) -> str:
+    """The name under which the host program finds a callable again: an op overload, or a function by its module."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    return f"python.{target.__module__}.{target.__qualname__}"
+
+
 def resolve_target(target: str) -> Callable[..., Any]:
     """The callable behind a ``host.call`` target."""
     if target in _SHORT:

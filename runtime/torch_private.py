@@ -37,6 +37,7 @@ __all__ = [
     "symbol_source",
     "symbol_sources",
     "user_frame",
+    "user_lines",
     "views_by_strides",
 ]
 
@@ -129,6 +130,14 @@ def input_sizes(env: Any) -> list[InputSizes]:
         small = (d for d in dynamic if type(sizes[d]) is int and sizes[d] < 2)
         found.append(InputSizes(source_name(tracked.source), sizes, tuple(marked), tuple(small)))
     return found
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def user_lines(node: torch.fx.Node) -> list[tuple[str, int]]:
+    """(file, line) of the user's frames that a node comes from, the innermost one last; none if unknown."""
+    return [(file, int(line)) for file, line in _FRAME.findall(node.meta.get("stack_trace") or "")]
 
 
 _USER_LOCATION = re.compile(r"(.*?)\s*# (?!.*  # )(.+):(\d+) in \S+$")
