@@ -5,6 +5,7 @@
 The dynamic compilations meet a small size first and are never dropped: one graph serves the sweep (counted). The static
 one is compiled for each size by itself. Times are whole calls, guards and all. A figure is the median over rounds; a
 ratio the median of the rounds' ratios. Every result is compared with float64. ``--out`` also draws FILE.png.
+``--clock processor`` with ``--threads 1`` leaves out what other processes do to the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,10 +25,11 @@ import torch
 from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, sizes_of_one
 from torch._dynamo.utils import counters
 
-from symshape.measure import geometric_mean, samples, tensors_of, write_result
+from symshape.measure import Clock, geometric_mean, samples, tensors_of, write_result
 from symshape.terminal import Progress, heading, table
 
 RUNS = ("eager", "inductor_dynamic", "inductor_static", "symshape")
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process_time}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _SMALL = 10_000  # elements: below, a call is mostly overhead and the difference counts, not the ratio
 _ROUNDING = 4  # units in the last place by which any correct result may differ
@@ -60,7 +63,7 @@ class Row:
 
 def error(actual: Any, expected: Any) -> float:
     """max|actual - expected| / max|expected| over all results; infinite where NaN or an infinity does not match."""
-    return max(map(_error, tensors_of(actual), tensors_of(expected), strict=True)) if tensors_of(expected) else 0.0
+    return max(_error(a, b) for a, b in zip(tensors_of(actual), tensors_of(expected), strict=True))
 
 
 def _error(actual: torch.Tensor, expected: torch.Tensor) -> float:
@@ -109,7 +112,7 @@ class Sweep:
             self.graphs[name] += counters["stats"]["unique_graphs"] - before
         return result
 
-    def measure(self, shape: Shape, rounds: int) -> Row:
+    def measure(self, shape: Shape, rounds: int, clock: Clock) -> Row:
         """One row of the sweep."""
         self.compiled["inductor_static"] = torch.compile(self.program.copy(), backend="inductor", dynamic=False)
         inputs = self._inputs(shape)
@@ -124,7 +127,7 @@ class Sweep:
                 del again
             del result
         del expected
-        found = samples({name: partial(self.compiled[name], *inputs) for name in RUNS}, rounds)
+        found = samples({name: partial(self.compiled[name], *inputs) for name in RUNS}, rounds, clock=clock)
         ratios = {
             name: statistics.median(ours / theirs for ours, theirs in zip(found["symshape"], found[name]))
             for name in RUNS if name != "symshape"
@@ -220,11 +223,14 @@ def main() -> None:
     parser.add_argument("--min-elements", type=float, default=0)
     parser.add_argument("--max-elements", type=float, default=2e8)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--dtype", choices=DTYPES, default="float32")
     parser.add_argument("--out")
     parser.add_argument("--add", action="store_true", help="keep what the file says of other kernels")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
+    torch.set_num_threads(options.threads)
 
     names = options.kernels.split(",")
     chosen = {
@@ -237,7 +243,7 @@ def main() -> None:
             progress.say(f"{name}: compiling")
             sweep = Sweep(PROGRAMS[name], options.dtype)
             for shape in shapes:
-                rows.append(sweep.measure(shape, options.rounds))
+                rows.append(sweep.measure(shape, options.rounds, CLOCKS[options.clock]))
                 progress.step(f"{name} {'x'.join(map(str, shape))}")
             graphs[name] = sweep.graphs
     rows.sort(key=lambda row: list(PROGRAMS).index(row.kernel))

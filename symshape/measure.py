@@ -97,24 +97,31 @@ def _recompiled_frames() -> set[str]:
     return {name for name in names if "/" in name and not name.endswith("/0")}
 
 
-def seconds_per_call(run: Callable[[], Any], *, at_least: float = 0.05, most_calls: int = 1000) -> float:
+Clock = Callable[[], float]
+
+
+def seconds_per_call(
+    run: Callable[[], Any], *, at_least: float = 0.05, most_calls: int = 1000, clock: Clock = time.perf_counter
+) -> float:
     """One sample: the mean over as many calls as fill ``at_least`` seconds."""
-    calls, start = 0, time.perf_counter()
+    calls, start = 0, clock()
     while True:
         run()
         calls += 1
-        passed = time.perf_counter() - start
+        passed = clock() - start
         if passed >= at_least or calls >= most_calls:
             return passed / calls
 
 
-def samples(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05) -> dict[str, list[float]]:
+def samples(
+    runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds per call of each run, a sample a round, in turns so that a slow minute of the machine hits all alike."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         names = list(runs)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            found[name].append(seconds_per_call(runs[name], at_least=at_least))
+            found[name].append(seconds_per_call(runs[name], at_least=at_least, clock=clock))
     return found
 
 
