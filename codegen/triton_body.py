@@ -8,24 +8,27 @@ from typing import Final
 from symshape.codegen.loops import Dim, Instr, LoopKernel
 from symshape.codegen.triton_index import IndexText
 from symshape.codegen.triton_ops import TYPES, bare_operand, literal, op_text, typed
-from symshape.codegen.triton_reduce import accumulate, finish, reduce_tile, start
+from symshape.codegen.triton_reduce import reduce_tile
 from symshape.errors import KernelError
 from symshape.prover.expr import Expr, product
 
-# The axes of a tile that a value varies along: "x" for the parallel points, "r" for the reduced ones.
+# The axes of a tile that a value varies along: "x" for the parallel points ("y" and "x" for those of two dims), "r" for
+# the reduced ones.
 Axes = frozenset[str]
-_MASKS: Final = {"x": "xmask", "r": "rmask"}
+ROW: Final[Axes] = frozenset({"x"})
+_MASKS: Final = {"x": "xmask", "y": "ymask", "r": "rmask"}
 
 
 class TritonBody:
-    """Prints instructions as statements. ``looped``: reductions go on over chunks of the reduced points."""
+    """Prints instructions as statements. ``axis_of``: the axis of a dim, by default "x", or "r" if it is reduced; "" for a
+    dim that is one number in a program."""
 
-    def __init__(self, kernel: LoopKernel, index: IndexText, looped: bool = False) -> None:
-        self.kernel, self.index, self.looped = kernel, index, looped
+    def __init__(self, kernel: LoopKernel, index: IndexText, axis_of: dict[str, str] | None = None) -> None:
+        self.kernel, self.index = kernel, index
         self.lines: list[str] = []
         self.indent = "    "
-        self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims}
-        self._all: Axes = frozenset({"x", *self._axis_of.values()})
+        self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims} | (axis_of or {})
+        self._all: Axes = frozenset({"x", *self._axis_of.values()} - {""})
         self._text: dict[int, str] = {}
         self._axes: dict[int, Axes] = {}
         self._constants: dict[int, Instr] = {}
@@ -48,10 +51,10 @@ class TritonBody:
             self.line(f"{dim.name} = {text}" + (f" % ({self.index.expr(dim.size)})" if i else ""))
 
     def _axes_of(self, *exprs: Expr) -> Axes:
-        return frozenset(self._axis_of[name] for e in exprs for name in e.symbols if name in self._axis_of)
+        return frozenset(axis for e in exprs for name in e.symbols if (axis := self._axis_of.get(name)))
 
     def _level(self, instr: Instr) -> Axes:
-        return frozenset({"x"}) if instr.row else self._all
+        return self._all - {"r"} if instr.row else self._all
 
     def _pointer(self, arg: int, address: str, has: Axes, needs: Axes) -> str:
         """An address that varies (by nothing) along every axis that its mask or value varies along."""
@@ -75,7 +78,8 @@ class TritonBody:
         self._axes[number] = frozenset(axes)
         self.line(f"v{number} = {text}")
 
-    def _operand(self, number: int) -> str:
+    def operand(self, number: int) -> str:
+        """The text of a value."""
         constant = self._constants.get(number)
         if constant is None:
             return self._text[number]
@@ -113,7 +117,7 @@ class TritonBody:
         axes, needs = self._axes_of(instr.address), self._level(instr)
         pointer = self._pointer(instr.arg, self.index.expr(instr.address), axes, needs)
         mask = " & ".join(_MASKS[axis] for axis in sorted(needs, reverse=True))
-        self.line(f"tl.store({pointer}, {self._operand(instr.operands[0])}, mask={mask})")
+        self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={mask})")
 
     def _index(self, instr: Instr) -> None:
         """A dim alone has the type of addresses; arithmetic on it may leave their range and has 64 bits."""
@@ -139,14 +143,14 @@ class TritonBody:
         for position, number in enumerate(instr.operands):
             constant = self._constants.get(number)
             bare = constant is not None and bare_operand(instr, position, constants)
-            operands.append(literal(constant.value or 0) if constant and bare else self._operand(number))
+            operands.append(literal(constant.value or 0) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         self._define(instr, op_text(instr, operands, self.kernel.name), axes)
 
     def _check_index(self, instr: Instr) -> None:
         """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
         assert instr.address is not None
-        value, size = self._operand(instr.operands[0]), self.index.expr(instr.address)
+        value, size = self.operand(instr.operands[0]), self.index.expr(instr.address)
         (number,) = instr.results
         lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
         shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
@@ -162,76 +166,15 @@ class TritonBody:
     # Reductions.
 
     def _reduce(self, instr: Instr) -> None:
-        for line in reduce_tile(instr, self._operand(instr.operands[0])):
+        """Of a tile that holds all reduced points."""
+        for line in reduce_tile(instr, self.operand(instr.operands[0])):
             self.line(line)
-        self._reduced(instr, self._axes[instr.operands[0]] - {"r"})
+        self.known(instr.results, self._axes[instr.operands[0]] - {"r"})
 
-    def _reduced(self, instr: Instr, axes: Axes) -> None:
-        for number in instr.results:
+    def known(self, values: Iterable[int], axes: Axes = ROW) -> None:
+        """Says that variables of these values have been defined."""
+        for number in values:
             self._text[number], self._axes[number] = f"v{number}", axes
-
-    def emit_passes(self) -> None:
-        """The whole code as passes over chunks: a reduction is known after its pass, full values are recomputed."""
-        stages = _stages(self.kernel.code)
-        last = max(stages.values(), default=0)
-        for stage in range(last + 1):
-            now = [i for i, s in enumerate(stages.values()) if s == stage]
-            for i in now:
-                if self.kernel.code[i].row or self.kernel.code[i].op == "constant":
-                    self.emit(self.kernel.code[i])
-            roots = [i for i in now if not self.kernel.code[i].row and self.kernel.code[i].op in _ROOTS]
-            if roots:
-                self._pass(_needed(self.kernel.code, roots))
-
-    def _pass(self, code: list[Instr]) -> None:
-        reductions = [i for i in code if i.op == "reduce"]
-        for instr in reductions:
-            for line in start(instr):
-                self.line(line)
-        constant = product(d.size for d in self.kernel.dims if d.reduced).as_int() is not None
-        self.line(f"for chunk in range(0, {'rnumel' if constant else 'tm.loop_end(rnumel)'}, RBLOCK):")
-        self.indent += "    "
-        self.line("r = (chunk + tl.arange(0, RBLOCK)[None, :]).to(INDEX)")
-        self.line("rmask = r < rnumel")
-        self.recover("r", [d for d in self.kernel.dims if d.reduced])
-        for instr in code:
-            if instr.op == "reduce":
-                for line in accumulate(instr, self._operand(instr.operands[0])):
-                    self.line(line)
-            else:
-                self.emit(instr)
-        self.indent = self.indent[4:]
-        for instr in reductions:
-            for line in finish(instr):
-                self.line(line)
-            self._reduced(instr, frozenset({"x"}))
-
-
-_ROOTS: Final = frozenset({"reduce", "store", "check_index"})
-
-
-def _stages(code: Sequence[Instr]) -> dict[int, int]:
-    """For each instruction the number of passes that must be over before it can be computed."""
-    known: dict[int, int] = {}
-    result: dict[int, int] = {}
-    for i, instr in enumerate(code):
-        stage = max((known[number] for number in instr.operands), default=0)
-        result[i] = stage
-        for number in instr.results:
-            known[number] = stage + (instr.op == "reduce")
-    return result
-
-
-def _needed(code: Sequence[Instr], roots: Sequence[int]) -> list[Instr]:
-    """The roots and every full-level instruction that they depend on, in order."""
-    wanted = {id(code[i]) for i in roots}
-    values = {number for i in roots for number in code[i].operands}
-    for instr in reversed(code):
-        full = not instr.row and instr.op not in ("reduce", "store", "constant")
-        if full and not values.isdisjoint(instr.results):
-            wanted.add(id(instr))
-            values.update(instr.operands)
-    return [instr for instr in code if id(instr) in wanted]
 
 
 def check_types(kernel: LoopKernel) -> None:

@@ -7,15 +7,14 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from symshape.errors import KernelError
+from symshape.runtime.triton_binary import compile_stage
 from symshape.runtime.triton_launch import interpreting, load_source
-from symshape.runtime.triton_types import TritonKernel, TritonVariant
+from symshape.runtime.triton_types import TritonKernel, TritonStage, TritonVariant
 
 _WARP_SIZE: Final = 32
-# What Triton assumes of an argument that divides by 16; without it no access is wider than an element.
-_ALIGNED: Final = [["tt.divisibility", 16]]
 _USAGE: Final = {"registers": r"REG:(\d+)", "stack": r"STACK:(\d+)", "shared": r"SHARED:(\d+)", "local": r"LOCAL:(\d+)"}
 
 
@@ -34,38 +33,30 @@ class CompiledVariant:
     spills: int
 
 
-def compile_variant(
-    kernel: TritonKernel, variant: TritonVariant, arch: int = 90, aligned: bool = True
-) -> CompiledVariant:
-    """One variant for sm_``arch``. ``aligned``: pointers and symbols divide by 16 (else only pointers' elements do)."""
+def compile_variant(kernel: TritonKernel, variant: TritonVariant, arch: int = 90) -> CompiledVariant:
+    """One variant for sm_``arch``; of one with several launches the PTX is one text after the other, costs are added
+    (spills) or the largest (all others)."""
+    stages = [compile_for(kernel, variant, stage, arch) for stage in variant.stages]
+    costs = {name: max(getattr(one, name) for one in stages) for name in ("registers", "stack", "shared")}
+    return CompiledVariant(
+        kernel.name, variant.name, arch, "\n".join(one.ptx for one in stages), stages[0].cubin,
+        spills=sum(one.spills for one in stages), **costs,
+    )  # fmt: skip
+
+
+def compile_for(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, arch: int) -> CompiledVariant:
+    """One launch of a variant for sm_``arch``."""
     if interpreting():
         raise KernelError("the Triton compiler is not available under TRITON_INTERPRET=1", where=kernel.name,
                           next_step="unset the variable and start again")  # fmt: skip
-    import triton
     from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
 
-    function = load_source(kernel)[variant.function]
-    source = ASTSource(fn=function, **_signature(kernel, variant, aligned))
-    target = GPUTarget("cuda", arch, _WARP_SIZE)
-    compiled = triton.compile(source, target=target, options={"num_warps": variant.num_warps})
+    function = load_source(kernel)[stage.function]
+    compiled = compile_stage(kernel, variant, stage, function, GPUTarget("cuda", arch, _WARP_SIZE))
     ptx, cubin = compiled.asm["ptx"], compiled.asm["cubin"]
     usage = _resource_usage(cubin)
     return CompiledVariant(kernel.name, variant.name, arch, ptx, cubin, usage["registers"], usage["stack"],
                            usage["shared"], _spills(ptx) + usage["local"])  # fmt: skip
-
-
-def _signature(kernel: TritonKernel, variant: TritonVariant, aligned: bool) -> dict[str, Any]:
-    import triton.language as tl
-
-    integer = "i64" if variant.index_dtype == "int64" else "i32"
-    signature = {name: integer if type_ == "int" else type_ for name, type_ in kernel.arguments}
-    constants: dict[str, Any] = {"INDEX": getattr(tl, variant.index_dtype), "XBLOCK": variant.xblock}
-    if variant.rblock:
-        constants["RBLOCK"] = variant.rblock
-    attrs = {(i,): _ALIGNED for i, name in enumerate(signature) if aligned and name != "error_slot"}
-    signature.update((name, "constexpr") for name in constants)
-    return {"signature": signature, "constexprs": constants, "attrs": attrs}
 
 
 def _tool(name: str) -> str:

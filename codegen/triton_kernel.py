@@ -1,22 +1,22 @@
-"""`emit_triton`: a loop program as readable Triton source with its launch rule."""
+"""`emit_triton`: a loop program and its variants as readable Triton source with a launcher."""
 
 from __future__ import annotations
 
-from symshape.codegen.loops import LoopKernel
-from symshape.codegen.triton_body import TritonBody, check_types
-from symshape.codegen.triton_index import IndexText
-from symshape.codegen.triton_pressure import fit
-from symshape.codegen.triton_variants import (
-    MAX_PERSISTENT,
-    is_column,
-    pointwise_variants,
-    reduction_variants,
-    with_wide,
-)
-from symshape.prover.expr import Expr, maximum, product
-from symshape.runtime.triton_types import TritonKernel, TritonVariant
+from collections.abc import Sequence
 
-__all__ = ["MAX_PERSISTENT", "TritonKernel", "TritonVariant", "emit_triton"]
+from symshape.codegen.loops import LoopKernel
+from symshape.codegen.triton_body import check_types
+from symshape.codegen.triton_forms import function_of, stage_of
+from symshape.codegen.triton_function import ALIGNED, FunctionText
+from symshape.codegen.triton_launcher import launcher_text
+from symshape.codegen.triton_pressure import fit
+from symshape.codegen.triton_split import SplitWriter
+from symshape.codegen.triton_variants import default_variants
+from symshape.codegen.variants import Variant
+from symshape.prover.expr import product
+from symshape.runtime.triton_types import TritonKernel, TritonStage, TritonVariant
+
+__all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
 
 _HEADER = '''"""{title}"""
 
@@ -31,69 +31,72 @@ DEBUG = tl.constexpr(False)
 """
 
 
-def emit_triton(kernel: LoopKernel, name: str | None = None) -> TritonKernel:
-    """The Triton kernel of a normalised loop program. KernelError for what has no Triton code."""
+def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str | None = None) -> TritonKernel:
+    """The Triton kernel of a normalised loop program; without ``variants`` those of the default table.
+
+    KernelError for what has no Triton code.
+    """
     check_types(kernel)
     name = name or kernel.name
-    index = IndexText(kernel)
-    xnumel = product(d.size for d in kernel.dims if not d.reduced)
-    rnumel = product(d.size for d in kernel.dims if d.reduced)
-    reduction = any(d.reduced for d in kernel.dims)
-    if reduction:
-        variants = reduction_variants(name, rnumel, is_column(kernel))
-    else:
-        variants = pointwise_variants(name, xnumel)
-    functions = [_function(kernel, index, f) for f in dict.fromkeys(v.function for v in variants)]
-    title = f"{name}: {xnumel} points" + (f", each of {rnumel} reduced" if reduction else "") + "."
-    header = _HEADER.format(title=title) + (_DEBUG if kernel.checks_index else "")
-    extent = _extent(kernel, xnumel, rnumel)
+    planned = [fit(variant, kernel) for variant in variants or default_variants(kernel)]
+    bounds = frozenset(set(ALIGNED) & {each for variant in planned for each in variant.aligned})
+    split = SplitWriter(kernel, name, bounds) if any(v.form == "split" for v in planned) else None
+    functions: dict[str, FunctionText] = {}
+    emitted: list[tuple[Variant, TritonVariant]] = []
+    for variant in planned:
+        if variant.form == "split":
+            assert split is not None
+            functions |= {f.name: f for f in split.functions() if f.name not in functions}
+            stages = split.stages(variant)
+        else:
+            own = _function_name(kernel, name, variant)
+            if own not in functions:
+                functions[own] = function_of(kernel, own, bounds, variant)
+            stages = [stage_of(kernel, own, variant)]
+        emitted.append((variant, _emitted(kernel, variant, [_with_bounds(s, functions, variant) for s in stages])))
+    tensors = tuple((a.name, a.dtype) for a in kernel.args)
+    sizes = {axis: product(d.size for d in kernel.dims if d.reduced == reduced).python()
+             for axis, reduced in (("xnumel", False), ("rnumel", True))}  # fmt: skip
+    workspace = split.workspace if split else None
     return TritonKernel(
         name=name,
-        source="\n\n".join([header, *functions]),
-        tensors=tuple((a.name, a.dtype) for a in kernel.args),
+        source=_source(kernel, name, functions, sizes),
+        tensors=tensors,
         symbols=kernel.symbols,
         checks_index=kernel.checks_index,
-        xnumel=xnumel.python(),
-        rnumel=rnumel.python(),
-        extent=extent.python(),
-        variants=tuple(fit(variant, kernel) for variant in with_wide(variants, extent)),
+        **sizes,
+        variants=tuple(variant for _, variant in emitted),
+        functions={f.name: f.own for f in functions.values()},
+        workspace=workspace.sizes() if workspace else (),
+        launcher=launcher_text([n for n, _ in tensors], kernel.symbols, kernel.checks_index, sizes["xnumel"],
+                               emitted, workspace),
     )
 
 
-def _extent(kernel: LoopKernel, xnumel: Expr, rnumel: Expr) -> Expr:
-    """An upper bound of all addresses, counts and symbols, for sizes that are not 0."""
-    bounds = [xnumel, rnumel, *(Expr.symbol(name) for name in kernel.symbols)]
-    for arg in kernel.args:
-        zero = Expr.const(0)
-        bounds.append(sum(((n - 1) * s for n, s in zip(arg.sizes, arg.strides, strict=True)), zero))
-    return maximum(*dict.fromkeys(bounds))
+def _source(kernel: LoopKernel, name: str, functions: dict[str, FunctionText], sizes: dict[str, str]) -> str:
+    reduces = any(d.reduced for d in kernel.dims)
+    title = f"{name}: {sizes['xnumel']} points" + (f", each of {sizes['rnumel']} reduced" if reduces else "") + "."
+    header = _HEADER.format(title=title) + (_DEBUG if kernel.checks_index else "")
+    return "\n\n".join([header, *(f.text() for f in functions.values())])
 
 
-def _function(kernel: LoopKernel, index: IndexText, name: str) -> str:
-    """One jit function; its name says which form of a reduction it has."""
-    parallel = [d for d in kernel.dims if not d.reduced]
-    reduced = [d for d in kernel.dims if d.reduced]
-    looped = name.endswith("_looped")
-    slot = ["error_slot"] if kernel.checks_index else []
-    constants = [f"{c}: tl.constexpr" for c in ("INDEX", "XBLOCK", *(("RBLOCK",) if reduced else ()))]
-    body = TritonBody(kernel, index)
-    for symbol in kernel.symbols:
-        body.line(f"{symbol} = tl.cast({symbol}, INDEX)")
-    body.line(f"xnumel = {index.expr(product(d.size for d in parallel))}")
-    lanes = "tl.arange(0, XBLOCK)" + ("[:, None]" if reduced else "")
-    body.line(f"x = tl.program_id(0).to(INDEX) * XBLOCK + {lanes}")
-    body.line("xmask = x < xnumel")
-    body.recover("x", parallel)
-    if reduced:
-        body.line(f"rnumel = {index.expr(product(d.size for d in reduced))}")
-    if looped:
-        body.emit_passes()
-    else:
-        if reduced:
-            body.line("r = tl.arange(0, RBLOCK)[None, :].to(INDEX)")
-            body.line("rmask = r < rnumel")
-            body.recover("r", reduced)
-        for instr in kernel.code:
-            body.emit(instr)
-    arguments = ", ".join([*(a.name for a in kernel.args), *kernel.symbols, *slot, *constants])
-    return "\n".join(["@triton.jit", f"def {name}({arguments}):", *body.lines, ""])
+def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
+    """Forms have a function each; tiles one for each pair of dims."""
+    if variant.form == "pointwise":
+        return name
+    return f"{name}_{variant.form}" + ("_".join(("", *variant.dims)) if len(kernel.dims) > 2 else "")
+
+
+def _with_bounds(stage: TritonStage, functions: dict[str, FunctionText], variant: Variant) -> TritonStage:
+    """The launch with the constexprs that say which mask bounds divide by 16."""
+    flags = {flag: axis for axis, flag in ALIGNED.items()}
+    own = [(name, int(flags[name] in variant.aligned)) for name in functions[stage.function].constants if name in flags]
+    return TritonStage(stage.function, (*stage.constants, *own), stage.num_warps, stage.programs)
+
+
+def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]) -> TritonVariant:
+    known = {a.name for a in kernel.args} | set(kernel.symbols)
+    aligned = tuple(name for name in variant.aligned if name in known)
+    splits = variant.splits.python() if variant.splits is not None else ""
+    return TritonVariant(variant.name, variant.form, tuple(stages), variant.index_bits, aligned,
+                         variant.condition.python(), splits)  # fmt: skip

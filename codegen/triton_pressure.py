@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from symshape.codegen.loops import Instr, LoopKernel
-from symshape.runtime.triton_types import TritonVariant
+from symshape.codegen.variants import Variant
 
 _FILE: Final = 65536  # registers of a multiprocessor, which one block must not exceed
 _REGISTERS: Final = 255  # of a thread at most
@@ -40,14 +40,14 @@ def _words(instr: Instr, wide: bool) -> int:
     return 1 + wide if instr.dtype == "index" else _WORDS.get(instr.dtype, 1)
 
 
-def fit(variant: TritonVariant, kernel: LoopKernel) -> TritonVariant:
+def fit(variant: Variant, kernel: LoopKernel) -> Variant:
     """The variant with smaller blocks, where they cannot be smaller more warps, until a thread's registers suffice."""
-    each = registers_per_element(kernel, variant.index_dtype == "int64")
+    each = registers_per_element(kernel, variant.index_bits == 64)
     while (elements := _elements(variant)) > 1 and elements * each > _registers(variant) - _FIXED:
-        if variant.xblock > 1:
-            variant = replace(variant, xblock=variant.xblock // 2)
-        elif variant.function.endswith("_looped"):
-            variant = replace(variant, rblock=variant.rblock // 2)
+        free = ("xblock", "rblock") if variant.form in ("looped", "split") else ("xblock", "yblock")
+        largest = max(free, key=lambda name: getattr(variant, name))
+        if getattr(variant, largest) > 1:
+            variant = replace(variant, **{largest: getattr(variant, largest) // 2})
         elif variant.num_warps < _MAX_WARPS:
             variant = replace(variant, num_warps=2 * variant.num_warps)
         else:
@@ -55,10 +55,10 @@ def fit(variant: TritonVariant, kernel: LoopKernel) -> TritonVariant:
     return variant
 
 
-def _elements(variant: TritonVariant) -> int:
+def _elements(variant: Variant) -> int:
     """Of a thread."""
-    return variant.xblock * max(variant.rblock, 1) // (_LANES * variant.num_warps)
+    return variant.xblock * max(variant.yblock, 1) * max(variant.rblock, 1) // (_LANES * variant.num_warps)
 
 
-def _registers(variant: TritonVariant) -> int:
+def _registers(variant: Variant) -> int:
     return min(_REGISTERS, _FILE // (_LANES * variant.num_warps))

@@ -47,24 +47,24 @@ def reduce_tile(instr: Instr, value: str) -> list[str]:
     return [f"v{instr.results[0]} = {combiner.row.format(v=kept)}"]
 
 
-def start(instr: Instr) -> list[str]:
-    """The accumulators, one per lane."""
+def start(instr: Instr, index: str = "INDEX") -> list[str]:
+    """The accumulators, one per lane. ``index``: the type of the positions of an arg-reduction."""
     _, neutral = _combined(instr)
     first = f"acc{instr.results[0]} = tl.full([XBLOCK, RBLOCK], {neutral}, {_type(instr)})"
     if instr.combiner in _ARG:
-        return [first, f"acc{instr.results[1]} = tl.zeros([XBLOCK, RBLOCK], INDEX) + tm.no_index(x)"]
+        return [first, f"acc{instr.results[1]} = tm.no_indices(XBLOCK, RBLOCK, {index})"]
     return [first]
 
 
-def accumulate(instr: Instr, value: str) -> list[str]:
-    """One chunk's step."""
+def accumulate(instr: Instr, value: str, at: str = "r") -> list[str]:
+    """One chunk's step. ``at``: the positions of an arg-reduction."""
     combiner, _ = _combined(instr)
     neutral = _neutral(instr)
     acc, value = f"acc{instr.results[0]}", _value(instr, value)
     if instr.combiner in _ARG:
-        at = f"acc{instr.results[1]}"
+        best = f"acc{instr.results[1]}"
         kept = f"tl.where(rmask, {value}, {neutral})"
-        return [f"{acc}, {at} = {combiner.step}({acc}, {at}, {kept}, tl.where(rmask, r, tm.no_index(r)))"]
+        return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where(rmask, {at}, tm.no_index({at})))"]
     return [f"{acc} = tl.where(rmask, {combiner.step.format(acc=acc, v=value)}, {acc})"]
 
 
@@ -75,6 +75,11 @@ def finish(instr: Instr) -> list[str]:
     if instr.combiner in _ARG:
         return _define_both(instr, f"{combiner.row}({acc}, acc{instr.results[1]})")
     return [f"v{instr.results[0]} = {combiner.row.format(v=acc)}"]
+
+
+def is_arg(instr: Instr) -> bool:
+    """Whether a reduction has a position besides its value."""
+    return instr.combiner in _ARG
 
 
 def _define_both(instr: Instr, text: str) -> list[str]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import torch
 
 from symshape.errors import KernelError
-from symshape.runtime.triton_types import TritonKernel, TritonVariant
+from symshape.runtime.triton_binary import compile_stage
+from symshape.runtime.triton_types import TritonKernel, TritonStage, TritonVariant
 
-# Beyond, addresses have 64 bits; the rest up to 2**31 is for the lanes of the last block.
-_NARROW_LIMIT: Final = 2**31 - 2**17
+# What a launcher sees as the number of multiprocessors where there is none.
+INTERPRETED_PROCESSORS: Final = 16
 _ON: Final = ("1", "true", "on", "yes")
+_DTYPES: Final = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16,
+                  "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64}  # fmt: skip
 
 
 def interpreting() -> bool:
@@ -42,49 +46,116 @@ def load_source(kernel: TritonKernel) -> dict[str, Any]:
     return namespace
 
 
-def load_triton(kernel: TritonKernel) -> Callable[..., None]:
-    """A callable of tensors, symbols and, if the kernel checks indices, the error slot (an int64 tensor)."""
+def load_triton(kernel: TritonKernel, processors: int | None = None) -> Callable[..., None]:
+    """A callable of tensors, symbols and, if the kernel checks indices, the error slot (an int64 tensor).
+
+    A variant is compiled when it is first chosen. ``processors``: the number that conditions and split counts see
+    instead of the device's own.
+    """
     interpreted = interpreting()
     functions = load_source(kernel)
-    sizes = _compiled(kernel.symbols, f"({kernel.xnumel}, {kernel.rnumel}, {kernel.extent})")
-    narrow, wide = _choosers(kernel, "int32"), _choosers(kernel, "int64")
-    first, count = len(kernel.tensors), len(kernel.tensors) + len(kernel.symbols)
-
-    def launch(*args: Any) -> None:
-        xnumel, rnumel, extent = sizes(*args[first:count])
-        if xnumel <= 0:
-            return
-        table = narrow if extent < _NARROW_LIMIT or not wide else wide
-        variant = next(v for holds, v in table if holds(xnumel, rnumel))
-        _run(functions[variant.function], variant, -(-xnumel // variant.xblock), args, interpreted)
-
+    namespace: dict[str, Any] = {"processor_count": processor_count, "empty": _empty, "max": max, "min": min}
+    if processors is not None:
+        namespace["processor_count"] = lambda _device: processors
+    make = _Interpreted if interpreted else _Compiled
+    for variant in kernel.variants:
+        for i, stage in enumerate(variant.stages):
+            name = variant.name if len(variant.stages) == 1 else f"{variant.name}_{i}"
+            namespace[name] = make(kernel, variant, stage, functions[stage.function])
+    text = launcher_source(kernel, addresses=not interpreted)
+    exec(compile(text, f"<launcher of {kernel.name}>", "exec"), namespace)
+    launch: Callable[..., None] = namespace["launch"]
     return launch
 
 
-def _compiled(names: tuple[str, ...], text: str) -> Callable[..., Any]:
-    return eval(f"lambda {', '.join(names)}: {text}", {"max": max, "min": min})  # type: ignore[no-any-return]
+def launcher_source(kernel: TritonKernel, addresses: bool) -> str:
+    """The launcher with tensors as they are launched: as ``addresses``, or as themselves."""
+    names = [name for name, _ in kernel.tensors]
+    given = {name: f"address{i}" if addresses else name for i, name in enumerate(names)}
+    return functools.reduce(lambda text, name: text.replace(f"{{{name}}}", given[name]), names, kernel.launcher)
 
 
-def _choosers(kernel: TritonKernel, index_dtype: str) -> list[tuple[Callable[[int, int], bool], TritonVariant]]:
-    variants = [v for v in kernel.variants if v.index_dtype == index_dtype]
-    return [(_compiled(("xnumel", "rnumel"), v.condition), v) for v in variants]
+class _Interpreted:
+    """One launch under the interpreter, on CPU or GPU tensors."""
 
+    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, function: Any) -> None:
+        import triton.language as tl
 
-def _run(function: Any, variant: TritonVariant, blocks: int, args: tuple[Any, ...], interpreted: bool) -> None:
-    import triton.language as tl
+        self.function = function
+        self.constants = {"INDEX": getattr(tl, variant.index_dtype), **dict(stage.constants)}
 
-    constants: dict[str, Any] = {"INDEX": getattr(tl, variant.index_dtype), "XBLOCK": variant.xblock}
-    if variant.rblock:
-        constants["RBLOCK"] = variant.rblock
-    device = args[0].device
-    if device.type == "cpu":
-        if not interpreted:
-            step = "set TRITON_INTERPRET=1 before triton is imported, or use target 'cpu'"
-            raise KernelError("a Triton kernel was launched on CPU tensors", where=variant.function, next_step=step)
+    def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
         import numpy
 
         with numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
-            function[(blocks,)](*args, **constants)
-        return
-    with torch.cuda.device(device):
-        function[(blocks,)](*args, **constants, num_warps=variant.num_warps)
+            self.function[(programs,)](*args, **self.constants)
+
+
+class _Compiled:
+    """One launch on a GPU: machine code for each device, made when it is first needed.
+
+    Triton's own dispatch would look at every argument again to find what it may assume; here the variant says that.
+    """
+
+    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, function: Any) -> None:
+        import triton.language as tl
+
+        self.kernel, self.variant, self.stage, self.function = kernel, variant, stage, function
+        self.constants = (getattr(tl, variant.index_dtype), *(value for _, value in stage.constants))
+        self.compiled: dict[int, Any] = {}
+
+    def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
+        compiled = self.compiled.get(device.index) or self.compile(device)
+        if device.index == torch.cuda.current_device():
+            compiled[(programs, 1, 1)](*args, *self.constants)
+        else:
+            with torch.cuda.device(device):
+                compiled[(programs, 1, 1)](*args, *self.constants)
+
+    def compile(self, device: torch.device) -> Any:
+        """Compiles for a device; Triton's cache on disk makes that quick the second time."""
+        if device.type != "cuda":
+            step = "set TRITON_INTERPRET=1 before triton is imported, or use target 'cpu'"
+            raise KernelError("a Triton kernel was launched on CPU tensors", where=self.stage.function, next_step=step)
+        with torch.cuda.device(device):
+            compiled = compile_stage(self.kernel, self.variant, self.stage, self.function)
+        self.compiled[device.index] = compiled
+        return compiled
+
+
+@functools.cache
+def processor_count(device: torch.device) -> int:
+    """Multiprocessors of a GPU."""
+    if device.type != "cuda":
+        return INTERPRETED_PROCESSORS
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _empty(size: int, dtype: str, device: torch.device) -> torch.Tensor:
+    return torch.empty(size, dtype=_DTYPES[dtype], device=device)
+
+
+def choose(kernel: TritonKernel, values: Mapping[str, int], processors: int) -> TritonVariant:
+    """The variant that runs for values of the symbols; addresses that are not given ("address0") divide by 16."""
+    names = {f"address{i}": 0 for i in range(len(kernel.tensors))}
+    names |= {**values, "processors": processors}
+    return next(v for v in kernel.variants if eval(v.condition, {"max": max, "min": min}, names))
+
+
+def warm_up(kernel: TritonKernel, hints: Iterable[Mapping[str, int]], target: Any = None,
+            processors: int | None = None) -> tuple[str, ...]:  # fmt: skip
+    """Compiles ahead of time the variants that values of the symbols choose, into Triton's cache on disk.
+
+    ``target``: a triton GPUTarget with its number of ``processors``; without it the current GPU, none of which is
+    needed otherwise. Returns the names of the variants.
+    """
+    if interpreting():
+        return ()
+    if processors is None:
+        processors = processor_count(torch.device("cuda", torch.cuda.current_device()))
+    functions = load_source(kernel)
+    chosen = {variant.name: variant for hint in hints for variant in (choose(kernel, hint, processors),)}
+    for variant in chosen.values():
+        for stage in variant.stages:
+            compile_stage(kernel, variant, stage, functions[stage.function], target)
+    return tuple(chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 POINTERS = {
@@ -11,24 +12,45 @@ POINTERS = {
 
 
 @dataclass(frozen=True)
+class TritonStage:
+    """One launch: a function of the source, its constexpr arguments (without INDEX), and the grid's size."""
+
+    function: str
+    constants: tuple[tuple[str, int], ...]
+    num_warps: int
+    programs: str  # Python over the symbols, xnumel, rnumel and splits
+
+
+@dataclass(frozen=True)
 class TritonVariant:
-    """One way to run a kernel: a function of its source with its constexpr arguments."""
+    """One way to run a kernel: one launch, or several that share a workspace ("split").
+
+    ``aligned`` names the arguments that are known to divide by 16 (pointers in bytes). ``points`` of a tile with their
+    axes' lengths decide how much a thread holds: ("x", 4), ("r", 512).
+    """
 
     name: str
-    function: str
-    condition: str  # Python over xnumel and rnumel; the first variant that holds is run
-    xblock: int
-    rblock: int  # 0: the function has no RBLOCK
-    num_warps: int
-    index_dtype: str = "int32"  # the type of address arithmetic
+    form: str
+    stages: tuple[TritonStage, ...]
+    index_bits: int
+    aligned: tuple[str, ...]
+    condition: str  # Python over the symbols, processors and addresses; the first variant that holds is run
+    splits: str = ""
+
+    @property
+    def index_dtype(self) -> str:
+        """The type of address arithmetic."""
+        return f"int{self.index_bits}"
 
 
 @dataclass(frozen=True)
 class TritonKernel:
     """A kernel's source and how to launch it. Sizes are Python expressions over ``symbols``.
 
-    Arguments of each function: a pointer per tensor, the symbols, the int64 error slot if ``checks_index``, then the
-    constexprs INDEX, XBLOCK and, in reductions, RBLOCK. The grid is (ceil(xnumel / XBLOCK),).
+    Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then what ``functions`` says
+    that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``workspace``: for each element
+    type that partial results have, how many elements a "split" variant needs. ``launcher`` is the source of the function
+    ``launch``, see codegen/triton_launcher.py.
     """
 
     name: str
@@ -38,12 +60,19 @@ class TritonKernel:
     checks_index: bool
     xnumel: str  # points of the parallel dims
     rnumel: str  # points of the reduced dims; "1" without any
-    extent: str  # no address, size or symbol is beyond it: decides about 32-bit addresses
-    variants: tuple[TritonVariant, ...]  # the 32-bit ones, then the same with 64 bits
+    variants: tuple[TritonVariant, ...]
+    functions: Mapping[str, tuple[str, ...]]
+    workspace: tuple[tuple[str, str], ...]
+    launcher: str
 
-    @property
-    def arguments(self) -> tuple[tuple[str, str], ...]:
-        """Name and Triton type ("*fp32"; "int" for a symbol) of every argument that is no constexpr."""
+    def arguments(self, function: str) -> tuple[tuple[str, str], ...]:
+        """Name and Triton type ("*fp32"; "int" for a number) of every argument of a function that is no constexpr."""
         tensors = [(name, POINTERS[dtype]) for name, dtype in self.tensors]
         slot = [("error_slot", "*i64")] if self.checks_index else []
-        return (*tensors, *((name, "int") for name in self.symbols), *slot)
+        own = [(name, _own_type(name)) for name in self.functions[function]]
+        return (*tensors, *((name, "int") for name in self.symbols), *slot, *own)
+
+
+def _own_type(name: str) -> str:
+    prefix, _, dtype = name.partition("_")
+    return POINTERS[dtype] if prefix == "workspace" else "int"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kernel_text import KernelText, Size, sym
 
+from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.triton_kernel import TritonKernel, emit_triton
+from symshape.codegen.triton_variants import default_variants
+from symshape.codegen.variants import Variant
+from symshape.prover.condition import TRUE
 
 S0, S1, S2 = sym(0), sym(1), sym(2)
 IDENTITY = "(d0, d1) -> (d0, d1)"
@@ -17,19 +21,25 @@ ADD = "%r = arith.addf %a0, %a1 : f32"
 WIDEN = "%r = arith.extf %a0 : bf16 to f32"
 
 
-def emit(text: KernelText) -> TritonKernel:
-    return emit_triton(normalise(text.read()))
+def loops(text: KernelText) -> LoopKernel:
+    return normalise(text.read())
 
 
-def runner(text: KernelText | TritonKernel, variant: str = "") -> Callable[..., None]:
-    """The loaded kernel; ``variant`` forces one of its variants, whatever the sizes."""
+def emit(text: KernelText | LoopKernel, variants: Sequence[Variant] = ()) -> TritonKernel:
+    return emit_triton(loops(text) if isinstance(text, KernelText) else text, variants)
+
+
+def runner(text: KernelText | LoopKernel | TritonKernel, variant: str | Variant = "") -> Callable[..., None]:
+    """The loaded kernel; ``variant`` (of those for which nothing is planned, or any) is run whatever the sizes."""
     from symshape.runtime.triton_launch import load_triton
 
-    kernel = text if isinstance(text, TritonKernel) else emit(text)
-    if variant:
-        (chosen,) = [v for v in kernel.variants if v.name == variant]
-        kernel = replace(kernel, variants=(replace(chosen, condition="True", index_dtype="int32"),))
-    return load_triton(kernel)
+    if isinstance(text, TritonKernel):
+        return load_triton(text)
+    kernel = loops(text) if isinstance(text, KernelText) else text
+    if isinstance(variant, str) and variant:
+        (chosen,) = [v for v in default_variants(kernel) if v.name == variant]
+        variant = replace(chosen, condition=TRUE, index_bits=32)
+    return load_triton(emit_triton(kernel, [variant] if isinstance(variant, Variant) else ()))
 
 
 def softmax(size: Size = S1, dtype: str = "f32") -> KernelText:

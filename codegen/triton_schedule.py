@@ -1,0 +1,160 @@
+"""The passes over the reduced points that a looped kernel makes, and the reductions that need no pass of their own.
+
+A reduction is known after its pass; what depends on it is computed in the next, and full-level values are computed
+again there. Two sums that depend on an earlier reduction are found in that one's pass all the same:
+
+    max(v), then sum(exp(v - c))       c: any row value that depends on the maximum alone
+    sum(v), then sum((v - c) ** 2)     c: any row value that depends on the sum alone
+
+The first is the online normaliser of Milakov and Gimelshein (arXiv:1805.02867): the sum is kept relative to the running
+maximum. The second keeps the squares relative to the running mean by the update of Youngs and Cramer (Technometrics
+13(3), 1971), in which nothing cancels. Both are moved to c when the row is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.codegen.loops import Instr, LoopKernel
+
+_ROOTS: Final = frozenset({"reduce", "store", "check_index"})
+_ONLINE_TYPES: Final = frozenset({"f32", "f64"})
+
+
+@dataclass(frozen=True)
+class Online:
+    """A sum that is found in the pass of the reduction ``first``: "exp" or "square" of its operand minus ``centre``."""
+
+    kind: str
+    first: int  # the value of the earlier reduction
+    result: int  # the value of the sum
+    centre: int  # a row-level value
+
+
+@dataclass(frozen=True)
+class Pass:
+    """``rows``: row-level work before the pass, also reductions that become known by it; ``body``: full level."""
+
+    rows: tuple[Instr, ...]
+    body: tuple[Instr, ...]
+
+    @property
+    def reductions(self) -> list[Instr]:
+        return [i for i in self.body if i.op == "reduce"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``passes`` in order; the last may have an empty body. ``online`` by the value of the sum."""
+
+    passes: tuple[Pass, ...]
+    online: dict[int, Online]
+
+    def after(self, first: int) -> Online | None:
+        """The sum that is found together with a reduction."""
+        return next((o for o in self.online.values() if o.first == first), None)
+
+
+def schedule(kernel: LoopKernel) -> Schedule:
+    """The passes of a kernel with reduced dims."""
+    code = kernel.code
+    online = _find_online(code)
+    stage = _stages(code, online)
+    passes = []
+    for now in range(max(stage, default=0) + 1):
+        here = [i for i, s in zip(code, stage, strict=True) if s == now]
+        rows = [i for i in here if i.row or i.op == "constant" or i.op == "reduce" and i.results[0] in online]
+        roots = [i for i in here if not i.row and i.op in _ROOTS and not set(i.results) & online.keys()]
+        passes.append(Pass(tuple(rows), tuple(closure(code, roots, full=True))))
+    return Schedule(tuple(passes), online)
+
+
+def _stages(code: Sequence[Instr], online: dict[int, Online]) -> list[int]:
+    """For each instruction the number of passes that must be over before it can be computed."""
+    known: dict[int, int] = {}
+    result = []
+    for instr in code:
+        found = online.get(instr.results[0]) if instr.op == "reduce" else None
+        if found is not None:
+            stage, ready = known[found.centre], known[found.centre]
+        else:
+            stage = max((known[number] for number in instr.operands), default=0)
+            ready = stage + (instr.op == "reduce")
+        result.append(stage)
+        known.update((number, ready) for number in instr.results)
+    return result
+
+
+def closure(
+    code: Sequence[Instr], roots: Iterable[Instr], values: Iterable[int] = (), *, full: bool = False
+) -> list[Instr]:
+    """The roots and the instructions that they and the values depend on, in order, up to reductions.
+
+    ``full``: those of the full level only.
+    """
+    wanted = {id(i) for i in roots}
+    needed = {number for i in code if id(i) in wanted for number in i.operands} | set(values)
+    for instr in reversed(code):
+        skip = instr.op in ("reduce", "store") or full and (instr.row or instr.op == "constant")
+        if not skip and not needed.isdisjoint(instr.results):
+            wanted.add(id(instr))
+            needed.update(instr.operands)
+    return [i for i in code if id(i) in wanted]
+
+
+def _find_online(code: Sequence[Instr]) -> dict[int, Online]:
+    made = {number: instr for instr in code for number in instr.results}
+    found: dict[int, Online] = {}
+    for instr in code:
+        if instr.op == "reduce" and instr.combiner == "add" and instr.dtype in _ONLINE_TYPES:
+            one = _exponentials(instr, made) or _squares(instr, made)
+            # One sum for each reduction: two would need two running values of it.
+            if one and one.first not in found and all(o.first != one.first for o in found.values()):
+                found[one.result] = one
+    return found
+
+
+def _exponentials(total: Instr, made: dict[int, Instr]) -> Online | None:
+    exp = made[total.operands[0]]
+    if exp.op != "math.exp":
+        return None
+    return _centred(total, made[exp.operands[0]], "exp", "max", made)
+
+
+def _squares(total: Instr, made: dict[int, Instr]) -> Online | None:
+    product = made[total.operands[0]]
+    if product.op != "arith.mulf" or product.operands[0] != product.operands[1]:
+        return None
+    return _centred(total, made[product.operands[0]], "square", "add", made)
+
+
+def _centred(total: Instr, difference: Instr, kind: str, combiner: str, made: dict[int, Instr]) -> Online | None:
+    """``difference`` is v - c, and c depends on the reduction of v by the combiner."""
+    if difference.op != "arith.subf" or difference.row:
+        return None
+    value, centre = difference.operands
+    if not _is_row(made[centre]) or _is_row(made[value]):
+        return None
+    before = _reductions_before(centre, made)
+    if len(before) != 1 or before[0].combiner != combiner or before[0].operands != (value,):
+        return None
+    return Online(kind, before[0].results[0], total.results[0], centre)
+
+
+def _is_row(instr: Instr) -> bool:
+    return instr.row or instr.op == "reduce"
+
+
+def _reductions_before(value: int, made: dict[int, Instr]) -> list[Instr]:
+    """The reductions that a row value is computed from; none behind another reduction."""
+    pending, seen, found = [value], {value}, []
+    while pending:
+        instr = made[pending.pop()]
+        if instr.op == "reduce":
+            found.append(instr)
+            continue
+        pending += [number for number in instr.operands if number not in seen]
+        seen.update(instr.operands)
+    return found
