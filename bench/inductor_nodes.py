@@ -1,8 +1,9 @@
-"""What Inductor makes of a graph, read from its scheduler: the yardstick for kernel counts."""
+"""What Inductor makes of a graph, read from its scheduler: the yardstick for kernel counts and for bytes moved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,19 @@ from typing import Any
 
 @dataclass
 class Lowered:
-    """One graph after Inductor's fusion: the scheduler nodes that become kernels, and its library calls."""
+    """One graph after Inductor's fusion: the scheduler nodes that become kernels, and its library calls.
+
+    Bytes are those that ``TORCH_LOGS=inductor_metrics`` counts, for each entry of the two lists, with the sizes first
+    seen. It takes what a fused kernel reads for read whole; ``reached_bytes`` are those that a kernel's points reach.
+    ``details`` says what each kernel is made of.
+    """
 
     kernels: list[str] = field(default_factory=list)
     library_calls: list[str] = field(default_factory=list)
+    kernel_bytes: list[int] = field(default_factory=list)
+    reached_bytes: list[int] = field(default_factory=list)
+    library_bytes: list[int] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
 
 
 def _read(scheduler: Any) -> Lowered:
@@ -30,10 +40,48 @@ def _read(scheduler: Any) -> Lowered:
             kernel = node.node
             target = getattr(kernel, "op_overload", None) or getattr(kernel, "python_kernel_name", None)
             lowered.library_calls.append(str(target or type(kernel).__name__))
+            lowered.library_bytes.append(node.get_read_write_buffers_sizes())
         else:
             # A FusedSchedulerNode is one kernel, however many it was fused from.
             lowered.kernels.append(type(node).__name__)
+            lowered.kernel_bytes.append(node.get_read_write_buffers_sizes())
+            lowered.reached_bytes.append(_reached(node))
+            lowered.details.append(_describe(node))
     return lowered
+
+
+def _reached(node: Any) -> int:
+    """Bytes of the elements that the kernel's points reach, of each buffer at most the whole."""
+    from torch._inductor.utils import get_dtype_size
+    from torch._inductor.virtualized import V
+
+    hint = V.graph.sizevars.optimization_hint
+    elements: dict[str, int] = {}
+    members = set(node.get_nodes())
+    for dep in (*node.read_writes.reads, *node.read_writes.writes):
+        buffer = node.scheduler.name_to_buf.get(dep.name)
+        if buffer is not None and buffer.defining_op in members and all(u.node in members for u in buffer.users):
+            continue  # lives in registers
+        used = getattr(dep, "index", None)
+        counted = getattr(dep, "size", ()) if used is None or dep.is_indirect() else [
+            size for var, size in zip(dep.var_names, dep.size) if var in used.free_symbols]  # fmt: skip
+        elements[dep.name] = elements.get(dep.name, 0) + math.prod(hint(s, fallback=0) for s in counted)
+    total = 0
+    for name, count in elements.items():
+        buffer = V.graph.try_get_buffer(name)
+        if buffer is not None:
+            whole = math.prod(hint(s, fallback=0) for s in buffer.get_size())
+            total += min(whole, count) * get_dtype_size(buffer.get_dtype())
+    return total
+
+
+def _describe(node: Any) -> str:
+    """The operations that a kernel was fused from, with the ATen ops that they came from."""
+    parts = []
+    for one in node.get_nodes():
+        origins = sorted({origin.name for origin in one.node.origins})
+        parts.append(f"{one.get_name()}{list(map(str, one.get_ranges()))} of {', '.join(origins)}")
+    return "; ".join(parts)
 
 
 @contextmanager
@@ -57,3 +105,36 @@ def watch_inductor() -> Iterator[list[Lowered]]:
             yield seen
     finally:
         GraphLowering.codegen = original  # type: ignore[method-assign]
+
+
+class _Scheduled(Exception):
+    """Thrown where code generation would begin."""
+
+
+def schedule(gm: Any, inputs: Sequence[Any], *, kind: str) -> Lowered:
+    """Inductor's lowering and scheduling of an AOT graph (which it may change); no code is generated.
+
+    ``inputs`` are fake tensors and sizes; ``kind`` is "forward", "backward" or "inference".
+    """
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.graph import GraphLowering
+
+    seen: list[Lowered] = []
+
+    def stop(self: Any) -> Any:
+        self.init_wrapper_code()
+        self._update_scheduler()
+        seen.append(_read(self.scheduler))
+        raise _Scheduled
+
+    original, GraphLowering.codegen = GraphLowering.codegen, stop  # type: ignore[method-assign]
+    try:
+        with config.patch(fx_graph_cache=False, fx_graph_remote_cache=False):
+            compile_fx_inner(gm, inputs, is_backward=kind == "backward", is_inference=kind == "inference")
+    except Exception as error:  # it comes back wrapped
+        if not seen:
+            raise RuntimeError("Inductor lowered no graph") from error
+    finally:
+        GraphLowering.codegen = original  # type: ignore[method-assign]
+    return seen[0]

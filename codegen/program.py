@@ -22,13 +22,26 @@ from symshape.dialects.template import substitute
 from symshape.dialects.types import TORCH_NAMES, dtype_of
 from symshape.errors import CompileError
 from symshape.prover.condition import TRUE
-from symshape.prover.expr import Expr
+from symshape.prover.expr import Expr, product
 from symshape.runtime.checks import CheckText
 
 # The result strides of these are what the tracer says on every backend: no check at run time.
 _EXACT_STRIDES = frozenset(
     {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"}
 )
+
+
+Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element type
+Buffer = tuple[tuple[Expr, ...], str]  # sizes, element type
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """``buffers``: sizes and element type of each buffer that it reads or makes; views stand for what they show, and
+    results that nothing uses are left out (as in the metrics of Inductor)."""
+
+    target: str
+    buffers: tuple[Buffer, ...]
 
 
 @dataclass
@@ -41,7 +54,7 @@ class ProgramText:
     checks: list[CheckText] = field(default_factory=list)
     launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
     stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
-    library_calls: list[str] = field(default_factory=list)
+    calls: list[LibraryCall] = field(default_factory=list)  # in order
     entry: EntryGuards = field(default_factory=EntryGuards)
 
 
@@ -62,6 +75,7 @@ class _Writer:
         self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
         self.alias: dict[ir.Value, ir.Value] = {}  # destination -> launch result
         self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
+        self.tensors: dict[ir.Value, Held] = {}  # those that stand for a value of another shape or type
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
         self.counter = 0
         self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
@@ -162,6 +176,16 @@ class _Writer:
     def layout(self, value: ir.Value) -> Layout:
         return self.sizes.layouts[value]
 
+    def held(self, value: ir.Value) -> Held:
+        """What the tensor that the program has for a value looks like."""
+        layout = self.layout(value)
+        return self.tensors.get(value, (layout.sizes, layout.strides, dtype_of(value)))
+
+    def buffers(self, values: Sequence[ir.Value]) -> list[Buffer]:
+        """The storages of tensors, each once: whole sizes, and the element type."""
+        roots = dict.fromkeys(self.alias.get(root, root) for v in values for root in [self.roots.get(v, v)])
+        return [(self.layout(r).sizes, dtype_of(r)) for r in roots if r in self.sizes.layouts]
+
     def operand(self, value: ir.Value) -> str:
         """Any operand of a call: a tensor, a size, or another scalar."""
         if is_real(value):
@@ -205,6 +229,24 @@ def _empty(w: _Writer, op: Any) -> None:
     w.lines.append(f"{w.name(value)} = empty_strided({sizes}, {strides}, {dtype})")
 
 
+def _reuse(w: _Writer, op: Any) -> None:
+    """Dead memory goes by a new name. The tensor that stands for it becomes one of the new type and shape only where
+    that can be seen: kernels take addresses on a CPU, and know the layout of their arguments everywhere."""
+    source, value = w.alias.get(op.operands[0], op.operands[0]), w.alias[op.results[0]]
+    sizes, strides, dtype = w.held(source)
+    users = {use.owner.operation.name for use in value.uses} - {"symshape.bind", "symshape.reuse"}
+    text, wanted = w.name(source), dtype_of(value)
+    if dtype != wanted and not (w.pointers and users <= {"host.launch"}):
+        text = f"reinterpret({text}, {w.tuple([product(sizes)])}, (1,), 0).view({TORCH_NAMES[wanted]})"
+        sizes, strides, dtype = (product(w.layout(value).sizes),), (Expr.const(1),), wanted
+    shape = w.layout(value).sizes, w.layout(value).strides
+    if (sizes, strides) != shape and not users <= {"host.launch", "symshape.view"}:
+        text = f"reinterpret({text}, {w.tuple(shape[0])}, {w.tuple(shape[1])}, 0)"
+        sizes, strides = shape
+    w.tensors[value] = sizes, strides, dtype
+    w.lines.append(f"{w.name(value)} = {text}")
+
+
 def _launch(w: _Writer, op: Any) -> None:
     callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
     if callee not in w.text.kernels:
@@ -246,7 +288,7 @@ def _call(w: _Writer, op: Any) -> None:
         return
     python_name = "".join(c if c.isalnum() else "_" for c in target)
     w.text.targets[python_name] = target
-    w.text.library_calls.append(target)
+    w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(_is_used, op.results)]))))
     text = f"{python_name}{_call_arguments(arguments)}"
     results = list(op.results)
     if not results:
@@ -265,6 +307,10 @@ def _call(w: _Writer, op: Any) -> None:
             _ensure_layout(w, result)
 
 
+def _is_used(result: ir.Value) -> bool:
+    return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
+
+
 def _call_arguments(arguments: str) -> str:
     return arguments[:-2] + ")" if arguments.endswith(",)") else arguments
 
@@ -278,7 +324,7 @@ def _result_name(w: _Writer, result: ir.Value) -> str:
 def _ensure_layout(w: _Writer, result: ir.Value) -> None:
     """Library results may come back with other strides than the tracer foresaw: no kernel may read them wrongly."""
     layout = w.sizes.layouts.get(result)
-    if layout is None or not layout.sizes or not any(u.owner.operation.name != "symshape.bind" for u in result.uses):
+    if layout is None or not layout.sizes or not _is_used(result):
         return
     pending = [e for e in (*layout.sizes, *layout.strides) if not all(_defined(w, n) for n in e.symbols)]
     if not pending:
@@ -309,13 +355,14 @@ def _is_work(op: Any) -> bool:
     return op.name in _WORK
 
 
-_WORK = frozenset({"tensor.empty", "host.launch", "symshape.view", "func.return"})
+_WORK = frozenset({"tensor.empty", "symshape.reuse", "host.launch", "symshape.view", "func.return"})
 _SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
 _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "symshape.symbol": _symbol,
     "symshape.unbacked_symbol": _unbacked,
     "symshape.expect_true": _expect_true,
     "tensor.empty": _empty,
+    "symshape.reuse": _reuse,
     "host.launch": _launch,
     "symshape.view": _view,
     "host.call": _call,

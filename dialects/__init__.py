@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from symshape.dialects.buffers import ReuseOp
 from symshape.dialects.constraints import AssumeOp, ExpectTrueOp, GuardOp
 from symshape.dialects.host import HOST_OPS, CallOp, LaunchOp
 from symshape.dialects.kernels import CheckIndexOp, SpaceOp, StoreOp, ViewOp
@@ -12,6 +13,6 @@ from symshape.dialects.verify import verify
 
 __all__ = [
     "AddressOp", "AssumeOp", "BindOp", "CallOp", "CheckIndexOp", "ExpectTrueOp", "GuardOp", "HOST_OPS", "LaunchOp",
-    "ProcessorsOp", "SpaceOp", "StoreOp", "SymShape", "SymbolOp", "UnbackedSymbolOp", "VariantOp", "ViewOp", "load",
-    "parse_binding", "set_constraints", "verify",
+    "ProcessorsOp", "ReuseOp", "SpaceOp", "StoreOp", "SymShape", "SymbolOp", "UnbackedSymbolOp", "VariantOp", "ViewOp",
+    "load", "parse_binding", "set_constraints", "verify",
 ]  # fmt: skip

@@ -28,7 +28,8 @@ class CallOp(ir.OpView):
     """A library call to an ATen or custom op, on real tensors and numbers.
 
     ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
-    positions of its results in ``result_indices``.
+    positions of its results in ``result_indices``. ``fresh`` says that it changes no operand, and that its results are
+    in memory of their own, which nothing else knows.
 
     ```mlir
     %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"}
@@ -43,9 +44,11 @@ class CallOp(ir.OpView):
 
     def __init__(
         self, target: str, arguments: str, args: Sequence[ir.Value], results: Sequence[ir.Type],
-        *, result_indices: Sequence[int] | None = None, loc: Any = None, ip: Any = None,
+        *, result_indices: Sequence[int] | None = None, fresh: bool = False, loc: Any = None, ip: Any = None,
     ) -> None:  # fmt: skip
         attributes = {"target": attribute(target), "arguments": attribute(arguments)}
+        if fresh:
+            attributes["fresh"] = ir.UnitAttr.get()
         if result_indices is not None:
             attributes["result_indices"] = ir.DenseI64ArrayAttr.get(list(result_indices))
         _create(self, args, results, attributes, loc, ip)

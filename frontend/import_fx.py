@@ -223,6 +223,8 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     kept = [i for i, fake in enumerate(fakes) if fake is not None]
     types = [_type_of(fakes[i]) for i in kept]
     op = _call(target_name(node.target), text, operands, types, kept if tuple_result else None)
+    if _is_fresh(node.target):
+        op.attributes["fresh"] = ir.UnitAttr.get()
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
@@ -231,6 +233,18 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     for i, result in zip(kept, op.results):
         _bind(importer, result, fakes[i], op.location)
     return results if tuple_result else (results[0] if results else None)
+
+
+# Their schemas say nothing of it, but the result may be the operand's memory.
+_VIEWS_UNDECLARED = frozenset({"aten._unsafe_view.default", "aten.lift.default"})
+
+
+def _is_fresh(target: Any) -> bool:
+    """Whether an op changes no operand and returns memory of its own, as PyTorch's schema for it declares."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
+        return False
+    schema = target._schema
+    return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
 
 
 def _define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> None:

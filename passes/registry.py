@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import sys
 import zlib
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ TABLE: dict[str, str] = {
     "resolve-dims": "symshape.passes.resolve_dims:ResolveDims",
     "lower-aten": "symshape.passes.lower_aten:LowerAten",
     "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
+    "reuse-buffers": "symshape.passes.reuse_buffers:ReuseBuffers",
 }
 
 ENTRY_POINT_GROUP = "symshape.passes"
@@ -86,6 +88,15 @@ def load_pass_file(path: str | Path) -> list[type[Pass]]:
         register(cls)
         _plugin_files[cls.name] = file
     return own
+
+
+def is_from(element: str, files: Sequence[str | Path]) -> bool:
+    """Whether the pass of a pipeline element is a built-in one, MLIR's, or one that these files define."""
+    name = element.partition("{")[0].strip()
+    file = _plugin_files.get(name)
+    if file is not None:
+        return file in [Path(one).resolve() for one in files]
+    return name not in _plugins and all(entry.name != name for entry in entry_points(group=ENTRY_POINT_GROUP))
 
 
 def plugin_file(name: str) -> Path | None:

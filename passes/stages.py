@@ -8,7 +8,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
     "linalg": ("lower-aten",),
-    "kernels": ("fuse-kernels",),
+    "kernels": ("fuse-kernels", "reuse-buffers"),
     "planned": (),
 }
 

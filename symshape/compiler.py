@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,9 @@ from symshape.passes.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.pipeline import parse_pipeline, step_name
 from symshape.passes.registry import load_pass_file, names
 from symshape.passes.stages import STAGES
+from symshape.prover.condition import Condition
 from symshape.report import GraphReport, KernelReport
+from symshape.runtime.kernel_image import KernelImage
 from symshape.runtime.program import Program, load_program
 from symshape.runtime.torch_private import common_subexpressions, shape_env_of
 
@@ -36,11 +38,17 @@ Runner = Callable[[list[Any]], Any]
 
 @dataclass
 class Compiled:
-    """A compiled graph: ``run(args)`` takes the flat argument list (and clears it); ``entry``: what it needs of it."""
+    """A compiled graph: ``run(args)`` takes the flat argument list (and clears it); ``entry``: what it needs of it.
+
+    The rest is what a cache keeps: the program and its kernels as plain data, and what was required of the inputs.
+    """
 
     run: Runner
     report: GraphReport
     entry: EntryGuards
+    program: Program
+    kernels: KernelImage
+    requirements: Sequence[tuple[Condition, str]]
 
 
 @dataclass
@@ -69,7 +77,8 @@ def compile_graph(
     _record(report, "imported", imported.module, keep_stages)
     timer.mark("imported")
 
-    pass_context = PassContext(options={"target": target, "kind": kind}, require=Requirements(env))
+    require = Requirements(env)
+    pass_context = PassContext(options={"target": target, "kind": kind}, require=require)
     for stage, steps in stage_pipelines(options):
         hooks = Hooks()
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
@@ -90,7 +99,7 @@ def compile_graph(
     timer.mark("program")
     _fill(report, text, kernels)
     run._boxed_call = True  # type: ignore[attr-defined]
-    return Compiled(run, report, text.entry)
+    return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
 
 def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
@@ -173,5 +182,5 @@ def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> N
 def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:
     report.program_source, report.stub_source = text.source, text.stub
     report.launched = text.launches
-    report.library_calls = list(text.library_calls)
+    report.called = text.calls
     report.kernels = [KernelReport(k.name, k.kind, kernels.target, k.source, k.loops) for k in kernels.kernels]

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from symshape.codegen.program import LibraryCall
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.specialisations import Specialisation
 from symshape.passes.stages import STAGES
 from symshape.prover.expr import Expr
-from symshape.traffic import kernel_bytes
+from symshape.traffic import call_bytes, kernel_bytes
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ class GraphReport:
     """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds).
 
     ``launched`` has an entry for each launch in the host program: the kernel, and the sizes that it gets.
-    ``library_calls`` has one for each call. ``constraints``, ``specialisations`` (which line pinned which size) and
-    ``stages`` are kept for ``explain`` only.
+    ``called`` has one for each library call: the op, and its buffers. ``constraints``, ``specialisations`` (which line
+    pinned which size) and ``stages`` are kept for ``explain`` only. ``cache``: "hit", "stored", why the graph cannot be
+    kept on disk, or "" where that is switched off.
     """
 
     kind: str
@@ -106,11 +108,17 @@ class GraphReport:
     passes: dict[str, Any] = field(default_factory=dict)
     kernels: list[KernelReport] = field(default_factory=list)
     launched: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)
-    library_calls: list[str] = field(default_factory=list)
+    called: list[LibraryCall] = field(default_factory=list)
     constraints: list[ConstraintReport] = field(default_factory=list)
     specialisations: list[Specialisation] = field(default_factory=list)
+    cache: str = ""
     program_source: str = ""
     stub_source: str = ""  # its first part: symbols are bound, and what is not proven is checked, before any work
+
+    @property
+    def library_calls(self) -> list[str]:
+        """The ops that are called, in order."""
+        return [call.target for call in self.called]
 
     @property
     def launches(self) -> int:
@@ -132,7 +140,7 @@ class GraphReport:
 
         Library calls are not in it. ``sizes`` are values of symbols by name; for one left out the size first seen.
         """
-        values = self._values(sizes)
+        values = self._values(sizes, self._launch_sizes())
         kernels = {k.name: k for k in self.kernels}
         total = 0
         for name, arguments in self.launched:
@@ -140,9 +148,18 @@ class GraphReport:
             total += kernels[name].bytes_accessed(**dict(zip(kernels[name].loops.symbols, own)))
         return total
 
-    def _values(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        used = {symbol for _, arguments in self.launched for expr in arguments for symbol in expr.symbols}
-        sources = {row.name: row.source for row in self.symbols} | dict.fromkeys(used - self._names(), "")
+    def library_bytes_accessed(self, **sizes: int) -> int:
+        """Bytes of the buffers that library calls read and make in a call of the graph; ``sizes`` as above.
+
+        Each buffer counts once and whole for each call: what a call does inside is its own.
+        """
+        values = self._values(sizes, self._call_sizes())
+        return sum(call_bytes(call, values) for call in self.called)
+
+    def _values(self, sizes: Mapping[str, int], exprs: Iterable[Expr]) -> dict[str, int]:
+        used = {symbol for expr in exprs for symbol in expr.symbols}
+        every = {symbol for expr in (*self._launch_sizes(), *self._call_sizes()) for symbol in expr.symbols}
+        sources = {row.name: row.source for row in self.symbols} | dict.fromkeys(every - self._names(), "")
         known = "symbols: " + (", ".join(f"{n} ({s})" if s else n for n, s in sources.items()) or "none")
         for name in sizes:
             if name not in sources:
@@ -151,6 +168,12 @@ class GraphReport:
         if missing := sorted(used - set(values)):
             raise OptionError(f"no size is known for {', '.join(missing)}", next_step=f"give one; {known}")
         return values
+
+    def _launch_sizes(self) -> list[Expr]:
+        return [expr for _, arguments in self.launched for expr in arguments]
+
+    def _call_sizes(self) -> list[Expr]:
+        return [expr for call in self.called for sizes, _ in call.buffers for expr in sizes]
 
     def _names(self) -> set[str]:
         return {row.name for row in self.symbols}

@@ -1,19 +1,22 @@
-"""How many bytes a kernel moves, from its loop program."""
+"""How many bytes a kernel moves, from its loop program, and a library call, from its buffers."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from symshape.errors import KernelError
 from symshape.prover.expr import Expr
 
 
-def kernel_bytes(loops: Any, values: Mapping[str, int]) -> int:
+def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) -> int:
     """Bytes of distinct elements that one launch reads and writes, for values of the kernel's symbols.
 
     An element counts once for each tensor argument, however often the code reads it: this is what must be moved, not
     what a target moves. Elements under a mask count as read, up to the size of the tensor; so do gathered ones.
+    ``whole``: every argument counts with its whole size, as Inductor counts what a fused kernel reads and writes.
     """
     sizes = {d.name: d.size.evaluate(values) for d in loops.dims}
     touched: dict[int, dict[Any, int]] = {}
@@ -27,8 +30,13 @@ def kernel_bytes(loops: Any, values: Mapping[str, int]) -> int:
     for position, reads in touched.items():
         arg = loops.args[position]
         elements = math.prod(s.evaluate(values) for s in arg.sizes)
-        total += min(elements, sum(reads.values())) * item_size(arg.dtype)
+        total += (elements if whole else min(elements, sum(reads.values()))) * item_size(arg.dtype)
     return total
+
+
+def call_bytes(call: Any, values: Mapping[str, int]) -> int:
+    """Bytes of the buffers that a library call reads and makes, each once and whole, for values of the symbols."""
+    return sum(math.prod(s.evaluate(values) for s in sizes) * item_size(dtype) for sizes, dtype in call.buffers)
 
 
 def _points(address: Expr, sizes: Mapping[str, int]) -> int:
@@ -38,5 +46,8 @@ def _points(address: Expr, sizes: Mapping[str, int]) -> int:
 
 
 def item_size(dtype: str) -> int:
-    """Bytes of an element; ``dtype`` is MLIR's text."""
-    return max(1, int("".join(filter(str.isdigit, dtype))) // 8)
+    """Bytes of an element; ``dtype`` is MLIR's text ("f32", "i1", "complex<f32>", "f8E4M3FN")."""
+    bits = re.search(r"\d+", dtype)
+    if bits is None:
+        raise KernelError(f"element type {dtype} has no size")
+    return max(1, int(bits.group()) // 8) * (2 if dtype.startswith("complex") else 1)

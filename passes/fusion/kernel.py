@@ -13,6 +13,7 @@ from symshape.dialects.reals import rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.fusion.graph import Graph
+from symshape.passes.fusion.in_place import in_place_pairs
 from symshape.passes.fusion.plan import KernelPlan, Load, Ref, Step
 from symshape.prover.condition import at_least, equals
 from symshape.prover.expr import Expr
@@ -112,12 +113,16 @@ class KernelWriter:
 
     def _attributes(self) -> dict[str, ir.Attribute]:
         i64 = ir.IntegerType.get_signless(64)
-        return {
+        attributes: dict[str, ir.Attribute] = {
             "symshape.kernel": ir.UnitAttr.get(),
             "symshape.kind": ir.StringAttr.get("reduction" if self.has_reduction else "pointwise"),
             "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.plan.inputs)),
             "symshape.num_outputs": ir.IntegerAttr.get(i64, len(self.plan.stores)),
         }
+        pairs = in_place_pairs(self.plan, self.graph)
+        if pairs:
+            attributes["symshape.in_place"] = ir.DenseI64ArrayAttr.get([i for pair in pairs for i in pair])
+        return attributes
 
     def _assume_rows(self) -> None:
         """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""

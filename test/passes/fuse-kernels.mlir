@@ -11,7 +11,7 @@
 // CHECK-NOT:     linalg.generic
 // CHECK:         return %[[R]]#0, %[[R]]#1
 // CHECK:       func.func private @kernel_0(%[[IN:.*]]: tensor<?x?xf32>, %[[OUT0:.*]]: tensor<?x?xf32>, %[[OUT1:.*]]: tensor<?x?xf32>, %[[N:.*]]: index, %[[M:.*]]: index)
-// CHECK-SAME:    attributes {symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 1 : i64, symshape.num_outputs = 2 : i64}
+// CHECK-SAME:    attributes {symshape.in_place = array<i64: 0, 0, 0, 1>, symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 1 : i64, symshape.num_outputs = 2 : i64}
 // CHECK:         "symshape.space"(%[[N]], %[[M]]) {iterators = ["parallel", "parallel"]}
 // CHECK:         %[[LOAD:.*]] = "symshape.view"(%[[IN]], %[[N]], %[[M]])
 // CHECK:         %[[EXP:.*]] = linalg.generic {{.*}} ins(%[[LOAD]] :

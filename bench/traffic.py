@@ -1,0 +1,188 @@
+"""Bytes that each model's graphs move and kernels that they launch, ours beside Inductor's for the same AOT graph.
+
+    python bench/traffic.py [--models bert,t5] [--graphs inference,training] [--list] [--out bench/results/traffic.json]
+
+Both sides get the graphs that AOTAutograd makes for our backend (the same decompositions, the same partition into
+forward and backward) and count at the sizes first seen. Inductor's figures are its own: a kernel is a scheduler node
+left after fusion that is neither a no-op nor an extern call, bytes are those of `TORCH_LOGS=inductor_metrics`: a fused
+kernel reads and writes whole buffers. Ours are counted in the same way; "reached" are, for both, the bytes that the
+points of a kernel reach (rows of a table, a slice). A library call moves each of its buffers once. Nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from inductor_nodes import schedule
+from torch_mlir import ir
+
+from symshape import dialects
+from symshape.codegen.normalise_loops import normalise
+from symshape.codegen.program import emit_program
+from symshape.codegen.read_kernel import read_kernel
+from symshape.compiler import stage_pipelines
+from symshape.frontend.import_fx import import_graph
+from symshape.frontend.requirements import Requirements
+from symshape.measure import write_result
+from symshape.options import Options
+from symshape.passes.base import PassContext
+from symshape.passes.manager import run_pipeline
+from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.settings import compile_with
+from symshape.terminal import Progress, heading, table
+from symshape.traffic import call_bytes, kernel_bytes
+from symshape.zoo import MODELS, Model
+
+
+@dataclass
+class Side:
+    """One compiler's version of a graph; lists have an entry for each launch and for each call."""
+
+    kernel_bytes: list[int] = field(default_factory=list)
+    reached_bytes: list[int] = field(default_factory=list)
+    library_bytes: list[int] = field(default_factory=list)
+    library_calls: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Row:
+    """One graph: ``kind`` is "inference", "forward" or "backward"."""
+
+    model: str
+    kind: str
+    symshape: Side
+    inductor: Side
+
+
+def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
+    """Our stages up to the program."""
+    graph = common_subexpressions(graph)
+    env = shape_env_of(graph)
+    context = dialects.load(ir.Context())
+    imported = import_graph(graph, context, env)
+    passes = PassContext(options={"target": "cpu", "kind": kind}, require=Requirements(env))
+    for _, steps in stage_pipelines(Options.parse(None)):
+        run_pipeline(imported.module, steps, passes)
+    with context, ir.Location.unknown(context):
+        functions = list(imported.module.body.operations)
+        kernels = {k.name: k for f in functions if "symshape.kernel" in f.operation.attributes
+                   for k in [normalise(read_kernel(f))]}  # fmt: skip
+        main = next(f for f in functions if "symshape.kernel" not in f.operation.attributes)
+        checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
+        text = emit_program(main, pointers=True, checking=checking, device="cpu")
+    hints = {row.name: row.hint for row in imported.symbols if row.hint >= 0}
+    side = Side(library_calls=[call.target for call in text.calls])
+    for name, arguments in text.launches:
+        kernel = kernels[name]
+        values = dict(zip(kernel.symbols, (e.evaluate(hints) for e in arguments)))
+        side.kernel_bytes.append(kernel_bytes(kernel, values, whole=True))
+        side.reached_bytes.append(kernel_bytes(kernel, values))
+        side.details.append(_describe(kernel, values))
+    side.library_bytes = [call_bytes(call, hints) for call in text.calls]
+    return side
+
+
+def _describe(kernel: Any, values: dict[str, int]) -> str:
+    dims = " x ".join(f"{d.size.evaluate(values)}{' reduced' if d.reduced else ''}" for d in kernel.dims)
+    args = [f"{a.name}:{a.dtype}{[s.evaluate(values) for s in a.sizes]}" for a in kernel.args]
+    return f"{kernel.name} over {dims or 'one point'}: {', '.join(args)}"
+
+
+def inductors(graph: torch.fx.GraphModule, inputs: list[Any], kind: str) -> Side:
+    lowered = schedule(graph, inputs, kind=kind)
+    return Side(
+        lowered.kernel_bytes, lowered.reached_bytes, lowered.library_bytes, lowered.library_calls, lowered.details
+    )
+
+
+def graphs_of(model: Model, training: bool) -> list[Row]:
+    """Compares the graphs of an inference call, or those of a call with gradients."""
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    found: list[Row] = []
+
+    def compiler(kind: str) -> Any:
+        def compile_one(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+            mine = ours(graph, kind)
+            found.append(Row(model.name, kind, mine, inductors(copy.deepcopy(graph), inputs, kind)))
+            return make_boxed_func(graph.forward)
+
+        return compile_one
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        return aot_compile(graph, inputs, **{k: compiler(k) for k in ("forward", "backward", "inference")})
+
+    torch._dynamo.reset()
+    with torch.set_grad_enabled(training):
+        compile_with(model.build(), backend)(**model.inputs(model.first_shapes[0]))
+    return found
+
+
+def report(rows: list[Row], listed: bool) -> None:
+    cells = []
+    for row in rows:
+        mine, theirs = row.symshape, row.inductor
+        kernels = len(mine.kernel_bytes), len(theirs.kernel_bytes)
+        moved = sum(mine.kernel_bytes), sum(theirs.kernel_bytes)
+        called = sum(mine.library_bytes), sum(theirs.library_bytes)
+        cells.append([
+            row.model, row.kind, *kernels, _ratio(*kernels), *map(_kilobytes, moved), _ratio(*moved),
+            _ratio(sum(mine.reached_bytes), sum(theirs.reached_bytes)),
+            len(mine.library_calls), len(theirs.library_calls), *map(_kilobytes, called),
+            _ratio(moved[0] + called[0], moved[1] + called[1]),
+        ])  # fmt: skip
+    header = ["model", "graph", "kernels", "Inductor's", "ratio", "KB", "Inductor's", "ratio", "reached: ratio",
+              "calls", "extern", "calls KB", "extern KB", "all bytes: ratio"]  # fmt: skip
+    print(table(header, cells))
+    for row in rows if listed else ():
+        for name, side in (("symshape", row.symshape), ("Inductor", row.inductor)):
+            print(heading(f"{row.model} {row.kind}: {name}"))
+            for whole, reached, text in zip(side.kernel_bytes, side.reached_bytes, side.details):
+                print(f"  {_kilobytes(whole):>10} {_kilobytes(reached):>10}  {text}")
+            for size, text in zip(side.library_bytes, side.library_calls):
+                print(f"  {_kilobytes(size):>21}  call {text}")
+
+
+def _ratio(mine: int, theirs: int) -> float | str:
+    return mine / theirs if theirs else "-"
+
+
+def _kilobytes(size: int) -> str:
+    return f"{size / 1024:.1f}"
+
+
+def measure(names: Iterable[str], kinds: list[str]) -> list[Row]:
+    chosen = list(names)
+    rows: list[Row] = []
+    with Progress("traffic", len(chosen) * len(kinds)) as progress:
+        for name in chosen:
+            for kind in kinds:
+                progress.say(f"{name} {kind}")
+                rows += graphs_of(MODELS[name], kind == "training")
+                progress.step()
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--graphs", default="inference,training")
+    parser.add_argument("--list", action="store_true", help="every kernel and call of both sides")
+    parser.add_argument("--out")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    rows = measure(options.models.split(","), options.graphs.split(","))
+    report(rows, options.list)
+    if options.out:
+        write_result(options.out, "traffic", [asdict(row) for row in rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""Which memory a value lies in: ``symshape.reuse``."""
+
+from torch_mlir import ir
+from torch_mlir.dialects import ext
+
+from symshape.dialects.symshape import Op, bad
+
+
+class ReuseOp(Op, name="reuse"):
+    """The memory of a tensor, as the destination of a launch: a ``tensor.empty`` that allocates nothing.
+
+    Whatever the source held is gone once the launch writes its destination: nothing after the launch reads the source
+    or a view of it, and the launch itself reads it only if the kernel may write in place (``symshape.in_place``). Both
+    take the same number of bytes, which is for the pass that writes this op to prove.
+
+    ```mlir
+    %d = "symshape.reuse"(%dead) : (tensor<?x256xf32>) -> tensor<256x?xf32>
+    ```
+    """
+
+    source: ext.Operand[ir.RankedTensorType]
+    result: ext.Result[ir.RankedTensorType]
+
+    def verify_invariants(self) -> bool:
+        users = {use.owner.operation.name for use in self.result.uses}
+        return users <= {"host.launch"} or bad(self, "is a destination of launches only")
