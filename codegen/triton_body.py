@@ -20,8 +20,8 @@ _MASKS: Final = {"x": "xmask", "y": "ymask", "r": "rmask"}
 
 
 class TritonBody:
-    """Prints instructions as statements. ``axis_of``: the axis of a dim, by default "x", or "r" if it is reduced; "" for a
-    dim that is one number in a program."""
+    """Prints instructions as statements. ``axis_of``: the axis of a dim, by default "x", "r" if it is reduced; "" for
+    a dim that is one number in a program."""
 
     def __init__(self, kernel: LoopKernel, index: IndexText, axis_of: dict[str, str] | None = None) -> None:
         self.kernel, self.index = kernel, index

@@ -67,7 +67,7 @@ def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
     f.bound("xnumel", f.parallel)
     f.programs()
     size = f.bound("rnumel", f.reduced)
-    end = "rnumel" if size.as_int() is not None else "tm.loop_end(rnumel)"
+    end = "rnumel" if size.as_int() is not None else "tr.loop_end(rnumel)"
     plan = schedule(kernel)
     for one in plan.passes:
         for instr in one.rows:
@@ -75,9 +75,9 @@ def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
             if online is None:
                 f.body.emit(instr)
                 continue
-            terms = online_terms(online, f"acc{online.first}", f"acc{online.result}", "tm.lane_counts(rnumel, RBLOCK)",
+            terms = online_terms(online, f"acc{online.first}", f"acc{online.result}", "tr.lane_counts(rnumel, RBLOCK)",
                                  f.body.operand(online.centre))  # fmt: skip
-            f.line(f"v{online.result} = tm.row_sum({terms})")
+            f.line(f"v{online.result} = tr.row_sum({terms})")
             f.body.known([online.result])
         if one.body:
             f.reduce_pass(plan, one.body, "0", end)

@@ -47,7 +47,7 @@ class FunctionText:
         text = self.index.expr(size)
         if name in self._bounds and size.as_int() is None:
             self.constants.append(ALIGNED[name])
-            text = f"tm.multiple({text}, {ALIGNED[name]})"
+            text = f"tr.multiple({text}, {ALIGNED[name]})"
         self.line(f"{name} = {text}")
         return size
 
@@ -68,7 +68,7 @@ class FunctionText:
         """Those that a step of a loop takes, or all."""
         self.line(f"r = ({start} + tl.arange(0, RBLOCK)[None, :]).to(INDEX)")
         size = product(d.size for d in self.reduced).as_int()
-        self.line("rmask = r < rnumel" if size is None else f"rmask = tm.lanes(r, {size}, RBLOCK)")
+        self.line("rmask = r < rnumel" if size is None else f"rmask = tr.lanes(r, {size}, RBLOCK)")
         self.body.recover("r", self.reduced)
 
     def loop(self, begin: str, end: str, write: Callable[[], None]) -> None:
@@ -105,11 +105,11 @@ class FunctionText:
 def online_step(online: Online, value: str, begin: str) -> str:
     """One chunk's step of a reduction together with the sum that depends on it."""
     accumulators = f"acc{online.first}, acc{online.result}"
-    steps = "" if online.kind == "exp" else f"tm.steps(chunk, {begin}, RBLOCK), "
-    return f"{accumulators} = tm.{online.kind}_step({accumulators}, {value}, {steps}rmask)"
+    steps = "" if online.kind == "exp" else f"tr.steps(chunk, {begin}, RBLOCK), "
+    return f"{accumulators} = tr.{online.kind}_step({accumulators}, {value}, {steps}rmask)"
 
 
 def online_terms(online: Online, first: str, second: str, counts: str, centre: str) -> str:
     """What each lane contributes to the sum, from its values of both, when the row value is known."""
     counted = f", {counts}" if online.kind == "square" else ""
-    return f"tm.{online.kind}_terms({first}, {second}{counted}, {centre})"
+    return f"tr.{online.kind}_terms({first}, {second}{counted}, {centre})"

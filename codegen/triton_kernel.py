@@ -24,6 +24,7 @@ import triton
 import triton.language as tl
 
 from symshape.runtime import triton_math as tm
+from symshape.runtime import triton_rows as tr
 '''
 _DEBUG = """
 # True: an index out of range stops the kernel where it is found, besides being reported.

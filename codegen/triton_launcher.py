@@ -106,7 +106,8 @@ def _parts(condition: Condition) -> tuple[Condition, ...]:
 
 
 def _is_alignment(part: Condition) -> bool:
-    return part.kind == "eq" and any(getattr(atom, "kind", "") == "mod" for _, atoms in part.expr.terms for atom in atoms)
+    atoms = [atom for _, atoms in part.expr.terms for atom in atoms]
+    return part.kind == "eq" and any(getattr(atom, "kind", "") == "mod" for atom in atoms)
 
 
 def _bracketed(part: Condition) -> str:

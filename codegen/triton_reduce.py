@@ -24,14 +24,14 @@ class Combiner:
 
 
 COMBINERS: Final = {
-    "add": Combiner("0.0", "0", None, "{acc} + {v}", "tm.row_sum({v})"),
-    "mul": Combiner("1.0", "1", None, "{acc} * {v}", "tm.row_product({v})"),
-    "max": Combiner('float("-inf")', "{least}", None, "tm.maximum({acc}, {v})", "tm.row_max({v})"),
-    "min": Combiner('float("inf")', "{greatest}", None, "tm.minimum({acc}, {v})", "tm.row_min({v})"),
-    "or": Combiner(None, None, "False", "{acc} | {v}", "tm.row_any({v})"),
-    "and": Combiner(None, None, "True", "{acc} & {v}", "tm.row_all({v})"),
-    "argmax": Combiner('float("-inf")', "{least}", None, "tm.keep_max", "tm.row_argmax"),
-    "argmin": Combiner('float("inf")', "{greatest}", None, "tm.keep_min", "tm.row_argmin"),
+    "add": Combiner("0.0", "0", None, "{acc} + {v}", "tr.row_sum({v})"),
+    "mul": Combiner("1.0", "1", None, "{acc} * {v}", "tr.row_product({v})"),
+    "max": Combiner('float("-inf")', "{least}", None, "tm.maximum({acc}, {v})", "tr.row_max({v})"),
+    "min": Combiner('float("inf")', "{greatest}", None, "tm.minimum({acc}, {v})", "tr.row_min({v})"),
+    "or": Combiner(None, None, "False", "{acc} | {v}", "tr.row_any({v})"),
+    "and": Combiner(None, None, "True", "{acc} & {v}", "tr.row_all({v})"),
+    "argmax": Combiner('float("-inf")', "{least}", None, "tr.keep_max", "tr.row_argmax"),
+    "argmin": Combiner('float("inf")', "{greatest}", None, "tr.keep_min", "tr.row_argmin"),
 }
 # The same on bools by another name.
 _ON_BOOLS: Final = {"max": "or", "min": "and"}
@@ -43,7 +43,7 @@ def reduce_tile(instr: Instr, value: str) -> list[str]:
     neutral = _neutral(instr)
     kept = f"tl.where(rmask, {_value(instr, value)}, {neutral})"
     if instr.combiner in _ARG:
-        return _define_both(instr, f"{combiner.row}({kept}, tl.where(rmask, r, tm.no_index(r)))")
+        return _define_both(instr, f"{combiner.row}({kept}, tl.where(rmask, r, tr.no_index(r)))")
     return [f"v{instr.results[0]} = {combiner.row.format(v=kept)}"]
 
 
@@ -52,7 +52,7 @@ def start(instr: Instr, index: str = "INDEX") -> list[str]:
     _, neutral = _combined(instr)
     first = f"acc{instr.results[0]} = tl.full([XBLOCK, RBLOCK], {neutral}, {_type(instr)})"
     if instr.combiner in _ARG:
-        return [first, f"acc{instr.results[1]} = tm.no_indices(XBLOCK, RBLOCK, {index})"]
+        return [first, f"acc{instr.results[1]} = tr.no_indices(XBLOCK, RBLOCK, {index})"]
     return [first]
 
 
@@ -64,7 +64,7 @@ def accumulate(instr: Instr, value: str, at: str = "r") -> list[str]:
     if instr.combiner in _ARG:
         best = f"acc{instr.results[1]}"
         kept = f"tl.where(rmask, {value}, {neutral})"
-        return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where(rmask, {at}, tm.no_index({at})))"]
+        return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where(rmask, {at}, tr.no_index({at})))"]
     return [f"{acc} = tl.where(rmask, {combiner.step.format(acc=acc, v=value)}, {acc})"]
 
 

@@ -1,8 +1,8 @@
 """Reductions whose rows many programs share: partial results go to a workspace, a second launch combines them.
 
-For each pass of the schedule: ``partialK`` runs it for a part of the reduced points, ``combineK`` combines what the parts
-found, in their order, does the row-level work and stores that this makes possible, and leaves what later passes need. A
-last pass that only stores has no ``combine``. No atomics: two runs are bitwise equal.
+For each pass of the schedule: ``partialK`` runs it for a part of the reduced points, ``combineK`` combines what the
+parts found, in their order, does the row-level work and stores that this makes possible, and leaves what later passes
+need. A last pass that only stores has no ``combine``. No atomics: two runs are bitwise equal.
 
 The workspace of an element type: a value per row for each result that a later pass needs, then a value per row and part
 for each partial result; parts of a row are neighbours, or rows are where those are the fast dim of what is read.
@@ -188,18 +188,18 @@ class SplitWriter:
         self._load_kept(f, self._earlier(rows, one.body))
         for instr in rows:
             f.body.emit(instr)
-        f.reduce_pass(self.plan, one.body, "tm.loop_end(begin)", "tm.loop_end(end)")
+        f.reduce_pass(self.plan, one.body, "tr.loop_end(begin)", "tr.loop_end(end)")
         sums = self._online(k)
         if any(online.kind == "square" for online in sums):
             f.line("count = tl.maximum(tl.minimum(end, rnumel) - begin, 0)")
         for online in sums:
             first, second = f"acc{online.first}", f"acc{online.result}"
             if online.kind == "exp":
-                terms = f"tm.exp_merge({first}, {second}, v{online.first})"
+                terms = f"tr.exp_merge({first}, {second}, v{online.first})"
             else:
-                centre = f"tm.mean(v{online.first}, count)"
-                terms = online_terms(online, first, second, "tm.lane_counts(count, RBLOCK)", centre)
-            f.line(f"v{online.result} = tm.row_sum({terms})")
+                centre = f"tr.mean(v{online.first}, count)"
+                terms = online_terms(online, first, second, "tr.lane_counts(count, RBLOCK)", centre)
+            f.line(f"v{online.result} = tr.row_sum({terms})")
         for number in [*(n for i in one.reductions for n in i.results), *(o.result for o in sums)]:
             f.line(f"tl.store({self.workspace.part(number, 'split')}, {self._stored(number)}, mask=xmask)")
         return f
@@ -213,7 +213,7 @@ class SplitWriter:
         reductions = self.plan.passes[k].reductions
         for instr in reductions:
             f.line(*start(instr, "tl.int64"))
-        f.loop("0", "tm.loop_end(splits)", lambda: self._combine_step(f, reductions))
+        f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions))
         for instr in reductions:
             f.line(*finish(instr))
             f.body.known(instr.results)
@@ -249,12 +249,12 @@ class SplitWriter:
             self._parts(f)
             for number in (online.first, online.result):
                 self._load(f, f"p{number}", number, self.workspace.part(number, "r"), "rmask & xmask")
-            terms = online_terms(online, first, second, "tm.part_counts(r, rnumel, splits, STEP)",
+            terms = online_terms(online, first, second, "tr.part_counts(r, rnumel, splits, STEP)",
                                  f.body.operand(online.centre))  # fmt: skip
             f.line(f"{acc} += tl.where(rmask, {terms}, 0.0)")
 
-        f.loop("0", "tm.loop_end(splits)", step)
-        f.line(f"v{online.result} = tm.row_sum({acc})")
+        f.loop("0", "tr.loop_end(splits)", step)
+        f.line(f"v{online.result} = tr.row_sum({acc})")
         f.body.known([online.result])
 
 

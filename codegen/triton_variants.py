@@ -1,4 +1,4 @@
-"""The ways to run a Triton kernel for which nothing has been planned: by size, addresses of 32 or 64 bits, unaligned."""
+"""The ways to run a Triton kernel for which nothing has been planned: by size, 32 or 64-bit addresses, unaligned."""
 
 from __future__ import annotations
 

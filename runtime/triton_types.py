@@ -25,8 +25,7 @@ class TritonStage:
 class TritonVariant:
     """One way to run a kernel: one launch, or several that share a workspace ("split").
 
-    ``aligned`` names the arguments that are known to divide by 16 (pointers in bytes). ``points`` of a tile with their
-    axes' lengths decide how much a thread holds: ("x", 4), ("r", 512).
+    ``aligned`` names the arguments that are known to divide by 16 (pointers in bytes).
     """
 
     name: str
@@ -47,10 +46,10 @@ class TritonVariant:
 class TritonKernel:
     """A kernel's source and how to launch it. Sizes are Python expressions over ``symbols``.
 
-    Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then what ``functions`` says
-    that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``workspace``: for each element
-    type that partial results have, how many elements a "split" variant needs. ``launcher`` is the source of the function
-    ``launch``, see codegen/triton_launcher.py.
+    Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then what ``functions``
+    says that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``workspace``: for each
+    element type that partial results have, how many elements a "split" variant needs. ``launcher`` is the source of the
+    function ``launch``, see codegen/triton_launcher.py.
     """
 
     name: str

@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 import torch
 from kernel_text import KernelText
-from triton_cases import ADD, S0, S1, concatenate, emit, gather, layer_norm, loops, reduction, runner, softmax, transpose
+from triton_cases import (
+    ADD,
+    S0,
+    S1,
+    concatenate,
+    emit,
+    gather,
+    layer_norm,
+    loops,
+    reduction,
+    runner,
+    softmax,
+    transpose,
+)
 
 from symshape.errors import KernelError
 
