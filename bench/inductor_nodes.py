@@ -52,6 +52,7 @@ def _read(scheduler: Any) -> Lowered:
 
 def _reached(node: Any) -> int:
     """Bytes of the elements that the kernel's points reach, of each buffer at most the whole."""
+    from torch._inductor.dependencies import MemoryDep
     from torch._inductor.utils import get_dtype_size
     from torch._inductor.virtualized import V
 
@@ -62,9 +63,11 @@ def _reached(node: Any) -> int:
         buffer = node.scheduler.name_to_buf.get(dep.name)
         if buffer is not None and buffer.defining_op in members and all(u.node in members for u in buffer.users):
             continue  # lives in registers
-        used = getattr(dep, "index", None)
-        counted = getattr(dep, "size", ()) if used is None or dep.is_indirect() else [
-            size for var, size in zip(dep.var_names, dep.size) if var in used.free_symbols]  # fmt: skip
+        if isinstance(dep, MemoryDep):
+            every = zip(dep.var_names, dep.size)
+            counted = [size for var, size in every if dep.is_indirect() or var in dep.index.free_symbols]
+        else:
+            counted = node.scheduler.name_to_buf[dep.name].node.get_size() if buffer is not None else []
         elements[dep.name] = elements.get(dep.name, 0) + math.prod(hint(s, fallback=0) for s in counted)
     total = 0
     for name, count in elements.items():
@@ -134,7 +137,7 @@ def schedule(gm: Any, inputs: Sequence[Any], *, kind: str) -> Lowered:
             compile_fx_inner(gm, inputs, is_backward=kind == "backward", is_inference=kind == "inference")
     except Exception as error:  # it comes back wrapped
         if not seen:
-            raise RuntimeError("Inductor lowered no graph") from error
+            raise RuntimeError(f"Inductor lowered no graph: {type(error).__name__}: {error}") from error
     finally:
         GraphLowering.codegen = original  # type: ignore[method-assign]
     return seen[0]
