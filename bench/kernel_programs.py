@@ -7,8 +7,7 @@ are primes, sizes of 1, and both kinds of skinny: few long rows, many short ones
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,7 @@ PLANES: tuple[Shape, ...] = (
     (1009, 991), (8, 131_072), (131_072, 8), (1, 1_000_003), (4096, 2048), (3, 4_000_037),
     (100_000, 128), (1_000_003, 31), (31, 1_000_003), (10_007, 9973), (1, 100_000_007), (50_000_017, 2),
 )  # fmt: skip
+_LONGEST = 1 << 40  # elements of a dim: a bound is needed where there is a least size
 FIRST = {1: (96,), 2: (12, 40)}  # by rank: the size that a dynamic compilation meets first
 
 
@@ -66,13 +66,16 @@ class KernelProgram:
         return types.FunctionType(run.__code__.replace(), run.__globals__, self.name, run.__defaults__, run.__closure__)
 
 
-@contextmanager
-def sizes_of_one() -> Iterator[None]:
-    """Inside, a dynamic compilation makes no graph of its own for sizes of 1: the first graph serves them too."""
+def meet(compiled: Callable[..., Any], inputs: Tensors) -> Any:
+    """The first call of a dynamic compilation, for which all sizes are dynamic from 1 on: without this, sizes of 1 get
+    graphs of their own."""
     import torch.fx.experimental._config as config
 
+    for x in inputs:
+        for dim in range(x.ndim):
+            torch._dynamo.mark_dynamic(x, dim, min=1, max=_LONGEST)
     with config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-        yield
+        return compiled(*inputs)
 
 
 def elements(shape: Shape) -> int:
@@ -134,7 +137,7 @@ def transpose_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def layer_norm_backward(
     grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
 ) -> Tensors:
-    sizes = (x.shape[-1],)
+    sizes, mean, rstd = (x.shape[-1],), mean[:, None], rstd[:, None]
     return torch.ops.aten.native_layer_norm_backward(grad, x, sizes, mean, rstd, weight, weight, (True, True, True))
 
 
@@ -167,7 +170,7 @@ def _transposed(normal: Callable[..., torch.Tensor], outer: int, inner: int) -> 
 def _saved(normal: Callable[..., torch.Tensor], outer: int, inner: int) -> Tensors:
     x = normal(outer, inner)
     wide = x.float()
-    variance_, mean = torch.var_mean(wide, -1, correction=0, keepdim=True)
+    variance_, mean = torch.var_mean(wide, -1, correction=0)
     return normal(outer, inner), x, normal(inner), mean, (variance_ + 1e-5).rsqrt()
 
 
