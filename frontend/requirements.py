@@ -20,11 +20,13 @@ class Requirements:
     it cannot become a guard.
 
     Forward and backward have one ShapeEnv, and Dynamo checks its guards before it runs either: what backward requires
-    is known before forward runs. Inputs that break a requirement are compiled for anew.
+    is known before forward runs. Inputs that break a requirement are compiled for anew. ``made``: all so far, for a
+    cache that gives them back.
     """
 
     def __init__(self, env: Any) -> None:
         self.env = env
+        self.made: list[tuple[Condition, str]] = []
         self.symbols = {str(symbol): symbol for symbol in env.var_to_range} if env is not None else {}
 
     def __call__(self, condition: Condition, reason: str) -> None:
@@ -36,6 +38,14 @@ class Requirements:
             shown = ", ".join(f"{name} = {value}" for name, value in sorted(values.items()))
             raise CompileError(f"{what}; this input has {shown or 'no sizes that vary'}", next_step=_DECIDE)
         self.guard(condition, f"symshape: {reason}", what)
+        self.made.append((condition, reason))
+
+    def could_be(self, condition: Condition) -> bool:
+        """Whether a condition can still be required of the inputs at hand."""
+        hints = {name: symbol_hint(self.env, self.symbols[name]) for name in condition.symbols & set(self.symbols)}
+        values = {name: hint for name, hint in hints.items() if hint is not None}
+        known = len(values) == len(condition.symbols)
+        return known and condition.evaluate(values) and not are_guards_closed(self.env)
 
     def guard(self, condition: Condition, origin: str, what: str = "") -> None:
         """Adds a guard that holds for the sizes first seen; ``what`` is said if that is not possible."""

@@ -27,6 +27,10 @@ TABLE: dict[str, str] = {
     "resolve-dims": "symshape.passes.resolve_dims:ResolveDims",
     "lower-aten": "symshape.passes.lower_aten:LowerAten",
     "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
+    "plan-reductions": "symshape.passes.plan_reductions:PlanReductions",
+    "plan-tiles": "symshape.passes.plan_tiles:PlanTiles",
+    "plan-index-width": "symshape.passes.plan_index_width:PlanIndexWidth",
+    "plan-alignment": "symshape.passes.plan_alignment:PlanAlignment",
     "reuse-buffers": "symshape.passes.reuse_buffers:ReuseBuffers",
 }
 

@@ -24,6 +24,7 @@ __all__ = [
     "deferred_runtime_asserts",
     "empty_strided_cpu",
     "first_seen",
+    "guard_counts",
     "input_sizes",
     "is_fake",
     "reinterpret_tensor",
@@ -31,6 +32,7 @@ __all__ = [
     "shape_env_guards",
     "shape_env_of",
     "size_functions",
+    "storage_of",
     "source_name",
     "symbol_hint",
     "symbol_range",
@@ -50,6 +52,11 @@ def is_fake(value: Any) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(value, FakeTensor)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def symbol_hint(env: Any, symbol: Any) -> int | None:
@@ -186,6 +193,13 @@ def size_functions() -> dict[str, Any]:
     from torch.utils._sympy import functions
 
     return {"floordiv": functions.FloorDiv, "mod": functions.PythonMod, "max": functions.Max, "min": functions.Min}
+
+
+def guard_counts(env: Any) -> tuple[int, ...]:
+    """How much a ShapeEnv knows: guards, replaced symbols, deferred assertions."""
+    if env is None:
+        return ()
+    return len(env.guards), len(env.replacements), len(deferred_runtime_asserts(env))
 
 
 def are_guards_closed(env: Any) -> bool:

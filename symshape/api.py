@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from symshape.backend import symshape_backend
 from symshape.frontend.assumptions import Assumptions
-from symshape.jit_function import JitFunction
 from symshape.options import Options
-from symshape.report import Report
 from symshape.settings import compile_with
+
+if TYPE_CHECKING:
+    from symshape.report import Report
 
 
 def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **options: Any) -> Any:
@@ -35,6 +36,8 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
     room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
     what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
     """
+    from symshape.jit_function import JitFunction
+
     frame = sys._getframe(1)
     location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     if fn is None:
@@ -47,6 +50,8 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
 
     ``options`` are those of ``compile``.
     """
+    from symshape.report import Report
+
     assumptions = Assumptions(Options.parse(options).assume, fn)
     report = Report()
     backend = functools.partial(symshape_backend, options=options, reports=report.graphs, assumptions=assumptions)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symshape.compiler import compile_graph
 from symshape.frontend.assumptions import Assumptions
 from symshape.frontend.specialisations import check_marked, specialisations
+from symshape.graph_cache import compile_graph
 from symshape.options import Options
-from symshape.report import GraphReport
 from symshape.runtime.torch_private import aot_compile, shape_env_of
+
+if TYPE_CHECKING:  # a graph from the cache needs no report
+    from symshape.report import GraphReport
 
 
 def symshape_backend(

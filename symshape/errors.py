@@ -55,3 +55,7 @@ class ContradictionError(SymshapeError, ValueError):
 
 class KernelError(SymshapeError, RuntimeError):
     """Kernel code could not be generated, compiled or loaded."""
+
+
+class CacheError(SymshapeError, RuntimeError):
+    """The cache on disk cannot be used, or something cannot be kept in it."""

@@ -12,12 +12,12 @@ import torch.utils._pytree as pytree
 
 from symshape.codegen.entry_guards import EntryGuards, Leaf, SymbolRange, leaf_constraints
 from symshape.codegen.guard_stub import Constraint
-from symshape.compiler import compile_graph
 from symshape.dialects.sizes import Layout
 from symshape.dynamic_shapes import DimSpec, Input
 from symshape.errors import CompileError, ShapeConstraintError, SymshapeError
 from symshape.frontend.guards import open_guards
 from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
+from symshape.graph_cache import compile_graph
 from symshape.options import Options
 from symshape.prover.condition import equals
 from symshape.prover.expr import Expr

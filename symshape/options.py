@@ -27,6 +27,8 @@ class Options:
     ``assume``          facts about sizes, such as "x.size(1) % 8 == 0": the compiler may use them, a guard checks them
     ``debug_dir``       where the IR before a failing pass is written
     ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
+    ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
+                        can switch it off too, by SYMSHAPE_CACHE=0
     """
 
     target: str = "auto"
@@ -36,6 +38,7 @@ class Options:
     assume: tuple[str, ...] = ()
     debug_dir: str = "symshape-debug"
     opt_level: int = 2
+    cache: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -60,6 +63,8 @@ class Options:
     def _check_types(self) -> None:
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
+        if type(self.cache) is not bool:
+            raise OptionError(f"cache cannot be {self.cache!r}", next_step="it is True or False")
         if not isinstance(self.debug_dir, (str, Path)):
             raise OptionError(f"debug_dir cannot be {self.debug_dir!r}", next_step="it is the path of a folder")
         for name in ("passes", "pass_files", "disable_passes", "assume"):
