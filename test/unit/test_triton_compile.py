@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,46 +18,103 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("arch", [80, 90])
 def test_compiles(arch: int) -> None:
+    """No spills. What a variant calls aligned is accessed as widely as can be, anything else by single elements."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
     command = [sys.executable, __file__, str(arch)]
     result = subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    rows = [line.split() for line in result.stdout.splitlines() if line]
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line]
     assert len(rows) >= 10
-    for name, spills, width in rows:
-        assert int(spills) == 0, name
-        assert int(width) >= (32 if name.startswith("ops") else 128), name
+    for row in rows:
+        where = f"{row['kernel']} {row['variant']} {row['function']}"
+        assert row["spills"] == 0, where
+        assert row["narrow"] == [], where
+        assert not row["aligned"] or row["widest"] in (0, 16), where
+        assert row["aligned"] or row["wider_than_item"] == [], where
 
 
 def main(arch: int) -> None:
-    """Prints kernel/variant, spilled bytes and the widest global access in bits."""
-    import re
+    """Prints a line of JSON for each function of each variant."""
+    from symshape.codegen.triton_access import WIDEST, accesses, item_size
+    from symshape.codegen.triton_compile import compile_for
+    from symshape.codegen.triton_kernel import emit_triton
+
+    for kernel, variants in cases(arch):
+        emitted = emit_triton(kernel, variants)
+        for variant, ready in zip(variants, emitted.variants, strict=True):
+            for stage in ready.stages:
+                compiled = compile_for(emitted, ready, stage, arch)
+                found = accesses(kernel, emitted, variant, stage, compiled.ptx)
+                largest = max((item_size(a.dtype) for a in found), default=0)
+                full = [a.width for a in found if item_size(a.dtype) == largest and a.expected == WIDEST]
+                print(json.dumps({
+                    "kernel": kernel.name, "variant": variant.name, "function": stage.function,
+                    "spills": compiled.spills, "aligned": bool(variant.aligned),
+                    "narrow": [str(a) for a in found if variant.aligned and not a.wide], "widest": max(full, default=0),
+                    "wider_than_item": [str(a) for a in found if a.width > item_size(a.dtype)],
+                }))  # fmt: skip
+
+
+def cases(arch: int):  # noqa: ANN201
+    """Kernels with variants of every form."""
     from dataclasses import replace
 
-    from triton_cases import concatenate, emit, gather, layer_norm, reduction, softmax, transpose
+    from triton_cases import S0, S1, concatenate, gather, layer_norm, loops, mixed, reduction, softmax, transpose
 
-    from symshape.codegen.triton_compile import compile_variant
+    from symshape.codegen.variants import Variant
+    from symshape.prover.condition import TRUE
+    from symshape.prover.expr import Expr
 
-    cases = [
-        (softmax(dtype="bf16"), ("persistent64", "persistent4096", "looped_wide")),
-        (layer_norm(), ("persistent1024", "looped")),
-        (transpose(), ("block1024",)),
-        (concatenate(), ("block1024",)),
-        (gather(), ("block1024",)),
-        (reduction("add", column=True), ("persistent64", "looped")),
-        (reduction("argmax"), ("persistent256", "looped")),
-        *((ops_kernel(dtype), ("lane",)) for dtype in ("f32", "f64") if arch == 90),
+    processors = Expr.symbol("processors")
+
+    def aligned(kernel, *more):  # noqa: ANN001, ANN002, ANN202
+        return (*(a.name for a in kernel.args), *more)
+
+    normal, soft, turned, types = (loops(t) for t in (layer_norm(), softmax(dtype="bf16"), transpose(), mixed()))
+    column, argmax = loops(reduction("add", column=True)), loops(reduction("argmax", column=True))
+    rows = aligned(normal, "s1", "rnumel")
+    tile = Variant("unaligned", "tile", TRUE, 64, yblock=64, num_warps=8, dims=("d0", "d1"))
+    yield normal, [
+        Variant("persistent", "persistent", TRUE, 1, rblock=1024, aligned=rows),
+        Variant("looped", "looped", TRUE, 1, rblock=2048, num_warps=8, aligned=rows),
+        Variant("split", "split", TRUE, 1, rblock=2048, num_warps=8, aligned=rows, splits=processors),
+        Variant("unaligned", "split", TRUE, 1, rblock=2048, num_warps=8, splits=processors),
     ]
-    for text, names in cases:
-        kernel = emit(text)
-        lane = replace(kernel.variants[0], name="lane", xblock=32, num_warps=1)  # less code to compile
-        for variant in (*kernel.variants, lane):
-            if variant.name in names:
-                compiled = compile_variant(kernel, variant, arch)
-                accesses = re.findall(r"(?:ld|st)\.global\S*?(?:\.v(\d))?\.[a-z](\d+)", compiled.ptx)
-                width = max(int(count or 1) * int(bits) for count, bits in accesses)
-                print(f"{kernel.name}/{variant.name}", compiled.spills, width)
+    yield turned, [
+        replace(tile, name="tile", aligned=aligned(turned, "s0", "s1")),
+        tile,
+    ]
+    columns = aligned(column, "s0", "xnumel")
+    yield column, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, aligned=columns, splits=processors)]
+    if arch != 90:
+        return
+    yield soft, [
+        Variant("persistent", "persistent", TRUE, 4, rblock=256, aligned=aligned(soft, "s1", "rnumel")),
+        Variant("wide", "looped", TRUE, 1, rblock=2048, num_warps=8, index_bits=64, aligned=aligned(soft, "s1")),
+        Variant("unaligned", "persistent", TRUE, 1, rblock=4096, num_warps=16),
+    ]
+    yield argmax, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, splits=processors,
+                           aligned=aligned(argmax, "s0", "xnumel"))]  # fmt: skip
+    flat = Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(types, "s1"))
+    tiled = Variant("tile", "tile", TRUE, 256, yblock=4, aligned=aligned(types, "s1", "xnumel"), dims=("d0", "d1"))
+    yield types, [flat, tiled, Variant("unaligned", "pointwise", TRUE, 1024)]
+    joined = loops(bound_of_a_sum(S0, S1))
+    yield joined, [Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(joined, "xnumel"))]
+    for text in (concatenate(), gather()):
+        yield loops(text), [Variant("flat", "pointwise", TRUE, 1024)]
+    for dtype in ("f32", "f64"):
+        yield loops(ops_kernel(dtype)), [Variant("flat", "pointwise", TRUE, 32, num_warps=1)]  # less code to compile
+
+
+def bound_of_a_sum(first, second):  # noqa: ANN001, ANN201
+    """The mask bound s0 + s1 may divide by 16 where neither symbol does."""
+    from kernel_text import KernelText
+
+    k = KernelText("joined", 2, [(first + second, "p")])
+    x, out = k.arg("f32", [first + second]), k.arg("f32", [first + second], output=True)
+    k.store(k.generic([k.view(x, "(d0) -> (d0)")], "f32", "%r = arith.negf %a0 : f32"), out, "(d0) -> (d0)")
+    return k
 
 
 def ops_kernel(dtype: str):  # noqa: ANN201

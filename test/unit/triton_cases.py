@@ -83,6 +83,23 @@ def transpose() -> KernelText:
     return k
 
 
+def mixed() -> KernelText:
+    """Loads of 1, 2 and 4 bytes, a row of weights, stores of 2 and 4 bytes: two dims that do not merge."""
+    k = KernelText("mixed", 2, [(S0, "p"), (S1, "p")])
+    x, y, flags = k.arg("f32", [S0, S1]), k.arg("bf16", [S0, S1]), k.arg("i1", [S0, S1])
+    weight = k.arg("f32", [S1])
+    half, single = k.arg("bf16", [S0, S1], output=True), k.arg("f32", [S0, S1], output=True)
+    loads = [k.view(x, IDENTITY), k.view(y, IDENTITY), k.view(flags, IDENTITY), k.view(weight, "(d0, d1) -> (d1)")]
+    body = """%w = arith.extf %a1 : bf16 to f32
+    %s = arith.addf %a0, %w : f32
+    %t = arith.mulf %s, %a3 : f32
+    %u = arith.select %a2, %t, %w : f32
+    """
+    k.store(k.generic(loads, "bf16", body + "%r = arith.truncf %u : f32 to bf16"), half, IDENTITY)
+    k.store(k.generic(loads, "f32", body + "%r = arith.negf %u : f32"), single, IDENTITY)
+    return k
+
+
 def concatenate() -> KernelText:
     k = KernelText("concatenate", 3, [(S2, "p"), (S0 + S1, "p")])
     x, y, out = k.arg("f32", [S2, S0]), k.arg("f32", [S2, S1]), k.arg("f32", [S2, S0 + S1], output=True)
