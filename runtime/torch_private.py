@@ -225,10 +225,12 @@ def add_guard(env: Any, relation: Any, origin: str) -> bool:
 
 def decomposition_table() -> dict[Any, Any]:
     """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
-    its parts in Inductor's form have no kernels here, and run slower than the whole op."""
+    its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
+    its parts fill a table with zeros, copy it, and add to it row by row in one thread."""
     from torch._inductor.decomposition import select_decomp_table
 
-    whole = (torch.ops.aten.max_pool2d_with_indices, torch.ops.aten.max_pool3d_with_indices)
+    aten = torch.ops.aten
+    whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward)
     return {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
 
 
