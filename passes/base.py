@@ -34,6 +34,7 @@ class PassContext:
     ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
+    ``kernels``  what the planned stage has read of each kernel, by name: plain data, without handles of the IR.
     ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
                  into a guard of the compiled entry; without a frontend it is an error.
     """
@@ -41,6 +42,7 @@ class PassContext:
     options: Mapping[str, Any] = field(default_factory=dict)
     facts: Any = None
     report: dict[str, Any] = field(default_factory=dict)
+    kernels: dict[str, Any] = field(default_factory=dict)
     require: Callable[[Condition, str], None] = _require_nothing
 
 

@@ -1,0 +1,46 @@
+"""Which tensor arguments of kernels begin at the start of an allocation at every launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_mlir import ir
+
+
+def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
+    """By kernel, positions of tensor arguments that are whole buffers of the host program at every launch.
+
+    Allocators align those to 64 bytes and more. What the user or another graph made may begin anywhere.
+    """
+    found: dict[str, set[int]] = {}
+    known: dict[ir.Value, bool] = {}
+    for function in module.body.operations:
+        if function.operation.name != "func.func" or "symshape.kernel" in function.operation.attributes:
+            continue
+        for view in function.operation.regions[0].blocks[0].operations:
+            op = view.operation
+            if op.name != "host.launch":
+                continue
+            tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+            here = {i for i, v in enumerate(tensors) if _is_allocated(v, known)}
+            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            found[callee] = found.get(callee, here) & here
+    return found
+
+
+def _is_allocated(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
+    if value not in known:
+        known[value] = False if isinstance(value.owner, ir.Block) else _is_start(value.owner, value, known)
+    return known[value]
+
+
+def _is_start(op: Any, value: ir.Value, known: dict[ir.Value, bool]) -> bool:
+    name = op.name
+    if name == "tensor.empty":
+        return True
+    if name == "host.launch":  # the result is the destination
+        tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+        return _is_allocated(tensors[len(tensors) - len(op.results) + list(op.results).index(value)], known)
+    if name == "symshape.reuse":
+        return _is_allocated(op.operands[0], known)
+    return name == "host.call" and "fresh" in op.attributes and len(op.results) == 1

@@ -1,0 +1,123 @@
+"""What has to be a multiple of 16 so that neighbouring elements can be read and written 16 bytes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.dialects.plans import address_name
+from symshape.passes.plans.kernel import Access, Dim, PlanKernel
+from symshape.passes.plans.table import ALIGNMENT
+from symshape.prover.atoms import Symbol
+from symshape.prover.expr import Expr
+
+_VECTOR: Final = 128  # bits of the widest access
+
+
+@dataclass(frozen=True)
+class Needs:
+    """``names`` of all that a kernel needs to be multiples of 16, the ``proven`` ones among them, and what is to be
+    ``tested`` of the others."""
+
+    names: tuple[str, ...]
+    proven: tuple[str, ...]
+    tested: tuple[Expr, ...]
+
+
+def needs_of(kernel: PlanKernel, tile: tuple[str, ...], allocated: Collection[int]) -> Needs | None:
+    """What a kernel needs along its fast dim, or along both dims of a tile; None where nothing can be gained.
+
+    ``allocated``: positions of the tensor arguments that are known to be aligned.
+    """
+    sides = [dim for name in tile for dim in kernel.dims if dim.name == name]
+    if not tile and kernel.fast is not None:
+        sides = [kernel.fast]
+    search = _Search(kernel)
+    for side, name in zip(sides, ("ynumel", "xnumel") if tile else ("",)):
+        if not search.along(side, name):
+            return None
+    return search.result(allocated) if search.arguments else None
+
+
+class _Search:
+    """Collects arguments, symbols and mask bounds. Symbols are what a compiler can be told of: it derives the rest."""
+
+    def __init__(self, kernel: PlanKernel) -> None:
+        self.kernel = kernel
+        self.symbols: dict[str, None] = {}
+        self.arguments: dict[int, None] = {}
+        self.bounds: dict[str, Expr] = {}
+
+    def along(self, side: Dim, name: str) -> bool:
+        """Takes in the accesses that are fast along a dim; False where masks never let them be wide."""
+        kernel = self.kernel
+        run, size = kernel.run_of(side)
+        least = 0
+        for access in kernel.accesses:
+            vector = max(1, _VECTOR // kernel.arguments[access.arg].bits)
+            if access.stride(side) == 1 and not access.masked and self._address(access, run, vector):
+                self.arguments[access.arg] = None
+                least = vector if not least else min(least, vector)
+        if not least:
+            return True
+        others = [d for d in kernel.dims if d.reduced == side.reduced and d not in run and d.size != 1]
+        if others and not name and not self._multiple(size, least):
+            return False  # neighbours part at every multiple of the run's size
+        bound = size if name else kernel.rnumel if side.reduced else kernel.xnumel
+        return self._bound(name or ("rnumel" if side.reduced else "xnumel"), bound, least)
+
+    def _address(self, access: Access, run: list[Dim], vector: int) -> bool:
+        """Whether all that is added to the fast index may be a multiple; its symbols are then needed."""
+        rest = access.address.substitute({dim.name: 0 for dim in run})
+        origin = rest.substitute({dim.name: 0 for dim in self.kernel.dims})
+        parts = [origin]
+        for dim in self.kernel.dims:
+            if dim not in run:
+                stride = access.stride(dim)
+                if stride is None:
+                    return False
+                parts.append(stride)
+        wanted = dict(self.symbols)
+        if not all(self._multiple(part, vector) for part in parts):
+            self.symbols = wanted
+            return False
+        return True
+
+    def _multiple(self, expr: Expr, vector: int) -> bool:
+        """Whether it is a multiple of the elements in 16 bytes once some symbols are multiples of 16, which are added."""
+        for coefficient, atoms in expr.terms:
+            names = [atom.name for atom in atoms if isinstance(atom, Symbol)]
+            if coefficient % vector == 0 or not self.symbols.keys().isdisjoint(names):
+                continue
+            if not names:
+                return False
+            proven = [name for name in names if self.kernel.facts.divides(ALIGNMENT, Expr.symbol(name))]
+            self.symbols[(proven or names)[-1]] = None
+        return True
+
+    def _bound(self, name: str, bound: Expr, vector: int) -> bool:
+        """A mask's bound: a symbol, or else the number of points by its name."""
+        if bound.as_int() is not None:
+            return bound.as_int() % vector == 0  # type: ignore[operator]
+        before = dict(self.symbols)
+        single = len(bound.terms) == 1 and len(bound.symbols) == 1
+        if self._multiple(bound, vector) and (single or self.symbols == before):
+            return True
+        self.symbols = before
+        self.bounds[name] = bound
+        return True
+
+    def result(self, allocated: Collection[int]) -> Needs:
+        """Names, and what of them is not proven."""
+        kernel = self.kernel
+        wanted: list[tuple[str, Expr, bool]] = []
+        for i in self.arguments:
+            wanted.append((kernel.arguments[i].name, Expr.symbol(address_name(i)), i in allocated))
+        for name, expr in [*((s, Expr.symbol(s)) for s in self.symbols), *self.bounds.items()]:
+            wanted.append((name, expr, kernel.facts.divides(ALIGNMENT, expr)))
+        return Needs(
+            tuple(name for name, _, _ in wanted),
+            tuple(name for name, _, proven in wanted if proven),
+            tuple(expr for _, expr, proven in wanted if not proven),
+        )
