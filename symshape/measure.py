@@ -136,8 +136,6 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 def environment() -> dict[str, Any]:
     """What a figure depends on besides the code; written beside every result."""
-    from importlib.metadata import version
-
     packages = ("torch", "torch-mlir", "transformers", "triton", "islpy", "llvmlite")
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -145,8 +143,19 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "packages": {name: version(name) for name in packages},
+        "packages": {name: found for name in packages if (found := _version(name))},
+        **({"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda} if torch.cuda.is_available() else {}),
     }
+
+
+def _version(package: str) -> str:
+    """Of an installed package; "" for one that is not there, or is there without its metadata."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def _processor() -> str:
