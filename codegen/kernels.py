@@ -9,17 +9,19 @@ from torch_mlir import ir
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.read_kernel import read_kernel
+from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.runtime.kernel_image import KernelImage
 
 
 @dataclass(frozen=True)
 class KernelCode:
-    """One kernel: its loop program and the source made from it."""
+    """One kernel: its loop program, the ways to run it, the source made from both. A CPU kernel has no variants."""
 
     name: str
     kind: str
     loops: LoopKernel
     source: str
+    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
     loops = [normalise(read_kernel(f)) for f in functions]
     kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
+    variants: list[tuple[Variant, ...]] = [()] * len(loops)
     if target == "cpu":
         from symshape.codegen.cpu.emit import emit_cpu
         from symshape.codegen.cpu.jit import compile_objects
@@ -48,7 +51,9 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
     else:
         from symshape.codegen.triton_kernel import emit_triton
 
-        image = KernelImage(triton=tuple(emit_triton(k) for k in loops))
+        variants = [for_loops(read_variants(f), k) for f, k in zip(functions, loops)]
+        image = KernelImage(triton=tuple(emit_triton(k, planned) for k, planned in zip(loops, variants)))
         sources = [k.source for k in image.triton]
-    kernels = [KernelCode(k.name, kind, k, source) for k, kind, source in zip(loops, kinds, sources)]
+    rows = zip(kinds, loops, sources, variants, strict=True)
+    kernels = [KernelCode(k.name, kind, k, source, own) for kind, k, source, own in rows]
     return KernelSet(target, kernels, checking, image)

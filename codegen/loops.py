@@ -12,11 +12,15 @@ from symshape.prover.expr import Expr
 
 @dataclass(frozen=True)
 class Dim:
-    """One dim of the iteration space. ``name`` ("d0") is the symbol that stands for it in address expressions."""
+    """One dim of the iteration space. ``name`` ("d0") is the symbol that stands for it in address expressions.
+
+    ``origin``: the dim of the kernel's space that it is, or is the fast part of.
+    """
 
     name: str
     size: Expr  # over the kernel's index symbols
     reduced: bool
+    origin: str = ""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _split(kernel: LoopKernel, space: _Space, dim: Dim, factor: Expr, number: in
     if not divides(facts, factor, dim.size):
         return None
     high = Dim(f"{dim.name}_{number}h", facts.simplify(dim.size // factor), dim.reduced)
-    low = Dim(f"{dim.name}_{number}l", factor, dim.reduced)
+    low = Dim(f"{dim.name}_{number}l", factor, dim.reduced, dim.origin)
     dims = [part for d in space.dims for part in ((high, low) if d is dim else (d,))]
     points = space_facts(kernel.args, dims)
     reduced = {d.name for d in dims if d.reduced}
@@ -191,7 +191,7 @@ def _merge(space: _Space, i: int) -> _Space | None:
     masks = {old: _joined_mask(e, outer, inner) for old, e in space.masks.items()}
     if not all(_joins(e, outer, inner) for e in (*space.addresses.values(), *masks.values())):
         return None
-    dims = (*space.dims[:i], Dim(inner.name, outer.size * inner.size, inner.reduced), *space.dims[i + 2 :])
+    dims = (*space.dims[:i], replace(inner, size=outer.size * inner.size), *space.dims[i + 2 :])
     return replace(space, masks=masks).substitute(dims, {outer.name: Expr.const(0)})
 
 

@@ -107,7 +107,7 @@ class _KernelReader:
         iterators = [ir.StringAttr(a).value for a in ir.ArrayAttr(space.attributes["iterators"])]
         dims = []
         for i, (value, iterator) in enumerate(zip(space.operands, iterators, strict=True)):
-            dims.append(Dim(f"d{i}", self._sizes.expr(value), iterator == "reduction"))
+            dims.append(Dim(f"d{i}", self._sizes.expr(value), iterator == "reduction", f"d{i}"))
         return tuple(dims)
 
     def _read_args(self, func: Any, tensors: Sequence[ir.Value]) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from torch_mlir import ir
 
+from symshape.codegen.loops import LoopKernel
 from symshape.dialects.plans import FORMS, PlanSizes, address_name
 from symshape.errors import KernelError
 from symshape.prover.condition import TRUE, Condition
 from symshape.prover.expr import Expr
 
-__all__ = ["FORMS", "Variant", "address_name", "condition_text", "read_variants"]
+__all__ = ["FORMS", "Variant", "address_name", "condition_text", "for_loops", "read_variants"]
 
 ALIGNMENT: Final = 16
 
@@ -85,17 +87,28 @@ def _general(reduces: bool) -> Variant:
     return Variant("block_wide", "pointwise", TRUE, 512, index_bits=64)
 
 
+def for_loops(variants: Iterable[Variant], kernel: LoopKernel) -> tuple[Variant, ...]:
+    """The variants with the dims of tiles named as in the normalised kernel; without tiles whose dims have gone."""
+    names = {dim.origin: dim.name for dim in kernel.dims}
+    result = []
+    for variant in variants:
+        if all(dim in names for dim in variant.dims):
+            dims = tuple(names[dim] for dim in variant.dims)
+            result.append(variant if dims == variant.dims else replace(variant, dims=dims))
+    return tuple(result)
+
+
 def _read(op: Any, sizes: PlanSizes) -> Variant:
-    text = {key: ir.StringAttr(op.attributes[key]).value for key in ("name", "form")}
-    numbers = {key: ir.IntegerAttr(op.attributes[key]).value for key in _NUMBERS}
-    names = {key: tuple(ir.StringAttr(a).value for a in ir.ArrayAttr(op.attributes[key])) for key in _NAMES}
+    fields: dict[str, Any] = {}
+    for key in _FIELDS:
+        value = op.attributes[key]
+        fields[key] = tuple(ir.StringAttr(a).value for a in value) if isinstance(value, ir.ArrayAttr) else value.value
     condition, *splits = op.operands
-    return Variant(condition=sizes.condition(condition), splits=sizes.expr(splits[0]) if splits else None,
-                   **text, **numbers, **names)  # fmt: skip
+    fields["splits"] = sizes.expr(splits[0]) if splits else None
+    return Variant(condition=sizes.condition(condition), **fields)
 
 
-_NUMBERS: Final = ("xblock", "yblock", "rblock", "num_warps", "index_bits")
-_NAMES: Final = ("aligned", "dims")
+_FIELDS: Final = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
 
 
 def condition_text(condition: Condition) -> str:

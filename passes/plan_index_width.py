@@ -29,8 +29,8 @@ class PlanIndexWidth(Pass):
         "symshape.variant"(%fits) {name = "block1024", index_bits = 32, ...}
         "symshape.variant"(%true) {name = "block1024_wide", index_bits = 64, ...}
 
-    What must fit: the elements that every tensor argument spans, the points of the parallel and of the reduced dims, and
-    every index argument. Of these, what is proven to be no more than another is not tested, and what facts bound
+    What must fit: the elements that every tensor argument spans, the points of the parallel and of the reduced dims,
+    and every index argument. Of these, what is proven to be no more than another is not tested, and what facts bound
     neither. Persistent variants and tiles have no 64-bit form: the flat or looped one is right for so many points, too.
 
     ``limit``  the largest number that fits, with room for the lanes of a last block

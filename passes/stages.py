@@ -9,7 +9,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
     "linalg": ("lower-aten",),
     "kernels": ("fuse-kernels", "reuse-buffers"),
-    "planned": (),
+    "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }
 
 

@@ -15,7 +15,7 @@ from torch_mlir import ir
 
 from symshape import dialects
 from symshape.codegen.entry_guards import EntryGuards
-from symshape.codegen.kernels import KernelSet, build_kernels
+from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
 from symshape.codegen.program import ProgramText, emit_program
 from symshape.constraints import read_constraints
 from symshape.errors import CompileError, KernelError, OptionError, SymshapeError
@@ -183,4 +183,9 @@ def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:
     report.program_source, report.stub_source = text.source, text.stub
     report.launched = text.launches
     report.called = text.calls
-    report.kernels = [KernelReport(k.name, k.kind, kernels.target, k.source, k.loops) for k in kernels.kernels]
+    report.kernels = [_kernel_report(k, kernels.target, report) for k in kernels.kernels]
+
+
+def _kernel_report(kernel: KernelCode, target: str, report: GraphReport) -> KernelReport:
+    module = report.stages.get("planned", "")
+    return KernelReport(kernel.name, kernel.kind, target, kernel.source, kernel.loops, kernel.variants, module)

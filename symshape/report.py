@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symshape.codegen.program import LibraryCall
+from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.specialisations import Specialisation
 from symshape.passes.stages import STAGES
@@ -19,13 +20,19 @@ from symshape.traffic import call_bytes, kernel_bytes
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel: ``kind`` is "pointwise" or "reduction"; ``source`` is MLIR text (cpu) or Python (triton)."""
+    """One kernel: ``kind`` is "pointwise" or "reduction"; ``source`` is MLIR text (cpu) or Python (triton).
+
+    ``planned``: the ways to run it. A CPU kernel has none; ``module`` is then what they are planned from when they are
+    asked for: MLIR text, kept by ``explain``.
+    """
 
     name: str
     kind: str
     target: str
     source: str
     loops: Any
+    planned: tuple[Variant, ...] = ()
+    module: str = field(default="", repr=False)
 
     @property
     def triton_source(self) -> str:
@@ -60,7 +67,23 @@ class KernelReport:
     def _triton(self) -> Any:
         from symshape.codegen.triton_kernel import emit_triton
 
-        return emit_triton(self.loops)
+        return emit_triton(self.loops, self.planned or _planned(self.module, self.name, self.loops))
+
+
+def _planned(module: str, name: str, loops: Any) -> tuple[Variant, ...]:
+    """The variants that a kernel would have on a GPU; none where its module was not kept."""
+    from torch_mlir import ir
+
+    from symshape import dialects
+    from symshape.passes.manager import run_pipeline
+
+    if not module:
+        return ()
+    with dialects.load(ir.Context()), ir.Location.unknown():
+        parsed = ir.Module.parse(module)
+        run_pipeline(parsed, ",".join(STAGES["planned"]))
+        named = {ir.StringAttr(view.operation.attributes["sym_name"]).value: view for view in parsed.body.operations}
+        return for_loops(read_variants(named[name]), loops)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,11 @@ def _kernels(module: Any) -> list[Any]:
     from symshape.codegen.normalise_loops import normalise
     from symshape.codegen.read_kernel import read_kernel
 
-    functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
-    return [normalise(read_kernel(function)) for function in functions]
+    return [normalise(read_kernel(function)) for function in _functions(module)]
+
+
+def _functions(module: Any) -> list[Any]:
+    return [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
 
 
 def cpu(module: Any) -> str:
@@ -33,8 +36,10 @@ def cpu(module: Any) -> str:
 def triton(module: Any) -> str:
     """Triton source, one function per kernel."""
     from symshape.codegen.triton_kernel import emit_triton
+    from symshape.codegen.variants import for_loops, read_variants
 
-    return "\n\n".join(emit_triton(kernel).source for kernel in _kernels(module))
+    planned = zip(_functions(module), _kernels(module))
+    return "\n\n".join(emit_triton(k, for_loops(read_variants(f), k)).source for f, k in planned)
 
 
 def program(module: Any) -> str:

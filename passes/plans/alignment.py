@@ -85,7 +85,7 @@ class _Search:
         return True
 
     def _multiple(self, expr: Expr, vector: int) -> bool:
-        """Whether it is a multiple of the elements in 16 bytes once some symbols are multiples of 16, which are added."""
+        """Whether it is a multiple of the elements in 16 bytes once some symbols are multiples of 16; adds those."""
         for coefficient, atoms in expr.terms:
             names = [atom.name for atom in atoms if isinstance(atom, Symbol)]
             if coefficient % vector == 0 or not self.symbols.keys().isdisjoint(names):
