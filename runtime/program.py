@@ -59,7 +59,7 @@ def target_name(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target.name()}"
+        return f"higher_order.{target._name}"
     return f"python.{target.__module__}.{target.__qualname__}"
 
 

@@ -144,15 +144,16 @@ def versions() -> Mapping[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = ""
-    return {**found, "symshape": _digest(b"".join(map(Path.read_bytes, _own_files())))}
+    files = (os.path.basename(file).encode() + b"\0" + Path(file).read_bytes() for file in _own_files())
+    return {**found, "symshape": _digest(b"\0".join(files))}
 
 
-def _own_files() -> list[Path]:
+def _own_files() -> list[str]:
     """Our Python files, wherever the folders of the package lie."""
     specs = [importlib.util.find_spec(name) for name in (_PACKAGE, *(f"{_PACKAGE}.{part}" for part in _FOLDERS))]
-    folders = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
+    folders = {os.path.realpath(f) for spec in specs if spec is not None for f in spec.submodule_search_locations or ()}
     return sorted({
-        Path(path, name).resolve() for folder in folders for path, _, names in os.walk(folder) for name in names
+        os.path.join(path, name) for folder in folders for path, _, names in os.walk(folder) for name in names
         if name.endswith(".py")
     })  # fmt: skip
 

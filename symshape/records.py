@@ -48,11 +48,11 @@ def _encode(value: Any, place: str) -> Any:
     if isinstance(value, Mapping):
         pairs = [[_encode(key, f"{place}.keys()"), _encode(item, f"{place}[{key!r}]")] for key, item in value.items()]
         return {"dict": pairs}
-    if dataclasses.is_dataclass(value) and type(value).__module__.startswith(_PACKAGE):
-        fields = [getattr(value, name) for name in _fields(type(value))]
-        name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {name: [_encode(item, f"{place}.{field}") for field, item in zip(_fields(type(value)), fields)]}
-    raise CacheError(f"a {type(value).__module__}.{type(value).__qualname__} is not plain data", where=place)
+    cls: Any = type(value)
+    if dataclasses.is_dataclass(cls) and cls.__module__.startswith(_PACKAGE):
+        fields = [_encode(getattr(value, name), f"{place}.{name}") for name in _fields(cls)]
+        return {f"{cls.__module__}:{cls.__qualname__}": fields}
+    raise CacheError(f"a {cls.__module__}.{cls.__qualname__} is not plain data", where=place)
 
 
 def _decode(value: Any) -> Any:
@@ -80,12 +80,12 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 @functools.cache
-def _fields(cls: type) -> tuple[str, ...]:
+def _fields(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls) if field.init)
 
 
 @functools.cache
-def _class(name: str) -> type:
+def _class(name: str) -> Any:
     module, _, path = name.partition(":")
     if not module.startswith(_PACKAGE):
         raise CacheError(f"a record of {name}, which is not of this package")
