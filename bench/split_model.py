@@ -1,6 +1,6 @@
 """How long a reduction that is split among programs takes on a GPU, by a model: what the planner's count is held to.
 
-    python -m bench.split_model          # prints the table
+    python -m bench.split_model          # prints the table: the planner's count against the best
 
 A kernel reduces ``outer`` rows of ``reduced`` points each. Every row is shared by k programs; a multiprocessor runs one
 program after the other, at its share of the memory's bandwidth:
@@ -16,9 +16,16 @@ and the combination across warps).
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import numpy
+
+from symshape.dialects.plans import PROCESSORS as PROCESSORS_NAME
+from symshape.passes.plan_reductions import PlanReductions
+from symshape.passes.plans.kernel import Access, Argument, Dim, PlanKernel
+from symshape.prover.condition import Condition
+from symshape.prover.expr import Expr
 
 PROCESSORS: Final = 132
 SHARE: Final = 4.0e12 / PROCESSORS  # bytes per second of one multiprocessor
@@ -59,11 +66,41 @@ def grid() -> list[tuple[int, int]]:
     return [(o, r) for o in outers for r in reduced]
 
 
+def row_sum() -> PlanKernel:
+    """A sum over rows of float32, as the planner sees it."""
+    outer, reduced, one = Expr.symbol("s0"), Expr.symbol("s1"), Expr.const(1)
+    dims = (Dim("d0", outer, False), Dim("d1", reduced, True))
+    arguments = (Argument("in0", 32, (outer, reduced), (reduced, one)), Argument("out0", 32, (outer,), (one,)))
+    address = Expr.symbol("d0") * reduced + Expr.symbol("d1")
+    accesses = (Access(0, address, False, False, False), Access(1, Expr.symbol("d0"), True, True, False))
+    return PlanKernel("row_sum", dims, arguments, accesses, ("s0", "s1"), 1, PARTIAL, ())
+
+
+def planned(outer: int, reduced: int) -> int:
+    """The planner's count: 1 where it does not split."""
+    split = _planned_split()
+    assert split is not None
+    condition, splits = split
+    values = {"s0": outer, "s1": reduced, PROCESSORS_NAME: PROCESSORS}
+    return splits.evaluate(values) if condition.evaluate(values) else 1
+
+
+@functools.cache
+def _planned_split() -> tuple[Condition, Expr] | None:
+    return PlanReductions().split(row_sum(), xblock=1, rblock=2048)
+
+
 def main() -> None:
-    """Prints the best count of each case."""
+    """Prints both counts of each case and their times, the worst ratio last."""
+    worst = 0.0
     for outer, reduced in grid():
+        count = planned(outer, reduced)
         k, time = best(outer, reduced)
-        print(f"{outer:9d} x {reduced:10d}: best {k:5d} splits, {time * 1e6:12.1f} us")
+        own = float(seconds(outer, reduced, count))
+        worst = max(worst, own / time)
+        print(f"{outer:9d} x {reduced:10d}: {count:5d} splits, {own * 1e6:13.1f} us; "
+              f"best {k:5d}, {time * 1e6:13.1f} us; {own / time:5.2f}x")  # fmt: skip
+    print(f"worst {worst:.2f}x")
 
 
 if __name__ == "__main__":
