@@ -9,7 +9,7 @@ from symshape.dialects.symbols import SYMBOLS
 from symshape.dialects.symshape import bad
 
 
-def verify(module: ir.Module | ir.OpView, *, allow_unregistered: bool = False) -> bool:
+def verify(module: ir.Module | ir.OpView | ir.Operation, *, allow_unregistered: bool = False) -> bool:
     """True if the module is valid; otherwise errors are reported at the ops. Raises MLIRError where MLIR's verifier
     does.
 

@@ -34,7 +34,8 @@ class PassContext:
     ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
-    ``kernels``  what the planned stage has read of each kernel, by name: plain data, without handles of the IR.
+    ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
+                 may have changed anything else than what it says that it has changed.
     ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
                  into a guard of the compiled entry; without a frontend it is an error.
     """
@@ -42,7 +43,7 @@ class PassContext:
     options: Mapping[str, Any] = field(default_factory=dict)
     facts: Any = None
     report: dict[str, Any] = field(default_factory=dict)
-    kernels: dict[str, Any] = field(default_factory=dict)
+    scratch: dict[str, Any] = field(default_factory=dict)
     require: Callable[[Condition, str], None] = _require_nothing
 
 
@@ -52,10 +53,11 @@ class Pass:
 
     name: ClassVar[str] = ""
 
-    def run(self, module: ir.Module, context: PassContext) -> bool | None:
+    def run(self, module: ir.Module, context: PassContext) -> bool | list[ir.Operation] | None:
         """Changes ``module`` in place; the manager verifies it afterwards, unless False says that nothing was changed.
 
-        Raise through ``fail(op, message)``.
+        A list: nothing was changed outside of these operations, and only they are verified. Raise
+        through ``fail(op, message)``.
         """
         raise NotImplementedError
 

@@ -101,13 +101,19 @@ def _run_step(
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             if isinstance(step, Pass):
-                if step.run(module, context) is False:
-                    return  # unchanged: there is nothing to verify
+                changed = step.run(module, context)
+                if changed is False:
+                    return  # there is nothing to verify
+                scope = changed if isinstance(changed, list) else [module]
+                if not isinstance(changed, list):
+                    context.scratch.clear()
             else:
+                context.scratch.clear()
                 manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
                 manager.enable_verifier(False)  # it is verified below
                 manager.run(module.operation)
-            if not verify(module, allow_unregistered=allow_unregistered):
+                scope = [module]
+            if not all(verify(op, allow_unregistered=allow_unregistered) for op in scope):
                 raise CompileError("it leaves invalid IR behind")
         except Exception as error:
             reason = _reason(error, diagnostics)

@@ -48,7 +48,7 @@ class PlanAlignment(Pass):
     name: ClassVar[str] = "plan-alignment"
     most: int = MOST_VARIANTS
 
-    def run(self, module: ir.Module, context: PassContext) -> bool:
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         planned = tables(module, context)
         allocated = allocated_arguments(module) if planned else {}
         for table in planned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -39,7 +38,7 @@ class PlanIndexWidth(Pass):
     name: ClassVar[str] = "plan-index-width"
     limit: int = 2**31 - 2**17
 
-    def run(self, module: ir.Module, context: PassContext) -> bool:
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         planned = tables(module, context)
         for table in planned:
             fits = all_of(*(at_most(bound, self.limit) for bound in bounds(table.kernel, self.limit)))
@@ -66,18 +65,15 @@ def bounds(kernel: PlanKernel, limit: int) -> list[Expr]:
             span = span + (size - 1) * stride
         found.setdefault(span)
     found.update(dict.fromkeys(Expr.symbol(name) for name in kernel.symbols))
-    facts = kernel.facts.copy()
-    for dim in kernel.parallel:
-        facts.assume_nonnegative(dim.size - 1)  # else nothing is launched
-    open_ = [bound for bound in found if (high := facts.bounds(bound)[1]) is None or high > limit]
-    return _largest(open_, facts.less_equal)
+    open_ = [bound for bound in found if (high := kernel.facts.bounds(bound)[1]) is None or high > limit]
+    return [bound for bound in open_ if not any(_within(bound, o, kernel) for o in open_ if o is not bound)]
 
 
-def _largest(exprs: Iterable[Expr], less_equal: Callable[[Expr, Expr], bool]) -> list[Expr]:
-    """Without those that are proven to be at most another one."""
-    left: list[Expr] = []
-    for expr in sorted(exprs, key=lambda e: -len(e.symbols)):
-        if not any(less_equal(expr, other) for other in left):
-            left = [other for other in left if not less_equal(other, expr)]
-            left.append(expr)
-    return left
+def _within(expr: Expr, product: Expr, kernel: PlanKernel) -> bool:
+    """Whether the expression is the product without some of its factors, none of which is less than 1."""
+    rest = product.exact_quotient(expr) if len(product.terms) == 1 and len(expr.terms) == 1 and expr.symbols else None
+    if rest is None or rest.constant:
+        return False
+    # Nothing is launched where a parallel dim is 0.
+    at_least_one = {name for dim in kernel.parallel for name in [str(dim.size)]}
+    return all(name in at_least_one or (kernel.facts.bounds(Expr.symbol(name))[0] or 0) >= 1 for name in rest.symbols)

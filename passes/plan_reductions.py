@@ -64,7 +64,7 @@ class PlanReductions(Pass):
     most_waves: int = 8
     workspace: int = 4 << 20
 
-    def run(self, module: ir.Module, context: PassContext) -> bool:
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         changed = []
         for table in tables(module, context):
             if table.kernel.reduced:
@@ -100,7 +100,7 @@ class PlanReductions(Pass):
     def split(self, kernel: PlanKernel, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:
         """When to split rows, and into how many parts each; None where that is never."""
         groups = kernel.xnumel if xblock == 1 else ceildiv(kernel.xnumel, xblock)
-        if remaining(at_most(2 * kernel.xnumel, self.most_waves * processors() * xblock), kernel.facts) == FALSE:
+        if remaining(at_most(2 * kernel.xnumel, self.most_waves * processors() * xblock), kernel) == FALSE:
             return None  # rows enough for every wave
         point = row_bytes(kernel) * xblock
         work = groups * kernel.rnumel * point

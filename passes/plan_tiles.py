@@ -49,7 +49,7 @@ class PlanTiles(Pass):
     tile: int = 64
     shortest: int = 16
 
-    def run(self, module: ir.Module, context: PassContext) -> bool:
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         changed = []
         for table in tables(module, context):
             if not table.kernel.reduced:

@@ -11,9 +11,8 @@ from torch_mlir import ir
 
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.plans import PROCESSORS, PlanSizes
-from symshape.passes.base import PassContext
 from symshape.prover.condition import Condition
-from symshape.prover.decided import learn
+from symshape.prover.decided import decided, learn
 from symshape.prover.expr import Expr, product
 from symshape.prover.facts import Facts, Row
 
@@ -82,6 +81,16 @@ class PlanKernel:
         return facts
 
     @cached_property
+    def _answers(self) -> dict[Condition, bool | None]:
+        return {}
+
+    def decided(self, condition: Condition) -> bool | None:
+        """Whether a condition holds at every launch, or at none; None where neither is proven."""
+        if condition not in self._answers:
+            self._answers[condition] = decided(self.facts, condition)
+        return self._answers[condition]
+
+    @cached_property
     def parallel(self) -> tuple[Dim, ...]:
         """The dims that are not reduced."""
         return tuple(d for d in self.dims if not d.reduced)
@@ -142,22 +151,18 @@ def kernels(module: ir.Module) -> list[Any]:
     return [view.operation for view in module.body.operations if "symshape.kernel" in view.operation.attributes]
 
 
-def read_plan_kernel(function: Any, sizes: PlanSizes, context: PassContext) -> PlanKernel:
-    """Reads a kernel function once; later passes of the stage are given what was read."""
-    name = ir.StringAttr(function.attributes["sym_name"]).value
-    found = context.kernels.get(name)
-    if found is None:
-        found = context.kernels[name] = _Reader(function, sizes).read(name)
-    return found
+def read_plan_kernel(function: Any, operations: Sequence[Any], sizes: PlanSizes) -> PlanKernel:
+    """Reads a kernel function, given the operations of its block; ``sizes`` knows the values of all of them."""
+    return _Reader(function, operations, sizes).read(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
 class _Reader:
     """Reads the operations of a kernel's block; those inside of generics do not matter here."""
 
-    def __init__(self, function: Any, sizes: PlanSizes) -> None:
+    def __init__(self, function: Any, operations: Sequence[Any], sizes: PlanSizes) -> None:
         self.inputs = ir.IntegerAttr(function.attributes["symshape.num_inputs"]).value
         self.sizes = sizes
-        self.operations = [view.operation for view in sizes.block.operations]
+        self.operations = operations
         self.position = {value: i for i, value in enumerate(sizes.tensors)}
         self.dims: tuple[Dim, ...] = ()
         self.accesses: list[Access] = []

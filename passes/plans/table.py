@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,9 +15,7 @@ from symshape.passes.base import PassContext
 from symshape.passes.plans.kernel import PlanKernel, kernels, read_plan_kernel
 from symshape.prover.atoms import Function
 from symshape.prover.condition import FALSE, TRUE, Condition, all_of, at_least, equals
-from symshape.prover.decided import decided
 from symshape.prover.expr import Expr
-from symshape.prover.facts import Facts
 
 MOST_VARIANTS: Final = 8
 ALIGNMENT: Final = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
@@ -50,92 +48,87 @@ class Row:
 class Table:
     """The table of one kernel function. ``rows`` may be replaced; ``write`` brings the function up to date."""
 
-    def __init__(self, function: Any, context: PassContext) -> None:
+    def __init__(self, function: Any, attributes: dict[Any, ir.Attribute]) -> None:
         self.block = function.regions[0].blocks[0]
         self.sizes = PlanSizes(self.block)
-        self._conditions: dict[Condition, ir.Value] = {}
-        self._tests: list[Any] = []  # operations that make conditions
+        self.operations = [view.operation for view in self.block.operations]
+        self._attributes = attributes
         self._i1 = ir.IntegerType.get_signless(1)
+        self._conditions: dict[Condition, ir.Value] = {}
+        self._made: dict[Condition, tuple[Condition, ...]] = {}  # written here, and the conditions they are made of
         variants = []
-        for view in self.block.operations:
-            op = view.operation
+        for op in self.operations:
             if op.name == "symshape.variant":
                 variants.append(op)
-            elif not self.sizes.read(op) and op.name.startswith("arith."):
-                self._read_test(op)
-        self._last = self.block.operations[len(self.block.operations) - 1].operation
-        self.kernel: PlanKernel = read_plan_kernel(function, self.sizes, context)
+            elif not self.sizes.read(op) and op.name.startswith("arith.") and op.results[0].type == self._i1:
+                condition = read_condition(self.sizes, op.results[0])
+                if condition is not None:
+                    self._conditions.setdefault(condition, op.results[0])
+        self.kernel = read_plan_kernel(function, self.operations, self.sizes)
         self._old = [self._read(op) for op in variants]
         self.rows: list[Row] = list(self._old) or [general(self.kernel)]
 
-    def _read_test(self, op: Any) -> None:
-        type_ = op.results[0].type
-        if type_ == self.sizes.index_type:  # low bits of several values
-            self._tests.append(op)
-            return
-        condition = read_condition(self.sizes, op.results[0]) if type_ == self._i1 else None
-        if condition is not None:
-            self._conditions.setdefault(condition, op.results[0])
-            self._tests.append(op)
-
     def _read(self, op: Any) -> Row:
-        attributes = op.attributes
         fields: dict[str, Any] = {}
         for name in _ATTRIBUTES:
-            value = attributes[name]
-            if isinstance(value, ir.ArrayAttr):
-                fields[name] = tuple(ir.StringAttr(a).value for a in value)
-            else:
-                fields[name] = value.value
+            value = op.attributes[name]
+            is_array = isinstance(value, ir.ArrayAttr)
+            fields[name] = tuple(ir.StringAttr(a).value for a in value) if is_array else value.value
         condition, *splits = op.operands
         expr = self.sizes.expr(splits[0]) if splits else None
         return Row(condition=self.sizes.condition(condition), splits=expr, op=op, **fields)
 
-    def write(self) -> bool:
-        """Writes the rows that can occur; False where the function has them already."""
-        rows = pruned(self.rows, self.kernel.facts)
+    def write(self) -> list[ir.Operation]:
+        """Writes the rows that can occur; the variants that are new or have changed."""
+        rows = pruned(self.rows, self.kernel)
         if rows == self._old:
-            return False
+            return []
         kept = {id(row.op) for row in rows}
         for row in self._old:
             if id(row.op) not in kept:
                 row.op.erase()
         old = {id(row.op): row for row in self._old}
-        with ir.InsertionPoint(self._last), self._last.location:
-            for row in rows:
+        changed = []
+        with ir.InsertionPoint(self.operations[-1]), self.operations[-1].location:
+            for i, row in enumerate(rows):
                 if row.op is None:
-                    self._create(row)
+                    rows[i] = replace(row, op=self._create(row))
                 else:
                     self._update(row, old[id(row.op)])
-        for op in reversed(self._tests):
-            if next(iter(op.results[0].uses), None) is None:
-                op.erase()
-        return True
+                if row != old.get(id(row.op)):
+                    changed.append(rows[i].op)
+        self.rows = self._old = rows
+        self._sweep()
+        return changed
 
-    def _create(self, row: Row) -> None:
+    def _create(self, row: Row) -> Any:
         operands = [self._condition(row.condition)]
         operands += [] if row.splits is None else [self.sizes.value(row.splits)]
-        attributes = {name: attribute(getattr(row, name)) for name in _ATTRIBUTES}
-        ir.Operation.create("symshape.variant", [], operands, attributes)
+        attributes = {name: self._attribute(getattr(row, name)) for name in _ATTRIBUTES}
+        return ir.Operation.create("symshape.variant", [], operands, attributes)
 
     def _update(self, row: Row, old: Row) -> None:
         if row.condition != old.condition:
             row.op.operands[0] = self._condition(row.condition)
         for name in _ATTRIBUTES:
             if getattr(row, name) != getattr(old, name):
-                row.op.attributes[name] = attribute(getattr(row, name))
-        row.op.move_before(self._last)
+                row.op.attributes[name] = self._attribute(getattr(row, name))
+        row.op.move_before(self.operations[-1])
+
+    def _attribute(self, value: Any) -> ir.Attribute:
+        found = self._attributes.get(value)
+        if found is None:
+            found = self._attributes[value] = attribute(value)
+        return found
 
     def _condition(self, condition: Condition) -> ir.Value:
         """The value of a condition; its parts are shared among the rows."""
         found = self._conditions.get(condition)
-        if found is None:
-            if condition.kind == "and":
-                found = self._conjunction(condition)
-            else:
-                found = emit_condition(self.sizes, condition)
-            self._conditions[condition] = found
-        return found
+        if found is not None:
+            return found
+        if condition.kind == "and":
+            return self._conjunction(condition)
+        return self._keep(condition, emit_condition(self.sizes, condition))
 
     def _conjunction(self, condition: Condition) -> ir.Value:
         """Joined from the end: rows differ in their first parts. What must divide by 16 is tested together."""
@@ -144,29 +137,56 @@ class Table:
         if bases:
             test = all_of(*map(divides, bases))
             if test not in self._conditions:
-                self._conditions[test] = emit_multiples(self.sizes, bases, ALIGNMENT)
+                self._keep(test, emit_multiples(self.sizes, bases, ALIGNMENT))
             parts.append(test)
-        result, joined = self._condition(parts[-1]), parts[-1]
+        joined = parts[-1]
+        result = self._condition(joined)
         for part in reversed(parts[:-1]):
-            joined = all_of(part, joined)
-            if joined not in self._conditions:
+            whole = all_of(part, joined)
+            if whole not in self._conditions:
                 values = [self._condition(part), result]
-                self._conditions[joined] = ir.Operation.create("arith.andi", [self._i1], values).result
-            result = self._conditions[joined]
+                self._keep(whole, ir.Operation.create("arith.andi", [self._i1], values).result, part, joined)
+            result, joined = self._conditions[whole], whole
         return result
+
+    def _keep(self, condition: Condition, value: ir.Value, *parts: Condition) -> ir.Value:
+        self._conditions[condition], self._made[condition] = value, parts
+        return value
+
+    def _sweep(self) -> None:
+        """Removes tests that were written for rows that have gone."""
+        needed: set[Condition] = set()
+        pending = [row.condition for row in self.rows]
+        for row in self.rows:
+            bases = [part for part in row.condition.operands if multiple_of(part) is not None]
+            rest = [part for part in row.condition.operands if multiple_of(part) is None]
+            pending += [all_of(*rest, *bases)] if bases else []
+        while pending:
+            condition = pending.pop()
+            if condition not in needed:
+                needed.add(condition)
+                pending += self._made.get(condition, ())
+        for condition in [c for c in reversed(self._made) if c not in needed]:
+            self._conditions.pop(condition).owner.erase()
+            del self._made[condition]
 
 
 def tables(module: ir.Module, context: PassContext) -> list[Table]:
-    """The tables of all kernels; none where the target chooses in its own code."""
+    """The tables of all kernels; none where the target chooses in its own code.
+
+    Passes one after the other work on the same tables; the manager forgets them when another pass has run.
+    """
     if context.options.get("target") == "cpu":
         return []
-    return [Table(function, context) for function in kernels(module)]
+    if "tables" not in context.scratch:
+        attributes: dict[Any, ir.Attribute] = {}
+        context.scratch["tables"] = [Table(function, attributes) for function in kernels(module)]
+    return list(context.scratch["tables"])
 
 
-def write_all(changed: Sequence[Table]) -> bool:
-    """Writes every table; whether anything has changed."""
-    written = [table.write() for table in changed]
-    return any(written)
+def write_all(planned: Iterable[Table]) -> list[ir.Operation]:
+    """Writes every table; the operations that are to be verified."""
+    return [op for table in planned for op in table.write()]
 
 
 def general(kernel: PlanKernel) -> Row:
@@ -176,11 +196,11 @@ def general(kernel: PlanKernel) -> Row:
     return Row("block512", "pointwise", TRUE, 512)
 
 
-def pruned(rows: Sequence[Row], facts: Facts) -> list[Row]:
+def pruned(rows: Sequence[Row], kernel: PlanKernel) -> list[Row]:
     """The rows that can be taken, with what is left of their conditions."""
     kept: list[Row] = []
     for row in rows:
-        condition = remaining(row.condition, facts)
+        condition = remaining(row.condition, kernel)
         if condition != FALSE:
             kept.append(row if condition == row.condition else replace(row, condition=condition))
         if condition == TRUE:
@@ -188,12 +208,12 @@ def pruned(rows: Sequence[Row], facts: Facts) -> list[Row]:
     return kept
 
 
-def remaining(condition: Condition, facts: Facts) -> Condition:
+def remaining(condition: Condition, kernel: PlanKernel) -> Condition:
     """The condition without the parts that always hold; FALSE where one never does."""
     parts = condition.operands if condition.kind == "and" else (condition,)
     left = []
     for part in parts:
-        answer = decided(facts, part) if _is_simple(part.expr) else None
+        answer = kernel.decided(part) if _is_simple(part.expr) else None
         if answer is False:
             return FALSE
         left += [part] if answer is None else []
@@ -201,8 +221,8 @@ def remaining(condition: Condition, facts: Facts) -> Condition:
 
 
 def _is_simple(expr: Expr) -> bool:
-    """Worth a proof: what max, min and divisions of products say is rarely known."""
-    return all(not isinstance(a, Function) or a.kind == "mod" for _, atoms in expr.terms for a in atoms)
+    """Worth a proof: what max, min and divisions of products say is rarely known; alignment is proven by its pass."""
+    return not any(isinstance(atom, Function) for atom in expr.atoms)
 
 
 def divides(expr: Expr) -> Condition:
