@@ -15,6 +15,8 @@ from symshape.passes.fusion.graph import Graph, read_graph
 from symshape.passes.fusion.group import Group, Grouping, make_groups
 from symshape.passes.fusion.kernel import KernelWriter, kernel_symbols
 from symshape.passes.fusion.plan import KernelPlan, Step, plan_kernel
+from symshape.passes.fusion.siblings import merge_siblings
+from symshape.prover.condition import Condition
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
@@ -56,11 +58,12 @@ class FuseKernels(Pass):
         block = function.regions[0].blocks[0]
         graph = read_graph(block)
         facts = facts_of(function)
-        grouping = make_groups(
-            graph, facts, vertical=self.vertical, siblings=self.siblings, max_members=self.max_members
-        )
+        grouping = make_groups(graph, facts, vertical=self.vertical, max_members=self.max_members)
+        if self.siblings:
+            merge_siblings(grouping)
         outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g)).stores]
-        callees = [_outline(module, graph, facts, plan, names) for plan in outlined]
+        rows: dict[str, list[Condition]] = {}
+        callees = [_outline(module, graph, facts, plan, names, rows) for plan in outlined]
         launched: dict[ir.Value, ir.Value] = {}
         for plan, (callee, symbols) in zip(outlined, callees):
             _launch(graph, block, plan, callee, symbols, launched)
@@ -92,12 +95,13 @@ def _is_needed(grouping: Grouping, group: Group, value: ir.Value) -> bool:
 
 
 def _outline(
-    module: ir.Module, graph: Graph, facts: Facts, plan: KernelPlan, names: dict[str, str]
-) -> tuple[str, list[str]]:
+    module: ir.Module, graph: Graph, facts: Facts, plan: KernelPlan, names: dict[str, str],
+    rows: dict[str, list[Condition]],
+) -> tuple[str, list[str]]:  # fmt: skip
     """Writes the kernel function; its name, and the symbols that it takes."""
     symbols = kernel_symbols(plan, graph)
     with ir.InsertionPoint(module.body), ir.Location.unknown():
-        return _share(KernelWriter(plan, graph, facts, "kernel", symbols).write(), names), symbols
+        return _share(KernelWriter(plan, graph, facts, symbols, rows).write(), names), symbols
 
 
 def _share(function: Any, names: dict[str, str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.affine_maps import read_exprs, read_set
+from symshape.dialects.reals import sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.prover.expr import Expr, product
 
@@ -74,6 +75,7 @@ class Graph:
     tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
+    symbol_tensors: dict[str, ir.Value] = field(default_factory=dict)  # data-dependent size -> what it is read from
 
     def layout(self, value: ir.Value) -> Layout:
         """Where a tensor lies: as its bind says; contiguous, for a value inside a lowering that no bind speaks of."""
@@ -117,6 +119,8 @@ def read_graph(block: ir.Block) -> Graph:
             _read_init(graph, op)
         elif name == "linalg.generic":
             _read_generic(graph, op)
+        elif name == "symshape.unbacked_symbol" and isinstance(op.operands[0].type, ir.RankedTensorType):
+            graph.symbol_tensors[ir.StringAttr(op.attributes["name"]).value] = op.operands[0]
     _find_buffer_uses(graph, operations)
     return graph
 
@@ -196,6 +200,22 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool]:
             "arith.truncf",
         )
     return captured, weight, heavy
+
+
+def outer_sizes(generic: Any, graph: Graph) -> list[Expr]:
+    """Sizes of main that the body uses."""
+    found: list[ir.Value] = []
+    for view in generic.regions[0].blocks[0].operations:
+        for v in view.operation.operands:
+            found.extend([v] if v in graph.sizes else sizes_in(v) if is_outer_scalar(v, generic) else ())
+    return [graph.sizes.expr(v) for v in found]
+
+
+def is_outer_scalar(value: ir.Value, generic: Any) -> bool:
+    """A constant or a number made of sizes that main computes and a body uses: its arithmetic is repeated there."""
+    if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
+        return False
+    return bool(value.owner.parent != generic)
 
 
 _FREE = frozenset({"symshape.bind", "symshape.view", "linalg.generic", "tensor.empty", "tensor.splat"})

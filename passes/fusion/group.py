@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from symshape.passes.fusion.align import invert
-from symshape.passes.fusion.graph import Access, Compute, Graph, dim_symbols
-from symshape.prover.expr import Expr, product
+from symshape.passes.fusion.graph import Access, Compute, Graph, dim_symbols, outer_sizes
+from symshape.passes.fusion.order import Order
+from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
 CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
@@ -50,11 +51,20 @@ class Grouping:
     groups: list[Group] = field(default_factory=list)
     group_of: dict[Compute, Group] = field(default_factory=dict)
     reads: dict[Compute, list[Access]] = field(default_factory=dict)
+    sources: dict[Compute, list[ir.Value]] = field(default_factory=dict)  # tensors that its sizes are read from
+    order: Order = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = Order(self.graph, self.group_of)
+
+    def outside(self, node: Compute, group: Group) -> list[ir.Value]:
+        """What must exist before the group's kernel is launched, for the node to be in it."""
+        producer = self.graph.producer
+        read = [a.base for a in self.reads[node] if producer.get(a.base) not in group.placements]
+        return read + self.sources.get(node, [])
 
 
-def make_groups(
-    graph: Graph, facts: Facts, *, vertical: bool = True, siblings: bool = True, max_members: int = 64
-) -> Grouping:
+def make_groups(graph: Graph, facts: Facts, *, vertical: bool = True, max_members: int = 64) -> Grouping:
     """Greedy, in program order: each anchor joins the latest group it can, else starts one."""
     grouping = Grouping(graph, facts, max_members)
     grouping.anchors = choose_anchors(graph)
@@ -62,8 +72,6 @@ def make_groups(
         if node in grouping.anchors:
             grouping.reads[node] = closure(grouping, node)
             _place(grouping, node, vertical)
-    if siblings:
-        _merge_siblings(grouping)
     return grouping
 
 
@@ -135,7 +143,18 @@ def closure(grouping: Grouping, node: Compute) -> list[Access]:
             found.setdefault((value, ()), Access(value, ()))
 
     visit(node, tuple(dim_symbols("d", len(node.sizes))), ())
+    if grouping.graph.symbol_tensors:
+        grouping.sources[node] = _symbol_tensors(grouping.graph, {current for current, _ in visited})
     return list(found.values())
+
+
+def _symbol_tensors(graph: Graph, nodes: Iterable[Compute]) -> list[ir.Value]:
+    """The tensors that sizes in these nodes are read from: they are needed before a kernel with such a size starts."""
+    names: set[str] = set()
+    for node in nodes:
+        exprs = [*node.sizes, *(e for a in node.inputs for e in (*a.map, *a.conditions))]
+        names.update(name for e in (*exprs, *outer_sizes(node.op, graph)) for name in e.symbols)
+    return [value for name, value in graph.symbol_tensors.items() if name in names]
 
 
 # --- joining ---------------------------------------------------------------------------------------------------------
@@ -160,6 +179,7 @@ def _start(grouping: Grouping, node: Compute) -> None:
     group.placements[node] = tuple(dim_symbols("k", len(node.sizes)))
     grouping.groups.append(group)
     grouping.group_of[node] = group
+    grouping.order.start(group, grouping.outside(node, group))
 
 
 def _join(grouping: Grouping, node: Compute, group: Group) -> bool:
@@ -169,8 +189,10 @@ def _join(grouping: Grouping, node: Compute, group: Group) -> bool:
     if placement is None:
         return False
     reduced = _reduced_after(node, group, placement)
-    if reduced is None or _leaves_and_returns(grouping, group, node):
+    outside = grouping.outside(node, group)
+    if reduced is None or grouping.order.depends(outside, group):
         return False
+    grouping.order.grow(group, outside)
     group.reduced = reduced
     group.placements[node] = placement
     grouping.group_of[node] = group
@@ -252,88 +274,3 @@ def _covers(node: Compute, group: Group, placement: tuple[Expr, ...]) -> bool:
     """A reduction needs every point of the space: its placement must mention all dims that are not 1."""
     used: set[str] = set().union(*(e.symbols for e in placement))
     return all(f"k{i}" in used for i, s in enumerate(group.space) if s.as_int() != 1)
-
-
-# --- dependences -----------------------------------------------------------------------------------------------------
-
-
-def _leaves_and_returns(grouping: Grouping, group: Group, node: Compute) -> bool:
-    """True when some other input of ``node`` depends on the group."""
-    outside = [a.base for a in grouping.reads[node] if grouping.graph.producer.get(a.base) not in group.placements]
-    return depends_on(grouping, outside, group)
-
-
-def depends_on(grouping: Grouping, values: Iterable[ir.Value], group: Group) -> bool:
-    """Does any of these values need the group's kernel to have run?"""
-    seen: set[object] = set()
-    stack: list[ir.Value] = list(values)
-    while stack:
-        value = grouping.graph.storage(stack.pop())
-        producer = grouping.graph.producer.get(value)
-        if producer is not None:
-            owner = grouping.group_of.get(producer)
-            if owner is group:
-                return True
-            unit = owner if owner is not None else producer
-            if unit not in seen:
-                seen.add(unit)
-                stack.extend(_unit_inputs(grouping, unit))
-        elif not isinstance(value.owner, ir.Block):
-            op = value.owner.operation if hasattr(value.owner, "operation") else value.owner
-            if op not in seen:
-                seen.add(op)
-                stack.extend(op.operands)
-    return False
-
-
-def _unit_inputs(grouping: Grouping, unit: Group | Compute) -> list[ir.Value]:
-    nodes = list(unit.placements) if isinstance(unit, Group) else [unit]
-    return [a.base for n in nodes for a in grouping.reads.get(n) or n.inputs]
-
-
-def _merge_siblings(grouping: Grouping) -> None:
-    """Groups over the same space that read a common tensor become one kernel."""
-    for i, group in enumerate(grouping.groups):
-        for other in grouping.groups[:i]:
-            if other.placements and group.placements and _mergeable(grouping, other, group):
-                _merge(grouping, other, group)
-                break
-    grouping.groups = [g for g in grouping.groups if g.placements]
-
-
-def _mergeable(grouping: Grouping, first: Group, second: Group) -> bool:
-    if len(first.space) != len(second.space) or first.reduced != second.reduced:
-        return False
-    if len(first.placements) + len(second.placements) > grouping.max_members:
-        return False
-    if not all(grouping.facts.equal(a, b) for a, b in zip(first.space, second.space)):
-        return False
-    if not _shared_reads(grouping, first, second):
-        return False
-    reads_first, reads_second = _outside_reads(grouping, first), _outside_reads(grouping, second)
-    return not depends_on(grouping, reads_second, first) and not depends_on(grouping, reads_first, second)
-
-
-def _outside_reads(grouping: Grouping, group: Group) -> list[ir.Value]:
-    """What members of the group read that is not a member's."""
-    reads = [a.base for n in group.placements for a in grouping.reads[n]]
-    return [base for base in reads if grouping.graph.producer.get(base) not in group.placements]
-
-
-def _shared_reads(grouping: Grouping, first: Group, second: Group) -> bool:
-    """A tensor of the space's own rank or volume that both read: merging saves reading it twice."""
-    volume = product(first.space)
-    bases = [{a.base for n in g.placements for a in grouping.reads[n]} for g in (first, second)]
-    sizes = grouping.graph.tensor_sizes
-    for base in bases[0] & bases[1]:
-        known = sizes.get(base) or getattr(grouping.graph.sizes.layouts.get(base), "sizes", None)
-        if known is not None and grouping.facts.equal(product(known), volume):
-            return True
-    return False
-
-
-def _merge(grouping: Grouping, into: Group, group: Group) -> None:
-    into.placements |= group.placements
-    for node in group.placements:
-        grouping.group_of[node] = into
-    group.placements = {}

@@ -12,10 +12,10 @@ from symshape.dialects.conditions import emit_condition
 from symshape.dialects.reals import rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
-from symshape.passes.fusion.graph import Graph
+from symshape.passes.fusion.graph import Graph, is_outer_scalar, outer_sizes
 from symshape.passes.fusion.in_place import in_place_pairs
 from symshape.passes.fusion.plan import KernelPlan, Load, Ref, Step
-from symshape.prover.condition import at_least, equals
+from symshape.prover.condition import Condition, at_least, equals
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
@@ -39,26 +39,10 @@ def kernel_symbols(plan: KernelPlan, graph: Graph) -> list[str]:
         if isinstance(item, Load):
             mention(item.conditions)
         else:
-            mention(graph.sizes.expr(v) for v in _outer_sizes(item.node.op, graph))
+            mention(outer_sizes(item.node.op, graph))
     for store in plan.stores:
         mention(store.map)
     return list(names)
-
-
-def _outer_sizes(generic: Any, graph: Graph) -> list[ir.Value]:
-    """Index values of main that the body uses."""
-    found: list[ir.Value] = []
-    for op in generic.regions[0].blocks[0].operations:
-        for v in op.operands:
-            found.extend([v] if v in graph.sizes else sizes_in(v) if _is_outer_scalar(v, generic) else ())
-    return found
-
-
-def _is_outer_scalar(value: ir.Value, generic: Any) -> bool:
-    """A constant or a number made of sizes that main computes and a body uses: its arithmetic is repeated there."""
-    if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
-        return False
-    return bool(value.owner.parent != generic)
 
 
 def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) -> dict[str, ir.Attribute]:
@@ -71,11 +55,26 @@ def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) ->
     }
 
 
-class KernelWriter:
-    """Writes one kernel at the current insertion point (the module's body)."""
+def _row(facts: Facts, name: str) -> list[Condition]:
+    """A symbol's bounds and a divisor."""
+    symbol = Expr.symbol(name)
+    low, high = facts.bounds(symbol)
+    divisor = 1
+    while divisor < 16 and facts.divides(2 * divisor, symbol):
+        divisor *= 2
+    known = [at_least(symbol, low)] if low is not None else []
+    known += [at_least(high, symbol)] if high is not None else []
+    return known + ([equals(symbol % divisor, 0)] if divisor > 1 else [])
 
-    def __init__(self, plan: KernelPlan, graph: Graph, facts: Facts, name: str, symbols: list[str]) -> None:
-        self.plan, self.graph, self.facts, self.name, self.symbols = plan, graph, facts, name, symbols
+
+class KernelWriter:
+    """Writes one kernel at the current insertion point (the module's body). ``rows``: what is known of symbols, which
+    the kernels of a graph share; the writer enters those that it asks for."""
+
+    def __init__(
+        self, plan: KernelPlan, graph: Graph, facts: Facts, symbols: list[str], rows: dict[str, list[Condition]]
+    ) -> None:
+        self.plan, self.graph, self.facts, self.symbols, self.rows = plan, graph, facts, symbols, rows
         self.parallel = [i for i, r in enumerate(plan.reduced) if not r]
         self.has_reduction = any(plan.reduced)
         self.results: list[list[ir.Value]] = []
@@ -88,7 +87,7 @@ class KernelWriter:
         types = [self._buffer_type(v) for v in tensors] + [index] * len(self.symbols)
         results = types[len(plan.inputs) : len(tensors)]
         function = ir.Operation.create("func.func", regions=1, attributes={
-            "sym_name": ir.StringAttr.get(self.name), "sym_visibility": ir.StringAttr.get("private"),
+            "sym_name": ir.StringAttr.get("kernel"), "sym_visibility": ir.StringAttr.get("private"),
             "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)), **self._attributes()})  # fmt: skip
         block = function.regions[0].blocks.append(*types)
         arguments = list(block.arguments)
@@ -127,13 +126,9 @@ class KernelWriter:
     def _assume_rows(self) -> None:
         """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
         for name in self.symbols:
-            symbol = Expr.symbol(name)
-            low, high = self.facts.bounds(symbol)
-            divisor = next(k for k in (16, 8, 4, 2, 1) if self.facts.divides(k, symbol))
-            known = [at_least(symbol, low)] if low is not None else []
-            known += [at_least(high, symbol)] if high is not None else []
-            known += [equals(symbol % divisor, 0)] if divisor > 1 else []
-            for condition in known:
+            if name not in self.rows:
+                self.rows[name] = _row(self.facts, name)
+            for condition in self.rows[name]:
                 ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 
     def _buffer_type(self, value: ir.Value) -> ir.Type:
@@ -255,7 +250,7 @@ class KernelWriter:
             for v in op.operands:
                 if v in self.graph.sizes:
                     outer[v] = self.sizes.value(self.graph.sizes.expr(v))
-                elif _is_outer_scalar(v, generic):
+                elif is_outer_scalar(v, generic):
                     for size in sizes_in(v):
                         outer[size] = self.sizes.value(self.graph.sizes.expr(size))
                 elif v in self.arguments:
