@@ -11,8 +11,7 @@ from symshape.codegen.triton_function import ALIGNED, FunctionText
 from symshape.codegen.triton_launcher import launcher_text
 from symshape.codegen.triton_pressure import fit
 from symshape.codegen.triton_split import SplitWriter
-from symshape.codegen.triton_variants import default_variants
-from symshape.codegen.variants import Variant
+from symshape.codegen.variants import Variant, general
 from symshape.prover.expr import product
 from symshape.runtime.triton_types import TritonKernel, TritonStage, TritonVariant
 
@@ -33,13 +32,14 @@ DEBUG = tl.constexpr(False)
 
 
 def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str | None = None) -> TritonKernel:
-    """The Triton kernel of a normalised loop program; without ``variants`` those of the default table.
+    """The Triton kernel of a normalised loop program; without ``variants`` it has one that is right at every size.
 
     KernelError for what has no Triton code.
     """
     check_types(kernel)
     name = name or kernel.name
-    planned = [fit(variant, kernel) for variant in variants or default_variants(kernel)]
+    reduces = any(d.reduced for d in kernel.dims)
+    planned = [fit(variant, kernel) for variant in variants or [general(reduces)]]
     bounds = frozenset(set(ALIGNED) & {each for variant in planned for each in variant.aligned})
     split = SplitWriter(kernel, name, bounds) if any(v.form == "split" for v in planned) else None
     functions: dict[str, FunctionText] = {}

@@ -10,7 +10,8 @@ def launch(in0, out0, s0, s1):
     test0 = (address0 | address1 | s1) & 15 == 0
     if s1 <= 512 and test0:
         persistent512_aligned(device, (xnumel + 1) // 2, in0, out0, s0, s1)
-    elif s1 <= 512:
+        return
+    if s1 <= 512:
         ...
 ```
 
@@ -44,22 +45,17 @@ def launcher_text(
     body.append(f"device = {tensors[0]}.device")
     if "processors" in used:
         body.append("processors = processor_count(device)")
-    body += [f"test{i} = {text}" for i, text in enumerate(tests)]
     values = [*tensors, *symbols, *(["error_slot"] if checks_index else [])]
     given = [*(f"{{{name}}}" for name in tensors), *values[len(tensors) :]]
-    keyword = "if"
-    for (_, variant), condition in zip(variants, chosen, strict=True):
-        last = condition == "True"
-        if not last:
-            body.append(f"{keyword} {condition}:")
+    defined: set[str] = set()
+    for (_, variant), (condition, names) in zip(variants, chosen, strict=True):
+        body += [f"{name} = {tests[name]}" for name in names if name not in defined]
+        defined.update(names)
         lines = _launches(variant, given, workspace)
-        if last and keyword == "if":
+        if not condition:
             body += lines
-        else:
-            body += ["else:"] * last + [f"    {line}" for line in lines]
-        keyword = "elif"
-        if last:
             break
+        body += [f"if {condition}:", *(f"    {line}" for line in [*lines, "return"])]
     head = f"def launch({', '.join(values)}):"
     return "\n".join([head, *(f"    {line}" for line in body), ""])
 
@@ -84,17 +80,18 @@ def launch_name(variant: TritonVariant, stage: int) -> str:
     return variant.name if len(variant.stages) == 1 else f"{variant.name}_{stage}"
 
 
-def _conditions(conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
-    """Tests that several conditions share, computed once, and the text of each condition with them."""
+def _conditions(conditions: Sequence[Condition]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
+    """Tests that several conditions share, by name; for each condition its text ("" if it always holds) and the names
+    of the tests in it."""
     parts = [_parts(condition) for condition in conditions]
     shared = [part for part, count in Counter(part for own in parts for part in own).items() if count > 1]
-    tests = [part for part in shared if len(part.symbols) > 1]  # another one is as quick as a name
-    names = {part: f"test{i}" for i, part in enumerate(tests)}
-    texts = []
-    for own in parts:
-        pieces = [names.get(part) or _bracketed(part) for part in own]
-        texts.append(" and ".join(pieces) or "True")
-    return [condition_text(part) for part in tests], texts
+    repeated = [part for part in shared if len(part.symbols) > 1]  # another one is as quick as a name
+    names = {part: f"test{i}" for i, part in enumerate(repeated)}
+    texts = [
+        (" and ".join(names.get(part) or _bracketed(part) for part in own), [names[p] for p in own if p in names])
+        for own in parts
+    ]
+    return {name: condition_text(part) for part, name in names.items()}, texts
 
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:

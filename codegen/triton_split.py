@@ -46,10 +46,12 @@ class Workspace:
 
     def sizes(self) -> tuple[tuple[str, str], ...]:
         """Element type and Python for the number of elements."""
-        return tuple(
-            (dtype, f"xnumel * ({self.count(self.kept, dtype)} + {self.count(self.partial, dtype)} * splits)")
-            for dtype in self.dtypes
-        )
+        return tuple((dtype, self._size(dtype)) for dtype in self.dtypes)
+
+    def _size(self, dtype: str) -> str:
+        kept, partial = self.count(self.kept, dtype), self.count(self.partial, dtype)
+        parts = "splits" if partial == 1 else f"{partial} * splits"
+        return f"xnumel * ({kept} + {parts})" if kept else f"xnumel * {parts}"
 
     def row(self, number: int) -> str:
         """The address of a kept result for the rows of a program."""

@@ -14,7 +14,7 @@ from symshape.errors import KernelError
 from symshape.prover.condition import TRUE, Condition
 from symshape.prover.expr import Expr
 
-__all__ = ["FORMS", "Variant", "address_name", "condition_text", "for_loops", "read_variants"]
+__all__ = ["FORMS", "Variant", "address_name", "condition_text", "for_loops", "general", "read_variants"]
 
 ALIGNMENT: Final = 16
 
@@ -72,7 +72,7 @@ def read_variants(func_op: Any) -> tuple[Variant, ...]:
         else:
             sizes.read(op)
     if not variants:
-        return (_general(reduces),)
+        return (general(reduces),)
     if variants[-1].condition != TRUE:
         raise KernelError(
             f"no variant of {ir.StringAttr(func_op.operation.attributes['sym_name']).value} is left where none of the "
@@ -80,7 +80,7 @@ def read_variants(func_op: Any) -> tuple[Variant, ...]:
     return tuple(variants)
 
 
-def _general(reduces: bool) -> Variant:
+def general(reduces: bool) -> Variant:
     """Right at every size: 64-bit addresses, nothing taken to be aligned."""
     if reduces:
         return Variant("looped_wide", "looped", TRUE, 1, rblock=1024, num_warps=8, index_bits=64)

@@ -11,9 +11,9 @@ from kernel_text import KernelText, Size, sym
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.triton_kernel import TritonKernel, emit_triton
-from symshape.codegen.triton_variants import default_variants
 from symshape.codegen.variants import Variant
-from symshape.prover.condition import TRUE
+from symshape.prover.condition import TRUE, at_least
+from symshape.prover.expr import product
 
 S0, S1, S2 = sym(0), sym(1), sym(2)
 IDENTITY = "(d0, d1) -> (d0, d1)"
@@ -25,21 +25,38 @@ def loops(text: KernelText) -> LoopKernel:
     return normalise(text.read())
 
 
+REDUCING = {v.name: v for v in (
+    Variant("persistent", "persistent", TRUE, 4, rblock=128), Variant("looped", "looped", TRUE, 4, rblock=64),
+    Variant("looped_wide", "looped", TRUE, 1, rblock=2048, num_warps=8, index_bits=64),
+)}  # fmt: skip
+FLAT = {v.name: v for v in (
+    Variant("small", "pointwise", TRUE, 256, num_warps=2), Variant("large", "pointwise", TRUE, 1024),
+    Variant("large_wide", "pointwise", TRUE, 1024, index_bits=64),
+)}  # fmt: skip
+
+
+def table(kernel: LoopKernel) -> list[Variant]:
+    """By size: a small form, then one for any size."""
+    reduced = [d.size for d in kernel.dims if d.reduced]
+    small, large, _ = (REDUCING if reduced else FLAT).values()
+    fits = at_least(128, product(reduced)) if reduced else at_least(1000, product(d.size for d in kernel.dims))
+    return [replace(small, condition=fits), large]
+
+
 def emit(text: KernelText | LoopKernel, variants: Sequence[Variant] = ()) -> TritonKernel:
-    return emit_triton(loops(text) if isinstance(text, KernelText) else text, variants)
+    kernel = loops(text) if isinstance(text, KernelText) else text
+    return emit_triton(kernel, variants or table(kernel))
 
 
 def runner(text: KernelText | LoopKernel | TritonKernel, variant: str | Variant = "") -> Callable[..., None]:
-    """The loaded kernel; ``variant`` (of those for which nothing is planned, or any) is run whatever the sizes."""
+    """The loaded kernel; ``variant`` (a name of the tables above, or any) is run whatever the sizes."""
     from symshape.runtime.triton_launch import load_triton
 
     if isinstance(text, TritonKernel):
         return load_triton(text)
-    kernel = loops(text) if isinstance(text, KernelText) else text
     if isinstance(variant, str) and variant:
-        (chosen,) = [v for v in default_variants(kernel) if v.name == variant]
-        variant = replace(chosen, condition=TRUE, index_bits=32)
-    return load_triton(emit_triton(kernel, [variant] if isinstance(variant, Variant) else ()))
+        variant = (REDUCING | FLAT)[variant]
+    return load_triton(emit(text, [variant] if isinstance(variant, Variant) else ()))
 
 
 def softmax(size: Size = S1, dtype: str = "f32") -> KernelText:
