@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import linecache
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,14 @@ __all__ = [
     "decomposition_table",
     "deferred_runtime_asserts",
     "empty_strided_cpu",
+    "fake_mode_of",
     "first_seen",
     "guard_counts",
+    "has_unbacked_sizes",
     "input_sizes",
     "is_fake",
+    "meta_decomposition",
+    "partition_after",
     "reinterpret_tensor",
     "replacements",
     "shape_env_guards",
@@ -40,6 +45,7 @@ __all__ = [
     "symbol_sources",
     "user_frame",
     "user_lines",
+    "with_autograd_kernels",
     "views_by_strides",
 ]
 
@@ -231,7 +237,19 @@ def decomposition_table() -> dict[Any, Any]:
 
     aten = torch.ops.aten
     whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward)
-    return {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
+    table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
+    if aten.logsumexp.default in table:
+        table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
+    return table
+
+
+def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, but none for data-dependent sizes: it would have to know whether there are elements."""
+
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if has_unbacked_sizes(x) else rule(x, *args, **kwargs)
+
+    return decomposition
 
 
 def shape_env_of(gm: torch.fx.GraphModule) -> Any:
@@ -246,6 +264,16 @@ def shape_env_of(gm: torch.fx.GraphModule) -> Any:
     return None
 
 
+def fake_mode_of(gm: torch.fx.GraphModule) -> Any:
+    """The mode under which a graph's values were traced; None if there are none."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if is_fake(item):
+                return item.fake_mode
+    return None
+
+
 def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The same graph with repeated pure nodes merged. Strides are compared too: merged values keep their layout."""
     from torch._functorch.compile_utils import fx_graph_cse
@@ -255,20 +283,71 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def aot_compile(
-    gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any
+    gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any, joint: Any
 ) -> Any:
     """AOTAutograd with Inductor's decompositions. Backward is lowered at once: an exception there must surface, and
-    what it requires of inputs must still reach the guards."""
+    what it requires of inputs must still reach the guards. ``joint`` rewrites forward and backward before they are
+    split."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     compile_ = aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
-        decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+        decompositions=decomposition_table(), partition_fn=partition_after(joint),
     )  # fmt: skip
     with config.patch(force_non_lazy_backward_lowering=True):
         return compile_(gm, example_inputs)
+
+
+def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]) -> Callable[..., Any]:
+    """Splits a joint graph into forward and backward, after ``rewrite``."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        return min_cut_rematerialization_partition(rewrite(joint), *args, **kwargs)
+
+    return partition
+
+
+def has_unbacked_sizes(tensor: torch.Tensor) -> bool:
+    """Whether a size is data-dependent."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(tensor))
+
+
+_AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
+# A kernel gets the usual one, to call where it has nothing better.
+AutogradKernel = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def with_autograd_kernels(kernels: Mapping[Any, AutogradKernel]) -> Iterator[None]:
+    """While entered, tracing differentiates these operators by Python functions ``kernel(usual, *args, **kwargs)``."""
+    changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
+    for op, key in changed:
+        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(op._op_dk, key))
+        op._dispatch_cache.pop(key, None)
+    try:
+        yield
+    finally:
+        for op, key in changed:
+            del op.py_kernels[key]
+            op._dispatch_cache.pop(key, None)
+
+
+def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Sizes of an operator's result are traced by what ``wrap`` makes of the usual decomposition. Returns what puts
+    that one back."""
+    from torch._decomp import decomposition_table as table
+
+    usual = table[op]
+    table[op] = wrap(usual)
+
+    def revert() -> None:
+        table[op] = usual
+
+    return revert
 
 
 def views_by_strides() -> Callable[[], None]:

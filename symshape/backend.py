@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symshape.frontend.assumptions import Assumptions
+from symshape.frontend.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.specialisations import check_marked, specialisations
 from symshape.graph_cache import compile_graph
 from symshape.options import Options
+from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -30,15 +32,27 @@ def symshape_backend(
     parsed = Options.parse(options, mode)
     assumed = assumptions or Assumptions(parsed.assume)
 
+    masks: list[MaskReport] = []
+
+    def rewrite(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Before forward and backward are split: what a mask selects would be saved for backward."""
+        if NAME in parsed.disable_passes:
+            return graph
+        graph, masks[:] = rewrite_masks(graph)
+        return graph
+
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        graph = rewrite(graph) if kind == "inference" else graph
         env = shape_env_of(graph)
         check_marked(env)
         assumed.tie(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
         if reports is not None:
             compiled.report.specialisations = specialisations(env)
+            compiled.report.passes[NAME] = list(masks)
             reports.append(compiled.report)
         return compiled.run
 
     kinds = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    return aot_compile(gm, example_inputs, **kinds)
+    with traceable_gradients():
+        return aot_compile(gm, example_inputs, joint=rewrite, **kinds)

@@ -25,7 +25,7 @@ from symshape.options import Options
 from symshape.passes.base import PassContext
 from symshape.passes.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.pipeline import parse_pipeline, step_name
-from symshape.passes.registry import load_pass_file, names
+from symshape.passes.registry import ON_GRAPHS, load_pass_file, names
 from symshape.passes.stages import STAGES
 from symshape.prover.condition import Condition
 from symshape.report import GraphReport, KernelReport
@@ -108,9 +108,9 @@ def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
         load_pass_file(file)
     extra = [step for element in options.passes for step in parse_pipeline(element)]
     disabled = set(options.disable_passes)
-    unknown = disabled - set(names()) - {step_name(s) for s in extra}
+    unknown = disabled - set(names()) - set(ON_GRAPHS) - {step_name(s) for s in extra}
     if unknown:
-        known = ", ".join(names())
+        known = ", ".join([*ON_GRAPHS, *names()])
         raise OptionError(
             f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {known}"
         )

@@ -15,6 +15,7 @@ from typing import Any
 import torch._dynamo.config
 import torch.fx.experimental._config
 
+from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.torch_private import views_by_strides
 
 
@@ -66,7 +67,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
-    return (*patches, views_by_strides)
+    return (*patches, views_by_strides, traceable_sizes)
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:

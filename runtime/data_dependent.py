@@ -1,0 +1,110 @@
+"""Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
+
+The gradients of ``var`` and ``prod`` branch on it, that of ``masked_select`` fixes the sizes of its operand, and
+``logsumexp`` tests for emptiness. Here are forms that need no answer; for other sizes the usual ones are used.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from symshape.runtime.torch_private import has_unbacked_sizes, meta_decomposition, with_autograd_kernels
+
+aten: Any = torch.ops.aten
+
+
+def traceable_gradients() -> AbstractContextManager[None]:
+    """While entered, AOTAutograd traces these operators with data-dependent sizes."""
+    return with_autograd_kernels({
+        aten.var.correction: _var, aten.std.correction: _std, aten.var_mean.correction: _var_mean,
+        aten.prod.default: _prod, aten.masked_select.default: _masked_select,
+    })  # fmt: skip
+
+
+def traceable_sizes() -> Callable[[], None]:
+    """The same for Dynamo, which only follows sizes. Returns what puts the usual rules back."""
+    return meta_decomposition(aten.logsumexp.default, _of_logsumexp)
+
+
+@functools.cache
+def _of_logsumexp(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def sizes(x: torch.Tensor, dim: Any, keepdim: bool = False) -> Any:
+        return torch.sum(torch.exp(x), dim, keepdim).log() if has_unbacked_sizes(x) else usual(x, dim, keepdim)
+
+    return sizes
+
+
+def _var(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, dim, correction=correction, keepdim=keepdim)
+    return _moments(x, dim, correction, keepdim)[0]
+
+
+def _std(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, dim, correction=correction, keepdim=keepdim)
+    return _moments(x, dim, correction, keepdim)[0].sqrt()
+
+
+def _var_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, dim, correction=correction, keepdim=keepdim)
+    return _moments(x, dim, correction, keepdim)
+
+
+def _moments(x: torch.Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Deviations are from a constant: what the mean's own gradient adds to the variance's is a sum of deviations, 0."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    dims = _dims(dim, x.dim())
+    mean = wide.mean(dims, keepdim=keepdim)
+    centre = wide.detach().mean(dims, keepdim=True)
+    count: Any = 1
+    for d in dims:
+        count = count * x.size(d)
+    left: Any = torch.sym_max(count - (1 if correction is None else correction), 0)  # type: ignore[no-untyped-call]
+    return ((wide - centre) ** 2).sum(dims, keepdim).div(left).to(x.dtype), mean.to(x.dtype)
+
+
+def _dims(dim: Any, rank: int) -> list[int]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(rank))
+    return [d % max(rank, 1) for d in ([dim] if isinstance(dim, int) else dim)]
+
+
+class _Product(torch.autograd.Function):
+    """With one element 0, its own gradient is the product of all others, and theirs is 0; with more, all are 0."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, usual: Any) -> torch.Tensor:
+        result: torch.Tensor = usual(x)
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, result = ctx.saved_tensors
+        zero = x == 0
+        zeros = zero.sum()
+        others = torch.where(zero, 1, x).prod()
+        at_zero = torch.where(zeros == 1, others, 0)
+        elsewhere = torch.where(zeros == 0, result, 0) / torch.where(zero, 1, x)
+        return gradient * torch.where(zero, at_zero, elsewhere), None
+
+
+def _prod(usual: Any, x: torch.Tensor, *, dtype: Any = None) -> Any:
+    differentiated = x.requires_grad and torch.is_grad_enabled()
+    if not differentiated or not has_unbacked_sizes(x):
+        return usual(x, dtype=dtype)
+    return _Product.apply(x if dtype is None else x.to(dtype), usual)  # type: ignore[no-untyped-call]
+
+
+def _masked_select(usual: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:
+    if not x.requires_grad or not max(x.dim(), mask.dim()):
+        return usual(x, mask)
+    whole, spread = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    return aten.index.Tensor(whole, [spread])
