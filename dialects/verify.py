@@ -8,30 +8,32 @@ from symshape.dialects.host import HOST_OPS
 from symshape.dialects.symbols import SYMBOLS
 from symshape.dialects.symshape import bad
 
+_NAMED = {**dict.fromkeys(SYMBOLS, "symbol"), "symshape.variant": "variant"}
+
 
 def verify(module: ir.Module | ir.OpView | ir.Operation, *, allow_unregistered: bool = False) -> bool:
     """True if the module is valid; otherwise errors are reported at the ops. Raises MLIRError where MLIR's verifier
     does.
 
     Checked here: ``host.*`` ops; that every other op is registered, unless others are allowed; that a function defines
-    no symbol twice (one op of many could only find that out by looking at all the others).
+    no symbol or variant twice (one op of many could only find that out by looking at all the others).
     """
     if not module.operation.verify():
         return False
     known: dict[str, bool] = {}
-    symbols: set[str] = set()
+    named: set[tuple[str, str]] = set()
     valid = True
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         nonlocal valid
         name = op.name
         if name == "func.func":
-            symbols.clear()
-        elif name in SYMBOLS:
+            named.clear()
+        elif name in _NAMED:
             symbol = ir.StringAttr(op.attributes["name"]).value
-            if symbol in symbols:
-                valid &= bad(op.opview, f"symbol '{symbol}' is defined twice in this function")
-            symbols.add(symbol)
+            if (_NAMED[name], symbol) in named:
+                valid &= bad(op.opview, f"{_NAMED[name]} '{symbol}' is defined twice in this function")
+            named.add((_NAMED[name], symbol))
         if name in HOST_OPS:
             valid &= op.opview.verify_invariants()
             return ir.WalkResult.ADVANCE
