@@ -12,6 +12,7 @@ from symshape.codegen.cpu.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_I
 from symshape.codegen.cpu.passes import Accumulators, Bounds, PassLoops, Values, instruction, side_by_side
 from symshape.codegen.cpu.schedule import Schedule
 from symshape.codegen.cpu.state import State
+from symshape.codegen.loops import Instr
 
 Result = TypeVar("Result")
 
@@ -25,6 +26,7 @@ class Body:
         self.unit = self.position = self.end = ""
         self.ranges: dict[str, Bounds] = {}
         self.given: Values = {}
+        self.rooms: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
 
     def compute(self, begin: str, end: str) -> None:
         """All of the units in [begin, end)."""
@@ -71,7 +73,7 @@ class Body:
             end = pure(f"arith.minsi {pure(f'arith.addi {begin}, {length} : i64')}, {end} : i64")
         self.end = end
         if layout.tile is not None:
-            inside = self._tile
+            inside = self._short if layout.short else self._tile
         if layout.block == layout.copies * state.width:
             self.position = begin
             inside()
@@ -109,6 +111,22 @@ class Body:
 
         state.writer.loop((zero, rows, one), [], row)
 
+    def _short(self) -> None:
+        """The stages for a vector of rows that wait in buffers, transposed, as their results do."""
+        state, layout, pure = self.state, self.layout, self.state.writer.pure
+        tile, lane = layout.tile, layout.lane
+        assert tile is not None and lane is not None
+        width, rows = state.constant(state.width, "i64"), scalar(state, tile.size)
+        columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
+        self.rooms = {instr: transpose.buffer(state, instr) for instr in (*layout.transposed, *layout.returned)}
+        state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
+        for instr in layout.transposed:
+            transpose.fill(state, instr, lane, self.rooms[instr], rows, columns)
+        self._stages()
+        state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
+        for instr in layout.returned:
+            transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
+
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
         """body(k) for the vectors of the unit."""
         if self.layout.lane is None or self.layout.across:
@@ -120,7 +138,7 @@ class Body:
         self._rows(0, values)
         for k, current in enumerate(self.schedule.passes):
             loops = PassLoops(self.state, self.layout, current, self.reductions[k], self._vectors, self.ranges,
-                              self.given)
+                              self.given, self.rooms)
             accumulators = loops.run(values)
             if self.layout.split is not None:
                 self._finish_or_save(accumulators, values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from symshape.codegen.cpu import launch, split
 from symshape.codegen.cpu.body import Body
 from symshape.codegen.cpu.expressions import scalar
@@ -14,6 +16,16 @@ from symshape.codegen.loops import LoopKernel
 from symshape.prover.expr import product
 
 _UNIT_WORK = 256  # a unit's own cost, in elementwise operations
+_MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One way to run a kernel; ``suffix`` tells its functions apart."""
+
+    suffix: str
+    plan: Schedule
+    division: Layout
 
 
 def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
@@ -22,20 +34,47 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
     Destinations must not overlap inputs or each other.
     """
     target = target or host()
-    plan = schedule(kernel)
-    division = layout(kernel, plan, target.lanes)
     shared: dict[str, str] = {}
-    lines = _entry(kernel, plan, division, target)
-    state = State(Writer(), kernel, target, shared=shared)
-    _enter(state, division, ("%begin", "%end"))
-    Body(state, plan, division).compute("%begin", "%end")
-    lines += launch.function(f"{kernel.name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
-    if division.split is not None:
-        state = State(Writer(), kernel, target, shared=shared)
-        _enter(state, division, ("%count",))
-        Body(state, plan, division).join("%count")
-        lines += launch.function(f"{kernel.name}_join", "%context: !llvm.ptr, %count: i64", state.writer)
+    forms = _forms(kernel, target)
+    lines = _entry(kernel, forms, target)
+    for form in forms:
+        lines += _functions(kernel, form, target, shared)
     return "\n".join([*lines, *(launch.shared(name, text) for name, text in shared.items()), ""])
+
+
+def _forms(kernel: LoopKernel, target: Target) -> list[_Form]:
+    """The usual form; then, where rows may turn out to fit into a vector, the one that takes a vector of rows."""
+    plan = schedule(kernel)
+    forms = [_Form("", plan, layout(kernel, plan, target.lanes))]
+    if plan.lane is None or not kernel.dims[plan.lane].reduced or kernel.dims[plan.lane].size.as_int() is not None:
+        return forms
+    if any(dim.reduced for i, dim in enumerate(kernel.dims) if i != plan.lane) or _cost(plan) > _MOST_TWICE:
+        return forms
+    rows = schedule(kernel, short=plan.lane)
+    if rows.lane is not None:
+        division = layout(kernel, rows, target.lanes)
+        if division.transposed:
+            forms.append(_Form("_rows", rows, division))
+    return forms
+
+
+def _cost(plan: Schedule) -> int:
+    return sum(weight(instr) for one in plan.passes for instr in one.code)
+
+
+def _functions(kernel: LoopKernel, form: _Form, target: Target, shared: dict[str, str]) -> list[str]:
+    """The body, and the second stage of a split reduction."""
+    name = kernel.name + form.suffix
+    state = State(Writer(), kernel, target, shared=shared)
+    _enter(state, form.division, ("%begin", "%end"))
+    Body(state, form.plan, form.division).compute("%begin", "%end")
+    lines = launch.function(f"{name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
+    if form.division.split is not None:
+        state = State(Writer(), kernel, target, shared=shared)
+        _enter(state, form.division, ("%count",))
+        Body(state, form.plan, form.division).join("%count")
+        lines += launch.function(f"{name}_join", "%context: !llvm.ptr, %count: i64", state.writer)
+    return lines
 
 
 def _enter(state: State, division: Layout, names: tuple[str, ...]) -> None:
@@ -63,25 +102,50 @@ def _enter(state: State, division: Layout, names: tuple[str, ...]) -> None:
         state.workspace = pointer(word(launch.WORKSPACE_WORD))
 
 
-def _entry(kernel: LoopKernel, plan: Schedule, division: Layout, target: Target) -> list[str]:
-    """The C function: arguments into a context on the stack, sizes into units and work, then `ss_launch`."""
+def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
+    """The C function: arguments into a context on the stack, sizes into the form, units and work, then `ss_launch`."""
     writer = Writer()
     state = State(writer, kernel, target)
     names = [writer.argument(f"%a{i}") for i in range(launch.arguments(kernel))]
     state.symbols.update(zip(kernel.symbols, names[len(kernel.args):], strict=False))
     context = launch.context(writer, names)
+
+    def start(form: _Form) -> list[str]:
+        _start(state, form, context)
+        return []
+
+    usual, *others = forms
+    if others:
+        writer.branch(_fits(state, others[0].division), [], lambda: start(others[0]), lambda: start(usual))
+    else:
+        start(usual)
+    return launch.function(kernel.name, ", ".join(f"{name}: i64" for name in names), writer, public=True)
+
+
+def _fits(state: State, division: Layout) -> str:
+    """Whether a row fits into a vector, and there are rows enough to fill one."""
+    pure, width = state.writer.pure, state.constant(state.width, "i64")
+    assert division.tile is not None and division.lane is not None
+    short = pure(f"arith.cmpi sle, {scalar(state, division.tile.size)}, {width} : i64")
+    many = pure(f"arith.cmpi sge, {scalar(state, division.lane.size)}, {width} : i64")
+    return pure(f"arith.andi {short}, {many} : i1")
+
+
+def _start(state: State, form: _Form, context: str) -> None:
+    """Runs one form of the kernel."""
+    kernel, writer, division = state.kernel, state.writer, form.division
+    name = kernel.name + form.suffix
     splits = None
     if division.split is not None:
         splits = state.symbols[SPLITS] = scalar(state, division.splits(kernel.dims))
-        reductions = Body(state, plan, division).reductions[0]
+        reductions = Body(state, form.plan, division).reductions[0]
         sets = 1 if division.across else division.copies
-        room = MAX_SPLITS * split.slot_bytes(reductions, sets, target.lanes)
+        room = MAX_SPLITS * split.slot_bytes(reductions, sets, state.width)
         launch.workspace(writer, context, splits, room)
-    cost = sum(weight(instr) for one in plan.passes for instr in one.code) + 2
+    cost = _cost(form.plan) + 2
     work = scalar(state, product(dim.size for dim in kernel.dims) * cost + division.units * _UNIT_WORK)
-    launch.start(writer, kernel.name, context, scalar(state, division.units), work)
+    launch.start(writer, name, context, scalar(state, division.units), work)
     if splits is not None:
         many = writer.pure(f"arith.cmpi sgt, {splits}, {state.constant(1, 'i64')} : i64")
         count = writer.pure(f"arith.divui {scalar(state, division.units)}, {splits} : i64")
-        writer.branch(many, [], lambda: launch.join_call(writer, kernel.name, context, count))
-    return launch.function(kernel.name, ", ".join(f"{name}: i64" for name in names), writer, public=True)
+        writer.branch(many, [], lambda: launch.join_call(writer, name, context, count))

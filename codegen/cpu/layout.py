@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from symshape.codegen.cpu.schedule import Pass, Schedule, weight
+from symshape.codegen.cpu.schedule import Pass, Schedule, contiguous, weight
 from symshape.codegen.cpu.transpose import tile_dim
 from symshape.codegen.loops import Dim, Instr, LoopKernel
 from symshape.prover.expr import Expr, ceildiv, maximum, minimum, product
@@ -29,7 +29,8 @@ _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: wh
 class Layout:
     """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where
     it is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
-    sake of the ``transposed`` reads. ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules."""
+    sake of the ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too.
+    ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules."""
 
     lane: Dim | None
     copies: int
@@ -39,6 +40,12 @@ class Layout:
     transposed: tuple[Instr, ...]
     split: Dim | None
     granule: int
+    returned: tuple[Instr, ...] = ()
+
+    @property
+    def short(self) -> bool:
+        """Whether a unit is a vector of whole rows."""
+        return self.tile is not None and self.tile.reduced
 
     @property
     def across(self) -> bool:
@@ -73,6 +80,8 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
     """The division of a kernel for vectors of ``width`` lanes."""
     dims = kernel.dims
     lane = None if schedule.lane is None else dims[schedule.lane]
+    if schedule.short is not None:
+        return _short_layout(kernel, schedule, width)
     tile, transposed = tile_dim(kernel, lane, schedule.passes)
     copies = 1 if lane is None or tile is not None else _copies(dims, lane, schedule.passes, width)
     counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim not in (lane, tile)]
@@ -89,6 +98,22 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
         counters.append((SPLIT_INDEX, Expr.symbol(SPLITS)))
     granule = _LANE_GRANULE if split is lane else _ROW_GRANULE
     return Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule)
+
+
+def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
+    """A unit is a vector of rows, each of which is no longer than a vector."""
+    assert schedule.lane is not None and schedule.short is not None
+    lane, tile = kernel.dims[schedule.lane], kernel.dims[schedule.short]
+    moved = [
+        instr for instr in kernel.code
+        if contiguous(kernel, instr, schedule.short) and not instr.row and not instr.mask
+        and lane.name in instr.address.symbols and instr.address.coefficient(lane.name) is not None
+    ]  # fmt: skip
+    counters = [(dim.name, dim.size) for dim in kernel.dims if not dim.reduced and dim is not lane]
+    counters.append((BLOCK_INDEX, ceildiv(lane.size, width)))
+    loads = tuple(instr for instr in moved if instr.op == "load")
+    stores = tuple(instr for instr in moved if instr.op == "store")
+    return Layout(lane, 1, width, tuple(counters), tile, loads, None, 0, stores)
 
 
 def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) -> int:

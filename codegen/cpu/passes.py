@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from symshape.codegen.cpu import arithmetic, memory
+from symshape.codegen.cpu import arithmetic, memory, transpose
 from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, identities
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.layout import Layout
@@ -80,15 +81,15 @@ def side_by_side(
 class PassLoops:
     """Writes the loops of one pass. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
     run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim;
-    ``given``: full-level values that are there already."""
+    ``given``: full-level values that are there already; ``rooms``: buffers that accesses are made in instead."""
 
     def __init__(
         self, state: State, layout: Layout, current: Pass, reductions: list[Reduction],
         vectors: Callable[[Callable[[int], Accumulators]], list[Accumulators]], ranges: dict[str, Bounds],
-        given: Values,
+        given: Values, rooms: dict[Instr, str],
     ) -> None:
         self.state, self.layout, self.current, self.reductions = state, layout, current, reductions
-        self.vectors, self.ranges, self.given = vectors, ranges, given
+        self.vectors, self.ranges, self.given, self.rooms = vectors, ranges, given, rooms
         self.uniform = layout.lane is None
 
     def run(self, values: list[Values]) -> list[Accumulators]:
@@ -200,7 +201,7 @@ class PassLoops:
         values.update(self.given)
         for instr, place in self.current.loaded:
             read = Instr("load", instr.results, (), instr.dtype, False, arg=place.arg, address=place.address)
-            instruction(state, read, values)
+            self._access(read, values, self.rooms.get(place))
         kept = {instr.results[0]: place for instr, place in self.current.kept}
         found = {one.instr.results: (one, names) for one, names in zip(self.reductions, accumulators, strict=True)}
         updated: dict[tuple[int, ...], list[str]] = {}
@@ -211,10 +212,24 @@ class PassLoops:
                 updated[instr.results] = accumulate(state, one, names, values[instr.operands[0]], number, self.uniform)
                 continue
             if not instr.results or instr.results[0] not in self.given:
-                instruction(state, instr, values)
+                self._access(instr, values, self.rooms.get(instr))
             if instr.results and instr.results[0] in kept:
-                memory.store(state, kept[instr.results[0]], values[instr.results[0]])
+                place = kept[instr.results[0]]
+                waiting = replace(place, operands=instr.results)
+                self._access(waiting, values, self.rooms.get(place))
         return [updated[one.instr.results] for one in self.reductions]
+
+    def _access(self, instr: Instr, values: Values, room: str | None) -> None:
+        """An instruction; an access that has a room is made there."""
+        if room is None:
+            instruction(self.state, instr, values)
+            return
+        assert self.layout.tile is not None
+        index = self.state.symbols[self.layout.tile.name]
+        if instr.op == "load":
+            values[instr.results[0]] = transpose.row(self.state, instr, room, index)
+        else:
+            transpose.put(self.state, instr, room, index, values[instr.operands[0]])
 
     def _number(self) -> str:
         """The point's number among the reduced dims, in row-major order, for argmax."""

@@ -32,11 +32,13 @@ class Pass:
 @dataclass(frozen=True)
 class Schedule:
     """``rows[k]`` runs before ``passes[k]``; one more after the last pass. ``lane`` is the index of the vector dim,
-    None for a kernel of one point."""
+    None for a kernel of one point. ``short``: the index of a reduced dim that fits into one vector, though it is not
+    the lanes'; what is contiguous along it is transposed."""
 
     lane: int | None
     rows: tuple[tuple[Instr, ...], ...]
     passes: tuple[Pass, ...]
+    short: int | None = None
 
 
 def weight(instr: Instr) -> int:
@@ -44,7 +46,7 @@ def weight(instr: Instr) -> int:
     return _WEIGHTS.get(instr.op, _MATH if instr.op.startswith("math.") else 1)
 
 
-def schedule(kernel: LoopKernel) -> Schedule:
+def schedule(kernel: LoopKernel, short: int | None = None) -> Schedule:
     """Each reduction runs in the first pass that can compute its operand; other values are computed in every pass."""
     depths: dict[int, int] = {}
     stages: list[tuple[int, Instr]] = []
@@ -59,8 +61,9 @@ def schedule(kernel: LoopKernel) -> Schedule:
     rows = [tuple(instr for depth, instr in stages if instr.row and depth == k) for k in range(last + 1)]
     merged = [*rows[:count], tuple(instr for group in rows[count:] for instr in group)]
     passes = [_closure(kernel, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
-    lane = lane_dim(kernel, [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)])
-    return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane))
+    code = [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)]
+    lane = lane_dim(kernel, code, short)
+    return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane, short), short)
 
 
 def _closure(kernel: LoopKernel, sinks: Iterable[Instr], given: Iterable[int] = ()) -> Pass:
@@ -80,7 +83,16 @@ def _closure(kernel: LoopKernel, sinks: Iterable[Instr], given: Iterable[int] = 
     return Pass(tuple(code), tuple(instr for instr in code if instr.op == "reduce"))
 
 
-def _keep(kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: int | None) -> tuple[Pass, ...]:
+def contiguous(kernel: LoopKernel, instr: Instr, dim: int | None) -> bool:
+    """Whether it is an access of neighbours along the dim."""
+    if dim is None or instr.op not in ("load", "store") or instr.address is None:
+        return False
+    return instr.address.coefficient(kernel.dims[dim].name) == 1
+
+
+def _keep(
+    kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: int | None, short: int | None
+) -> tuple[Pass, ...]:
     """Dear values that later passes need again wait in the row of an output that only the last pass stores."""
     stores = [instr for instr in passes[-1].code if instr.op == "store"] if len(passes) > 1 else []
     earlier = {instr.arg for one in passes[:-1] for instr in one.code if instr.op == "store"}
@@ -88,7 +100,9 @@ def _keep(kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: 
     result = list(passes)
     for store in stores:
         dtype = kernel.args[store.arg].dtype
-        if lane is None or dtype == "i1" or access_cost(store, kernel.dims[lane].name) > 1:
+        if lane is None or dtype == "i1":
+            continue
+        if access_cost(store, kernel.dims[lane].name) > 1 and not contiguous(kernel, store, short):
             continue
         candidates = []
         for instr in result[-1].code:
@@ -131,9 +145,10 @@ def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, 
             passes[k] = Pass(reduced.code, reduced.reduces, passes[k].kept, loaded)
 
 
-def lane_dim(kernel: LoopKernel, code: Sequence[Instr]) -> int | None:
+def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None) -> int | None:
     """The dim along which the accesses of ``code`` (each instruction as often as it runs) cost least; among equals a
-    reduced one, then the last."""
+    reduced one, then the last. With a ``short`` dim a parallel one."""
+    code = [instr for instr in code if not contiguous(kernel, instr, short)]
 
     def cost(position: int) -> tuple[float, bool, int]:
         dim = kernel.dims[position]
@@ -150,7 +165,8 @@ def lane_dim(kernel: LoopKernel, code: Sequence[Instr]) -> int | None:
             idle = 4.0  # a batch, which may be small
         return (total * idle, not dim.reduced, -position)
 
-    return min(range(len(kernel.dims)), key=cost, default=None)
+    candidates = [i for i, dim in enumerate(kernel.dims) if short is None or not dim.reduced]
+    return min(candidates, key=cost, default=None)
 
 
 def _extract_cost(kernel: LoopKernel, instr: Instr, position: int) -> int:

@@ -52,62 +52,114 @@ def buffer(state: State, instr: Instr) -> str:
 
 def fill(state: State, instr: Instr, lane: Dim, room: str, rows: str, columns: str) -> None:
     """Fills the buffer from the current position of both dims: row i is the vector at tile index i."""
+    _call(state, "fill", instr, lane, room, rows, columns)
+
+
+def drain(state: State, instr: Instr, lane: Dim, room: str, rows: str, columns: str) -> None:
+    """Stores what the buffer holds; the opposite of `fill`."""
+    _call(state, "drain", instr, lane, room, rows, columns)
+
+
+def _call(state: State, way: str, instr: Instr, lane: Dim, room: str, rows: str, columns: str) -> None:
     assert instr.address is not None
     kind = types.memory(state.kernel.args[instr.arg].dtype)
     stride = instr.address.coefficient(lane.name)
     assert stride is not None
-    source = state.writer.pure(f"llvm.getelementptr {state.pointers[instr.arg]}[{scalar(state, instr.address)}]"
+    memory = state.writer.pure(f"llvm.getelementptr {state.pointers[instr.arg]}[{scalar(state, instr.address)}]"
                                f" : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
-    helper = f"ss_transpose_{kind}_{state.width}"
-    state.shared[helper] = _helper(helper, kind, state.width)
-    arguments = f"{source}, {scalar(state, stride)}, {room}, {rows}, {columns}"
+    helper = f"ss_{way}_{kind}_{state.width}"
+    state.shared[helper] = (_fill_helper if way == "fill" else _drain_helper)(helper, kind, state.width)
+    arguments = f"{memory}, {scalar(state, stride)}, {room}, {rows}, {columns}"
     state.writer.effect(f"llvm.call @{helper}({arguments}) : (!llvm.ptr, i64, !llvm.ptr, i64, i64) -> ()")
+
+
+def _place(state: State, dtype: str, room: str, index: str) -> str:
+    offset = state.writer.pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
+    kind = types.memory(dtype)
+    return state.writer.pure(f"llvm.getelementptr {room}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
 
 
 def row(state: State, instr: Instr, room: str, index: str) -> Value:
     """The vector at tile index ``index``."""
     dtype = state.kernel.args[instr.arg].dtype
-    kind = types.memory(dtype)
-    offset = state.writer.pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
-    address = state.writer.pure(f"llvm.getelementptr {room}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
-    align = f"{{alignment = {types.size(dtype)} : i64}}"
-    name = state.writer.emit(f"llvm.load {address} {align} : !llvm.ptr -> {state.vector(kind)}")
+    vector, align = state.vector(types.memory(dtype)), types.size(dtype)
+    address = _place(state, dtype, room, index)
+    name = state.writer.emit(f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}")
     if dtype == "i1":
         name = state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
     return Value(name, dtype, uniform=False)
 
 
-def _helper(name: str, kind: str, width: int) -> str:
-    """A function that transposes ``columns`` strided runs of ``rows`` elements into a width x width buffer.
+def put(state: State, instr: Instr, room: str, index: str, value: Value) -> None:
+    """Makes the value the vector at tile index ``index``."""
+    dtype = state.kernel.args[instr.arg].dtype
+    vector, align, name = state.vector(types.memory(dtype)), types.size(dtype), state.lanes(value)
+    if dtype == "i1":
+        name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
+    address = _place(state, dtype, room, index)
+    state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
-    log2(width) perfect shuffles of the registers: each interleaves register i with register i + width/2.
-    """
-    size = types.size(kind)
-    vector, bools, places = f"vector<{width}x{kind}>", f"vector<{width}xi1>", f"vector<{width}xi64>"
-    lanes = ", ".join(map(str, range(width)))
-    zero = "0.0" if types.is_float(kind) else "0"
-    parameters = "%source: !llvm.ptr, %stride: i64, %room: !llvm.ptr, %rows: i64, %columns: i64"
+
+_PARAMETERS = "%memory: !llvm.ptr, %stride: i64, %room: !llvm.ptr, %rows: i64, %columns: i64"
+
+
+def _start(name: str, kind: str, width: int) -> list[str]:
+    """The function's head: which elements of a strided run there are, and where each run begins."""
+    places, lanes = f"vector<{width}xi64>", ", ".join(map(str, range(width)))
     lines = [
-        f'llvm.func internal @{name}({parameters}) attributes {{passthrough = ["noinline"]}} {{',
+        f'llvm.func internal @{name}({_PARAMETERS}) attributes {{passthrough = ["noinline"]}} {{',
         f"  %iota = arith.constant dense<[{lanes}]> : {places}",
-        f"  %zero = arith.constant dense<{zero}> : {vector}",
         f"  %bound = vector.broadcast %rows : i64 to {places}",
         f"  %mask = arith.cmpi slt, %iota, %bound : {places}",
     ]
     for i in range(width):
         lines += [f"  %c{i} = arith.constant {i} : i64", f"  %inside{i} = arith.cmpi slt, %c{i}, %columns : i64",
                   f"  %offset{i} = arith.muli %c{i}, %stride : i64",
-                  f"  %at{i} = llvm.getelementptr %source[%offset{i}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
-                  f"  %safe{i} = llvm.select %inside{i}, %at{i}, %source : i1, !llvm.ptr",
-                  f"  %r0_{i} = llvm.intr.masked.load %safe{i}, %mask, %zero {{alignment = {size} : i32}}"
-                  f" : (!llvm.ptr, {bools}, {vector}) -> {vector}"]
+                  f"  %at{i} = llvm.getelementptr %memory[%offset{i}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
+                  f"  %safe{i} = llvm.select %inside{i}, %at{i}, %memory : i1, !llvm.ptr"]
+    return lines
+
+
+def _shuffles(kind: str, width: int) -> tuple[list[str], int]:
+    """The transpose of %r0_0, %r0_1, ... in registers: log2(width) perfect shuffles, each of which interleaves register
+    i with register i + width/2. Also the number of steps: the result is %rSTEPS_0, ..."""
+    vector, lines = f"vector<{width}x{kind}>", []
     orders = [", ".join(str(base + k // 2 + (k % 2) * width) for k in range(width)) for base in (0, width // 2)]
     steps = width.bit_length() - 1
     for step in range(steps):
         for i in range(width):
             pair = f"%r{step}_{i // 2}, %r{step}_{i // 2 + width // 2}"
             lines.append(f"  %r{step + 1}_{i} = vector.shuffle {pair} [{orders[i % 2]}] : {vector}, {vector}")
+    return lines, steps
+
+
+def _fill_helper(name: str, kind: str, width: int) -> str:
+    """A function that transposes ``columns`` strided runs of ``rows`` elements into a width x width buffer."""
+    size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
+    lines = _start(name, kind, width)
+    lines.append(f"  %zero = arith.constant dense<{'0.0' if types.is_float(kind) else '0'}> : {vector}")
+    lines += [f"  %r0_{i} = llvm.intr.masked.load %safe{i}, %mask, %zero {{alignment = {size} : i32}}"
+              f" : (!llvm.ptr, {bools}, {vector}) -> {vector}" for i in range(width)]
+    shuffles, steps = _shuffles(kind, width)
+    lines += shuffles
     for i in range(width):
         lines += [f"  %to{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
                   f"  llvm.store %r{steps}_{i}, %to{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr"]
+    return "\n".join([*lines, "  llvm.return", "}"])
+
+
+def _drain_helper(name: str, kind: str, width: int) -> str:
+    """A function that transposes a width x width buffer into ``columns`` strided runs of ``rows`` elements."""
+    size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
+    lines = _start(name, kind, width)
+    lines.append(f"  %none = arith.constant dense<false> : {bools}")
+    for i in range(width):
+        lines += [f"  %from{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+                  f"  %r0_{i} = llvm.load %from{i} {{alignment = {size} : i64}} : !llvm.ptr -> {vector}"]
+    shuffles, steps = _shuffles(kind, width)
+    lines += shuffles
+    for i in range(width):
+        lines += [f"  %mask{i} = arith.select %inside{i}, %mask, %none : {bools}",
+                  f"  llvm.intr.masked.store %r{steps}_{i}, %safe{i}, %mask{i} {{alignment = {size} : i32}}"
+                  f" : {vector}, {bools} into !llvm.ptr"]
     return "\n".join([*lines, "  llvm.return", "}"])
