@@ -126,14 +126,15 @@ class Table:
         found = self._conditions.get(condition)
         if found is not None:
             return found
-        if condition.kind == "and":
+        if condition.kind == "and" or multiple_of(condition) is not None:
             return self._conjunction(condition)
         return self._keep(condition, emit_condition(self.sizes, condition))
 
     def _conjunction(self, condition: Condition) -> ir.Value:
         """Joined from the end: rows differ in their first parts. What must divide by 16 is tested together."""
-        bases = [base for part in condition.operands if (base := multiple_of(part)) is not None]
-        parts = [part for part in condition.operands if multiple_of(part) is None]
+        operands = condition.operands or (condition,)
+        bases = [base for part in operands if (base := multiple_of(part)) is not None]
+        parts = [part for part in operands if multiple_of(part) is None]
         if bases:
             test = all_of(*map(divides, bases))
             if test not in self._conditions:
