@@ -104,7 +104,7 @@ class _Clock:
         usual_aot, usual_import = self._saved
 
         def aot_compile(gm: Any, inputs: Any, **kinds: Any) -> Any:
-            return usual_aot(gm, inputs, **{kind: self._timed(run) for kind, run in kinds.items()})
+            return usual_aot(gm, inputs, **{kind: self._timed(kind, run) for kind, run in kinds.items()})
 
         def import_(*args: Any, **kwargs: Any) -> Any:
             if self._depth != 1:  # outside of the backend, or inside of an import
@@ -125,14 +125,14 @@ class _Clock:
 
         backend.aot_compile, builtins.__import__ = self._saved
 
-    def _timed(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any) -> Any:
+    def _timed(self, kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*args: Any, **kwargs: Any) -> Any:
             self._depth, start = 1, time.perf_counter()
             try:
-                return run(*args)
+                return run(*args, **kwargs)
             finally:
                 self.seconds += time.perf_counter() - start
-                self.graphs += 1
+                self.graphs += kind != "joint"  # rewrites of forward and backward together, before they are split
                 self._depth = 0
 
         return timed

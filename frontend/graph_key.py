@@ -35,6 +35,8 @@ from symshape.runtime.torch_tracing import guards_are_ours
 _WORDS: Final = (bool, int, float, complex, str, type(None))
 _NAMED: Final = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
+_COMMUTATIVE: Final = frozenset({"Add", "Mul", "Max", "Min", "And", "Or", "Equality", "Unequality"})
+
 
 @dataclass(frozen=True)
 class GraphKey:
@@ -142,7 +144,10 @@ class _Writer:
             return repr(expr)
         if not expr.args:
             return sympy.srepr(expr)
-        return f"{type(expr).__name__}({','.join(map(self.expr, expr.args))})"
+        operands = list(map(self.expr, expr.args))
+        if type(expr).__name__ in _COMMUTATIVE:
+            operands.sort()  # sympy's order is that of the symbols' own names
+        return f"{type(expr).__name__}({','.join(operands)})"
 
     def environment(self, env: Any) -> list[str]:
         """What the ShapeEnv knows, and of each symbol met so far all that lowering asks for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ class Library:
             self._object = llvm.ObjectFileRef.from_data(data)
             self._engine.add_object_file(self._object)
             self._engine.finalize_object()
+        _loaded.add(self)
 
     def function(self, name: str, arguments: int) -> Callable[..., None]:
         """The C function ``void name(int64, ...)``; it releases the GIL while it runs."""
@@ -45,6 +47,14 @@ class Library:
         if engine is not None:
             with _lock:
                 engine.close()
+
+
+_loaded: weakref.WeakSet[Library] = weakref.WeakSet()
+
+
+def loaded_libraries() -> int:
+    """How many object files are in the process: each leaves with the last program that calls it."""
+    return len(_loaded)
 
 
 def load_object(data: bytes, arguments: Mapping[str, int]) -> dict[str, Callable[..., None]]:

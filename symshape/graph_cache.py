@@ -144,8 +144,12 @@ def versions() -> Mapping[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = ""
+    return {**found, "symshape": _IMPORTED}
+
+
+def _own_digest() -> str:
     files = (os.path.basename(file).encode() + b"\0" + Path(file).read_bytes() for file in _own_files())
-    return {**found, "symshape": _digest(b"\0".join(files))}
+    return _digest(b"\0".join(files))
 
 
 def _own_files() -> list[str]:
@@ -160,6 +164,8 @@ def _own_files() -> list[str]:
 
 _PACKAGE = "symshape"
 _FOLDERS = ("frontend", "dialects", "passes", "codegen", "runtime", "prover")
+# Of the files that this process has imported: somebody may edit them while it runs.
+_IMPORTED = _own_digest()
 
 
 def _device(gm: torch.fx.GraphModule, options: Options) -> list[Any]:
@@ -186,6 +192,8 @@ def _compile_and_store(
     compiled = _compile(gm, options, kind, keep_stages)
     report = compiled.report
     try:
+        if _own_digest() != _IMPORTED:
+            raise CacheError("the files of symshape have changed since this process imported them")
         if not compiled.requirements and guard_counts(env) != before:
             raise CacheError("the compile changed the ShapeEnv in a way that cannot be repeated")
         sections = _sections(compiled, graph, gm)

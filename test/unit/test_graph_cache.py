@@ -1,0 +1,386 @@
+"""Graphs from the cache: the same results, requirements and messages as if they had been compiled."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape import graph_cache
+from symshape.errors import CacheError, ShapeConstraintError
+from symshape.frontend.graph_key import graph_key
+from symshape.measure import Graphs
+from symshape.options import Options
+from symshape.passes import registry
+from symshape.prover.condition import all_of, any_of, at_least, differs, equals
+from symshape.prover.expr import Expr, maximum
+from symshape.records import from_json, to_json
+from symshape.runtime import cpu_kernels
+from symshape.runtime.cache import Cache
+from symshape.runtime.torch_private import shape_env_of
+from symshape.runtime.torch_tracing import Trace
+
+ROOT = Path(__file__).resolve().parents[2]
+PASS = str(Path(__file__).parent / "Inputs" / "need_blocks.py")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("SYMSHAPE_CACHE", "1")
+    monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path / "cache"))
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def outcomes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """"hit", "miss", "stored" or "not cached: ..." for each graph since the last call."""
+    caplog.set_level(logging.INFO, "symshape.cache")
+
+    def read() -> list[str]:
+        found = [record.getMessage().partition(": ")[2] for record in caplog.records]
+        caplog.clear()
+        return found
+
+    return read
+
+
+def _again(fn: Any, *inputs: Any, **options: Any) -> Any:
+    """As the first call in a process: nothing of Dynamo's is known."""
+    torch._dynamo.reset()
+    return symshape.compile(fn, **options)(*inputs)
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_keep_values_and_types() -> None:
+    a, b = Expr.symbol("a"), Expr.symbol("b")
+    expr = (3 * a + b * b - 4) // (b + 1) + 2 * (a % 8) + maximum(a, b + 3)
+    condition = all_of(equals(a % 16, 0), any_of(at_least(b, 3), differs(a * b, 7)))
+    words = {"x": b"\0\xff", 3: expr, None: "\u00e4"}
+    value = (1, [2.5, float("inf"), None, (True,)], words, condition, Options(passes=("p",)))
+    assert from_json(to_json(value)) == value
+    for bad in (object(), torch.float32, {1}, torch.ones(1)):
+        with pytest.raises(CacheError, match="is not plain data") as raised:
+            to_json((1, {"a": [bad]}))
+        assert raised.value.where == "[1]['a'][0]"
+    for bad in (b'{"subprocess:Popen":[]}', b'{"symshape.records:to_json":[]}', b'{"symshape.options:Options":[1]}'):
+        with pytest.raises(CacheError):
+            from_json(bad)
+
+
+# --- the key ----------------------------------------------------------------------------------------------------------
+
+
+def _graphs(fn: Any, *inputs: Any) -> list[tuple[str, dict[str, str]]]:
+    found = []
+
+    def backend(gm: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        from torch._dynamo.backends.common import aot_autograd
+
+        def compiler(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+            key = graph_key(graph, shape_env_of(graph))
+            found.append((key.digest, dict(key.symbols)))
+            return graph
+
+        return aot_autograd(fw_compiler=compiler)(gm, examples)
+
+    torch._dynamo.reset()
+    torch.compile(fn, backend=backend, dynamic=True)(*inputs)
+    return found
+
+
+def test_what_the_key_of_a_graph_depends_on() -> None:
+    x, y = torch.randn(5, 7), torch.randn(7)
+
+    def digest(fn: Any, *inputs: Any) -> str:
+        ((found, _),) = _graphs(fn, *inputs)
+        return found
+
+    def usual(x: Any, y: Any) -> Any:
+        return (x * 2 + y).sum(-1)
+
+    def same(x: Any, y: Any) -> Any:
+        z = x * 2  # other lines, other names
+        return (z + y).sum(-1)
+
+    def scale(x: Any, y: Any) -> Any:
+        return (x * 3 + y).sum(-1)
+
+    def guarded(x: Any, y: Any) -> Any:
+        return (x * 2 + y).sum(-1) if x.size(0) % 5 == 0 else x
+
+    def other_dim(x: Any, y: Any) -> Any:
+        return (x * 2 + y).sum(0)
+
+    first = digest(usual, x, y)
+    assert digest(same, x, y) == first and digest(usual, torch.randn(9, 11), torch.randn(11)) == first
+    others = [digest(scale, x, y), digest(guarded, x, y), digest(other_dim, x, y), digest(usual, x.double(), y),
+              digest(usual, torch.randn(7, 5).t(), y), digest(usual, torch.randn(1, 7), y)]  # fmt: skip
+    assert len({first, *others}) == 1 + len(others)
+
+
+def test_symbols_of_other_numbers_are_the_same() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.flatten(), y.flatten()]) * 2
+
+    def traced(taken: range) -> tuple[str, dict[str, str]]:
+        trace, found = Trace(), []
+        trace.env.unique_ids.update(taken)  # what else the process traced before
+        inputs = [trace.tensor(torch.empty(5, 7), "x", [(0, None)] * 2), trace.tensor(torch.empty(3), "y", [(0, None)])]
+
+        def compiler(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+            found.append(graph_key(graph, trace.env))
+            return graph
+
+        kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
+        trace.run(_Module(lambda x, y: (fn(x, y),)), inputs, **kinds)
+        (key,) = found
+        return key.digest, dict(key.symbols)
+
+    (first, names), (second, others) = traced(range(0)), traced(range(100))
+    assert set(names).isdisjoint(others) and first == second
+    assert list(names.values()) == ["v0", "v1", "v2"] == list(others.values())
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+
+def test_versions_options_and_the_processor_are_in_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import llvmlite.binding as llvm
+
+    gm = torch.fx.symbolic_trace(lambda x: x)
+    file = tmp_path / "passes.py"
+    file.write_text("# one")
+
+    def key(kind: str = "forward", **options: Any) -> str:
+        return graph_cache.entry_key(graph_key(gm, None), gm, Options(**options), kind)
+
+    keys = [key(), key("backward"), key(target="triton"), key(opt_level=1), key(disable_passes=("fuse-kernels",)),
+            key(pass_files=(str(file),))]  # fmt: skip
+    file.write_text("# two")
+    keys.append(key(pass_files=(str(file),)))
+    with monkeypatch.context() as patched:
+        patched.setattr(llvm, "get_host_cpu_name", lambda: "another")
+        keys.append(key())
+    with monkeypatch.context() as patched:
+        patched.setattr(graph_cache, "versions", lambda: {"symshape": "another"})
+        keys.append(key())
+    assert len(set(keys)) == len(keys) and key() == keys[0] == key(debug_dir="elsewhere")
+
+
+# --- hits -------------------------------------------------------------------------------------------------------------
+
+
+def _layer(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = torch.nn.functional.gelu(x @ w)
+    return torch.softmax(y, -1) + torch.tensor([1.0, 2.0, 3.0])
+
+
+def _other_constant(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    y = torch.nn.functional.gelu(x @ w)
+    return torch.softmax(y, -1) + torch.tensor([4.0, 5.0, 6.0])
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+def test_a_hit_computes_what_was_compiled(target: str, outcomes: Callable[[], list[str]]) -> None:
+    w = torch.randn(4, 3, requires_grad=True)
+
+    def check(fn: Any, rows: int) -> None:
+        x = torch.randn(rows, 4)
+        actual = _again(fn, x, w, target=target)
+        (gradient,) = torch.autograd.grad(actual.sum(), w)
+        torch.testing.assert_close(actual, fn(x, w))
+        torch.testing.assert_close(gradient, torch.autograd.grad(fn(x, w).sum(), w)[0])
+
+    check(_layer, 5)
+    assert outcomes() == ["miss", "stored"] * 2
+    for fn, rows in ((_layer, 9), (_other_constant, 7)):  # a constant is the graph's, not the entry's
+        check(fn, rows)
+        assert outcomes() == ["hit"] * 2
+    if target == "cpu":
+        return
+    for file in (Path(os.environ["SYMSHAPE_CACHE_DIR"]) / "graphs").iterdir():
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    check(_layer, 5)
+    assert outcomes() == ["miss", "stored"] * 2
+
+
+def test_what_an_entry_requires_is_required_again(outcomes: Callable[[], list[str]]) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * 2).sum()
+
+    def gradient(fn: Any, size: int) -> torch.Tensor:
+        x = torch.linspace(0, 1, size).requires_grad_()
+        return torch.autograd.grad(fn(x), x)[0]
+
+    options = {"pass_files": [PASS], "passes": ["need-blocks"]}
+    gradient(symshape.compile(fn, **options), 8)  # backward works in blocks of 4
+    assert outcomes() == ["miss", "stored"] * 2
+    with Graphs() as graphs:
+        compiled = symshape.compile(fn, **options)
+        for size, known in ((12, 1), (16, 1), (6, 2), (4, 1)):
+            torch.testing.assert_close(gradient(compiled, size), gradient(fn, size))
+            assert graphs.read().graphs >= known, size
+        assert graphs.read().graphs == 2
+    # 6 rows cannot be required to be blocks of 4: backward is compiled for blocks of 2, and that is what is kept.
+    assert outcomes() == ["hit", "hit", "hit", "miss", "stored"]
+    registry._plugins.pop("need-blocks")
+
+
+def test_passes_from_elsewhere_are_not_cached(outcomes: Callable[[], list[str]]) -> None:
+    registry.load_pass_file(PASS)
+    try:
+        _again(lambda x: x + 1, torch.ones(4), passes=["need-blocks"])
+    finally:
+        registry._plugins.pop("need-blocks")
+        registry._plugin_files.pop("need-blocks")
+    assert outcomes() == ["not cached: the pass need-blocks is defined outside of pass_files"]
+
+
+CHECKED = """
+import torch
+
+def fn(x):
+    n = x.sum().to(torch.int64).item()
+    torch._check(n >= 2, lambda: "too few")
+    return torch.zeros(n) + x.mean()
+"""
+
+
+def test_a_message_names_the_line_as_it_is_now(tmp_path: Path, outcomes: Callable[[], list[str]]) -> None:
+    """An edit above an assertion moves it: the entry that knows the old line is not taken."""
+    file = tmp_path / "user_code.py"
+
+    def place(text: str) -> str:
+        file.write_text(text)
+        spec = importlib.util.spec_from_file_location("user_code", file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        torch._dynamo.reset()
+        compiled = symshape.compile(module.fn, fullgraph=True)
+        torch.testing.assert_close(compiled(torch.ones(3)), module.fn(torch.ones(3)))
+        with pytest.raises(ShapeConstraintError) as raised:
+            compiled(torch.zeros(3))
+        return raised.value.where.rpartition("user_code.py:")[2].partition(":")[0]
+
+    first = place(CHECKED)
+    assert place(CHECKED) == first and outcomes() == ["miss", "stored", "hit"]
+    assert place("# a line more\n" + CHECKED) == str(int(first) + 1) and outcomes() == ["miss", "stored"]
+
+
+def test_entries_of_jit_are_kept(outcomes: Callable[[], list[str]]) -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x + y, -1)
+
+    reports = []
+    for sizes in ((5, 7), (6, 9)):
+        jitted = symshape.jit(fn)
+        for rows, columns in (sizes, (3, 4)):
+            x, y = torch.randn(rows, columns), torch.randn(columns)
+            torch.testing.assert_close(jitted(x, y), fn(x, y))
+        (entry,) = jitted.entries
+        reports.append((entry.guards, entry.graphs[0]))
+    assert outcomes() == ["miss", "stored", "hit"]
+    (guards, cold), (warm_guards, warm) = reports
+    assert guards == warm_guards and (cold.cache, warm.cache) == ("stored", "hit")
+    assert cold.kernels[0].source == warm.kernels[0].source
+    sizes_ = dict.fromkeys((row.name for row in warm.symbols), 8)
+    assert cold.bytes_accessed(**sizes_) == warm.bytes_accessed(**sizes_)
+    hints = [row.hint for row in warm.symbols]
+    assert 6 in hints and 5 not in hints
+
+
+def test_explain_compiles_and_says_what_is_kept(outcomes: Callable[[], list[str]]) -> None:
+    report = symshape.explain(lambda x: x * 2 + 1, torch.ones(3))
+    assert report.graphs[0].cache == "stored" and report.graphs[0].stage("kernels")
+    assert outcomes() == ["miss", "stored"]
+    report = symshape.explain(lambda x: x * 2 + 1, torch.ones(3))
+    assert report.graphs[0].cache == "stored" and report.graphs[0].stage("kernels")
+    _again(lambda x: x * 2 + 1, torch.ones(3))
+    assert outcomes()[-1] == "hit"
+    _again(lambda x: x * 2 + 1, torch.ones(3), cache=False)
+    assert outcomes() == []
+
+
+def test_machine_code_leaves_with_its_entries() -> None:
+    def loaded() -> int:
+        gc.collect()
+        return cpu_kernels.loaded_libraries()
+
+    torch.compiler.reset()
+    before = loaded()
+    for turn in range(2):  # compiled, then from the cache
+        for scale in range(3):
+            symshape.compile(lambda x, scale=scale: (x * scale).exp().sum())(torch.ones(3 + turn))
+        assert loaded() == before + 3
+        torch.compiler.reset()
+        assert loaded() == before
+
+
+# --- a new process ----------------------------------------------------------------------------------------------------
+
+CHILD = """
+import json, sys, torch, symshape
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.norm, self.b = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
+
+    def forward(self, x, y):
+        z = self.b(torch.nn.functional.gelu(self.norm(self.a(x))))
+        return torch.softmax(z, -1) * y[:, None], torch.where(y > 0, y, 0.0).sum()
+
+torch.manual_seed(1)
+net, x, y = Net(), torch.randn(int(sys.argv[1]), 8), torch.randn(int(sys.argv[1]))
+
+def run(fn):
+    outputs = fn(x, y)
+    sum(t.square().sum() for t in outputs).backward()
+    gradients = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    return [*outputs, *gradients]
+
+actual, expected = run(symshape.compile(net)), run(net)
+torch.testing.assert_close(actual, expected)
+print(json.dumps([name for name in ("torch_mlir", "symshape.compiler") if name in sys.modules]))
+"""
+
+
+def test_a_new_process_starts_warm(tmp_path: Path) -> None:
+    """Forward and backward, at another size: equal to eager, and neither MLIR nor the compiler is imported."""
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+
+    def run(size: int) -> list[str]:
+        command = [sys.executable, "-c", CHILD, str(size)]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        found: list[str] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    assert run(5) == ["torch_mlir", "symshape.compiler"]
+    cache = Cache(tmp_path / "cache" / "graphs")
+    assert len(cache.entries()) == 2
+    assert run(9) == []
