@@ -75,8 +75,7 @@ def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
             if online is None:
                 f.body.emit(instr)
                 continue
-            terms = online_terms(online, f"acc{online.first}", f"acc{online.result}", "tr.lane_counts(rnumel, RBLOCK)",
-                                 f.body.operand(online.centre))  # fmt: skip
+            terms = online_terms(online, "rnumel", f.body.operand(online.centre))
             f.line(f"v{online.result} = tr.row_sum({terms})")
             f.body.known([online.result])
         if one.body:

@@ -84,7 +84,8 @@ class FunctionText:
         for instr in reductions:
             self.line(*start(instr))
             if online := plan.after(instr.results[0]):
-                self.line(f"acc{online.result} = tl.zeros([XBLOCK, RBLOCK], acc{online.first}.dtype)")
+                names = online_state(online)[1:]
+                self.line(*(f"{name} = tl.zeros([XBLOCK, RBLOCK], acc{online.first}.dtype)" for name in names))
 
         def chunk() -> None:
             self.reduced_points("chunk")
@@ -102,14 +103,22 @@ class FunctionText:
             self.body.known(instr.results)
 
 
+def online_state(online: Online) -> list[str]:
+    """The accumulators of a reduction together with the sum that depends on it."""
+    own = [f"shift{online.result}", f"drift{online.result}"] if online.kind == "square" else []
+    return [f"acc{online.first}", f"acc{online.result}", *own]
+
+
 def online_step(online: Online, value: str, begin: str) -> str:
-    """One chunk's step of a reduction together with the sum that depends on it."""
-    accumulators = f"acc{online.first}, acc{online.result}"
+    """One chunk's step of both."""
+    accumulators = ", ".join(online_state(online))
     steps = "" if online.kind == "exp" else f"tr.steps(chunk, {begin}, RBLOCK), "
     return f"{accumulators} = tr.{online.kind}_step({accumulators}, {value}, {steps}rmask)"
 
 
-def online_terms(online: Online, first: str, second: str, counts: str, centre: str) -> str:
-    """What each lane contributes to the sum, from its values of both, when the row value is known."""
-    counted = f", {counts}" if online.kind == "square" else ""
-    return f"tr.{online.kind}_terms({first}, {second}{counted}, {centre})"
+def online_terms(online: Online, count: str, centre: str) -> str:
+    """What each lane contributes to the sum when the row value is known. ``count``: elements of all lanes together."""
+    first, second, *own = online_state(online)
+    if online.kind == "exp":
+        return f"tr.exp_terms({first}, {second}, {centre})"
+    return f"tr.square_terms({', '.join(own)}, {second}, tr.lane_counts({count}, RBLOCK), {centre})"

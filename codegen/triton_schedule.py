@@ -8,7 +8,7 @@ again there. Two sums that depend on an earlier reduction are found in that one'
 
 The first is the online normaliser of Milakov and Gimelshein (arXiv:1805.02867): the sum is kept relative to the running
 maximum. The second keeps the squares relative to the running mean by the update of Youngs and Cramer (Technometrics
-13(3), 1971), in which nothing cancels. Both are moved to c when the row is done.
+13(3), 1971), in which nothing cancels, of values less the first one. Both are moved to c when the row is done.
 """
 
 from __future__ import annotations

@@ -195,12 +195,10 @@ class SplitWriter:
         if any(online.kind == "square" for online in sums):
             f.line("count = tl.maximum(tl.minimum(end, rnumel) - begin, 0)")
         for online in sums:
-            first, second = f"acc{online.first}", f"acc{online.result}"
             if online.kind == "exp":
-                terms = f"tr.exp_merge({first}, {second}, v{online.first})"
+                terms = f"tr.exp_merge(acc{online.first}, acc{online.result}, v{online.first})"
             else:
-                centre = f"tr.mean(v{online.first}, count)"
-                terms = online_terms(online, first, second, "tr.lane_counts(count, RBLOCK)", centre)
+                terms = online_terms(online, "count", f"tr.mean(v{online.first}, count)")
             f.line(f"v{online.result} = tr.row_sum({terms})")
         for number in [*(n for i in one.reductions for n in i.results), *(o.result for o in sums)]:
             f.line(f"tl.store({self.workspace.part(number, 'split')}, {self._stored(number)}, mask=xmask)")
@@ -251,8 +249,10 @@ class SplitWriter:
             self._parts(f)
             for number in (online.first, online.result):
                 self._load(f, f"p{number}", number, self.workspace.part(number, "r"), "rmask & xmask")
-            terms = online_terms(online, first, second, "tr.part_counts(r, rnumel, splits, STEP)",
-                                 f.body.operand(online.centre))  # fmt: skip
+            centre = f.body.operand(online.centre)
+            counts = "tr.part_counts(r, rnumel, splits, STEP), "
+            terms = (f"tr.exp_terms({first}, {second}, {centre})" if online.kind == "exp"
+                     else f"tr.square_parts({first}, {second}, {counts}{centre})")  # fmt: skip
             f.line(f"{acc} += tl.where(rmask, {terms}, 0.0)")
 
         f.loop("0", "tr.loop_end(splits)", step)

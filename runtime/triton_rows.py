@@ -173,18 +173,29 @@ def steps(chunk, begin, block):
 
 
 @triton.jit
-def square_step(total, squares, v, count, mask):
-    """A running sum per lane, and the sum of squares relative to the running mean."""
-    after = total + v
+def square_step(total, squares, shift, drift, v, count, mask):
+    """A running sum per lane, and the sum of squares relative to the running mean, which is kept as a ``drift`` from
+    the lane's first value: far from zero a mean of all values would have lost the digits that count."""
+    shift = tl.where(count == 1.0, v, shift)
+    d = v - shift
     n = count.to(v.dtype)
-    off = v * n - after
+    after = drift + d
+    off = d * n - after
     scale = tl.where(n > 1.0, 1.0 / (n * (n - 1.0)), 0.0)
-    return tl.where(mask, after, total), tl.where(mask, squares + off * off * scale, squares)
+    kept = tl.where(mask, squares + off * off * scale, squares)
+    return tl.where(mask, total + v, total), kept, shift, tl.where(mask, after, drift)
 
 
 @triton.jit
-def square_terms(total, squares, count, centre):
+def square_terms(shift, drift, squares, count, centre):
     """What each lane contributes to the sum of (v - centre)**2."""
+    off = (shift - centre) + drift / tl.maximum(count, 1.0)
+    return tl.where(count > 0.0, squares + count * off * off, 0.0)
+
+
+@triton.jit
+def square_parts(total, squares, count, centre):
+    """The same of parts, of which the sum is known."""
     off = total / tl.maximum(count, 1.0) - centre
     return tl.where(count > 0.0, squares + count * off * off, 0.0)
 
