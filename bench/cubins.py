@@ -1,8 +1,10 @@
-"""Every distinct Triton kernel of the six models, all variants, compiled offline for sm_80 and sm_90: no spills.
+"""Every distinct Triton kernel of the six models, all variants, compiled offline: no spills, accesses of 16 bytes.
 
-    python bench/cubins.py [--models bert,t5] [--jobs 2] [--unaligned] [--out bench/results/cubins.json]
+    python bench/cubins.py [--models bert,t5] [--archs 80,90] [--jobs 2] [--out bench/results/cubins.json]
 
-No GPU is needed. Kernels that differ only in their name are one. The exit status is 1 if any variant spills.
+No GPU is needed. Kernels that differ only in their name are one. A contiguous access of an aligned variant is to be as
+wide as min(16 bytes, elements per thread x item size), and the widest element type of each kernel to be accessed by 16
+bytes. The exit status is 1 if any variant spills or has a narrower access.
 """
 
 from __future__ import annotations
@@ -13,36 +15,41 @@ import re
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from symshape.measure import write_result
 from symshape.terminal import Progress, table
 from symshape.zoo import MODELS
 
-ARCHITECTURES = (80, 90)
-
-
 @dataclass(frozen=True)
 class Row:
+    """One launch of a variant. ``narrow``: accesses of an aligned variant that are not as wide as they should be;
+    ``widest``: bytes of those of the widest element type, 0 where a thread has too few elements for 16."""
+
     model: str
     kernel: str
     variant: str
+    function: str
     arch: int
     aligned: bool
     registers: int
     shared: int
     stack: int
     spills: int
-    widest_load: int
+    narrow: tuple[str, ...]
+    widest: int
+
+    @property
+    def good(self) -> bool:
+        return not self.spills and not self.narrow
 
 
 def distinct_kernels(names: list[str], progress: Progress) -> dict[str, tuple[str, Any]]:
-    """Source without the kernel's name -> the first model that has it, and the Triton kernel."""
+    """Source without the kernel's name -> the first model that has it, and the kernel's report."""
     import torch
 
     import symshape
-    from symshape.codegen.triton_kernel import emit_triton
 
     found: dict[str, tuple[str, Any]] = {}
     for name in names:
@@ -52,35 +59,44 @@ def distinct_kernels(names: list[str], progress: Progress) -> dict[str, tuple[st
         with torch.no_grad():
             report = symshape.explain(model.build(), **model.inputs(model.first_shapes[0]))
         for kernel in (kernel for graph in report.graphs for kernel in graph.kernels):
-            triton_kernel = emit_triton(kernel.loops)
-            found.setdefault(re.sub(rf"\b{kernel.name}", "kernel", triton_kernel.source), (name, triton_kernel))
+            found.setdefault(re.sub(rf"\b{kernel.name}", "kernel", kernel.triton_source), (name, kernel))
         progress.step()
     return found
 
 
-def compile_one(model: str, kernel: Any, variant: Any, arch: int, aligned: bool) -> Row:
+def compile_one(model: str, loops: Any, variant: Any, arch: int) -> list[Row]:
     """In a worker process: Triton to machine code, and what it costs."""
-    from symshape.codegen.triton_compile import compile_variant
+    from symshape.codegen.triton_access import accesses, widest
+    from symshape.codegen.triton_compile import compile_for
+    from symshape.codegen.triton_kernel import emit_triton
 
     warnings.filterwarnings("ignore")
-    compiled = compile_variant(kernel, variant, arch, aligned)
-    widths = [int(width or 1) for width in re.findall(r"ld\.global(?:\.\w+)*?(?:\.v(\d+))?\.b32", compiled.ptx)]
-    cost = {name: getattr(compiled, name) for name in ("registers", "shared", "stack", "spills")}
-    return Row(model, kernel.name, variant.name, arch, aligned, widest_load=max(widths, default=0), **cost)
+    kernel = emit_triton(loops, [variant])
+    rows = []
+    for stage in kernel.variants[0].stages:
+        compiled = compile_for(kernel, kernel.variants[0], stage, arch)
+        found = accesses(loops, kernel, variant, stage, compiled.ptx)
+        aligned = any(name.startswith("in") for name in variant.aligned)
+        narrow = tuple(f"{a.op} {a.argument}: {a.width} of {a.expected}" for a in found if aligned and not a.wide)
+        cost = {name: getattr(compiled, name) for name in ("registers", "shared", "stack", "spills")}
+        rows.append(Row(model, loops.name, variant.name, stage.function, arch, aligned, narrow=narrow,
+                        widest=widest(found), **cost))  # fmt: skip
+    return rows
 
 
-def jobs_of(kernels: dict[str, tuple[str, Any]], alignments: list[bool]) -> Iterator[tuple[Any, ...]]:
+def jobs_of(kernels: dict[str, tuple[str, Any]], archs: list[int]) -> Iterator[tuple[Any, ...]]:
+    from symshape.prover.condition import TRUE
+
     for model, kernel in kernels.values():
-        for variant in kernel.variants:
-            for arch in ARCHITECTURES:
-                yield from ((model, kernel, variant, arch, aligned) for aligned in alignments)
+        for variant in kernel.plans:
+            yield from ((model, kernel.loops, replace(variant, condition=TRUE), arch) for arch in archs)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--unaligned", action="store_true", help="also as for sizes that do not divide by 16")
+    parser.add_argument("--archs", default="90")
     parser.add_argument("--out")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -88,26 +104,28 @@ def main() -> int:
     names = options.models.split(",")
     with Progress("kernels", len(names)) as progress:
         kernels = distinct_kernels(names, progress)
-    work = list(jobs_of(kernels, [True, False] if options.unaligned else [True]))
+    work = list(jobs_of(kernels, [int(arch) for arch in options.archs.split(",")]))
     rows: list[Row] = []
     # Forking a process that has run PyTorch's threads can hang it.
     context = multiprocessing.get_context("spawn")
     with Progress("cubins", len(work)) as progress, ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         for future in as_completed([pool.submit(compile_one, *job) for job in work]):
-            rows.append(future.result())
+            rows += future.result()
             progress.step(f"{rows[-1].model} {rows[-1].kernel} {rows[-1].variant} sm_{rows[-1].arch}")
-    spilling = [row for row in rows if row.spills]
     body = []
     for name in names:
         own = [row for row in rows if row.model == name]
         count = sum(model == name for model, _ in kernels.values())
-        body.append([name, count, len(own), max((r.registers for r in own), default=0), sum(r.spills for r in own)])
-    print(table(["model", "new kernels", "cubins", "most registers", "spill bytes"], body))
-    for row in spilling:
-        print(f"spills {row.spills} bytes: {row.model} {row.kernel} {row.variant} sm_{row.arch} aligned={row.aligned}")
+        body.append([name, count, len(own), max((r.registers for r in own), default=0), sum(r.spills for r in own),
+                     sum(bool(r.narrow) for r in own), sum(0 < r.widest < 16 for r in own if r.aligned)])  # fmt: skip
+    print(table(["model", "new kernels", "cubins", "most registers", "spill bytes", "narrow", "below 128 bits"], body))
+    bad = [row for row in rows if not row.good]
+    for row in bad:
+        what = f"spills {row.spills} bytes" if row.spills else "; ".join(row.narrow)
+        print(f"{row.model} {row.function} {row.variant} sm_{row.arch}: {what}")
     if options.out:
-        write_result(options.out, "cubins", [asdict(row) for row in rows], kernels=len(kernels), spilling=len(spilling))
-    return 1 if spilling else 0
+        write_result(options.out, "cubins", [asdict(row) for row in rows], kernels=len(kernels), bad=len(bad))
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -142,8 +142,8 @@ def measure_splits(run: Run, shape: Shape) -> dict[str, Any]:
     x = program.inputs(shape, run.device)[0]
     out = torch.empty(shape[0], device=run.device)
     sizes = dict(zip(kernel.loops.symbols, shape, strict=True))
-    planned = emit_triton(kernel.loops, kernel.planned)
-    split = next(v for v in kernel.planned if v.form == "split")
+    planned = emit_triton(kernel.loops, kernel.plans)
+    split = next(v for v in kernel.plans if v.form == "split")
     swept = emit_triton(kernel.loops, [replace(split, condition=TRUE, splits=Expr.symbol("processors"))])
     processors = processor_count(x.device)
     calls = {"planned": partial(load_triton(planned), x, out, *shape)}

@@ -6,7 +6,7 @@ PTX does not say reliably which line of the source an access is from, but its ad
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,6 +56,13 @@ def accesses(loops: LoopKernel, kernel: TritonKernel, variant: Variant, stage: T
             arg = loops.args[number]
             found.append(Access(op, arg.name, arg.dtype, width, expected[key]))
     return found
+
+
+def widest(found: Iterable[Access]) -> int:
+    """Bytes of the narrowest access to a tensor of the widest element type, where a thread has 16 of them; else 0."""
+    full = [access for access in found if access.expected == WIDEST]
+    largest = max((item_size(access.dtype) for access in full), default=0)
+    return min((access.width for access in full if item_size(access.dtype) == largest), default=0)
 
 
 def _widths(ptx: str) -> dict[tuple[str, int], int]:

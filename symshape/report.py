@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import linecache
 from collections import Counter
@@ -67,23 +68,23 @@ class KernelReport:
     def _triton(self) -> Any:
         from symshape.codegen.triton_kernel import emit_triton
 
-        return emit_triton(self.loops, self.planned or _planned(self.module, self.name, self.loops))
+        plans = {} if self.planned or not self.module else _plans(self.module)
+        return emit_triton(self.loops, self.planned or for_loops(plans.get(self.name, ()), self.loops))
 
 
-def _planned(module: str, name: str, loops: Any) -> tuple[Variant, ...]:
-    """The variants that a kernel would have on a GPU; none where its module was not kept."""
+@functools.lru_cache(maxsize=4)
+def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
+    """The variants that the kernels of a module would have on a GPU."""
     from torch_mlir import ir
 
     from symshape import dialects
     from symshape.passes.manager import run_pipeline
 
-    if not module:
-        return ()
     with dialects.load(ir.Context()), ir.Location.unknown():
         parsed = ir.Module.parse(module)
         run_pipeline(parsed, ",".join(STAGES["planned"]))
-        named = {ir.StringAttr(view.operation.attributes["sym_name"]).value: view for view in parsed.body.operations}
-        return for_loops(read_variants(named[name]), loops)
+        kernels = [view for view in parsed.body.operations if "symshape.kernel" in view.operation.attributes]
+        return {ir.StringAttr(k.operation.attributes["sym_name"]).value: read_variants(k) for k in kernels}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def test_compiles(arch: int) -> None:
 
 def main(arch: int) -> None:
     """Prints a line of JSON for each function of each variant."""
-    from symshape.codegen.triton_access import WIDEST, accesses, item_size
+    from symshape.codegen.triton_access import accesses, item_size, widest
     from symshape.codegen.triton_compile import compile_for
     from symshape.codegen.triton_kernel import emit_triton
 
@@ -46,12 +46,10 @@ def main(arch: int) -> None:
             for stage in ready.stages:
                 compiled = compile_for(emitted, ready, stage, arch)
                 found = accesses(kernel, emitted, variant, stage, compiled.ptx)
-                largest = max((item_size(a.dtype) for a in found), default=0)
-                full = [a.width for a in found if item_size(a.dtype) == largest and a.expected == WIDEST]
                 print(json.dumps({
                     "kernel": kernel.name, "variant": variant.name, "function": stage.function,
                     "spills": compiled.spills, "aligned": bool(variant.aligned),
-                    "narrow": [str(a) for a in found if variant.aligned and not a.wide], "widest": max(full, default=0),
+                    "narrow": [str(a) for a in found if variant.aligned and not a.wide], "widest": widest(found),
                     "wider_than_item": [str(a) for a in found if a.width > item_size(a.dtype)],
                 }))  # fmt: skip
 
