@@ -22,6 +22,7 @@ from symshape.measure import write_result
 from symshape.terminal import Progress, table
 from symshape.zoo import MODELS
 
+
 @dataclass(frozen=True)
 class Row:
     """One launch of a variant. ``narrow``: accesses of an aligned variant that are not as wide as they should be;

@@ -68,8 +68,13 @@ class KernelReport:
     def _triton(self) -> Any:
         from symshape.codegen.triton_kernel import emit_triton
 
+        return emit_triton(self.loops, self.plans)
+
+    @property
+    def plans(self) -> tuple[Variant, ...]:
+        """The ways to run the Triton code, whatever the target."""
         plans = {} if self.planned or not self.module else _plans(self.module)
-        return emit_triton(self.loops, self.planned or for_loops(plans.get(self.name, ()), self.loops))
+        return self.planned or for_loops(plans.get(self.name, ()), self.loops)
 
 
 @functools.lru_cache(maxsize=4)
