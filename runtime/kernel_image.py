@@ -17,8 +17,9 @@ class KernelImage:
     arguments: Mapping[str, int] = field(default_factory=dict)
     triton: tuple[TritonKernel, ...] = ()
 
-    def load(self) -> dict[str, Callable[..., Any]]:
-        """Name -> callable, in the launch convention of the target."""
+    def load(self, *, autotune: bool = False) -> dict[str, Callable[..., Any]]:
+        """Name -> callable, in the launch convention of the target. ``autotune``: Triton kernels choose among their
+        variants by measured time."""
         loaded: dict[str, Callable[..., Any]] = {}
         if self.arguments:
             from symshape.runtime.cpu_kernels import load_object
@@ -26,6 +27,8 @@ class KernelImage:
             loaded.update(load_object(self.object_code, self.arguments))
         if self.triton:
             from symshape.runtime.triton_launch import load_triton
+            from symshape.runtime.triton_tuned import load_tuned
 
-            loaded.update((kernel.name, load_triton(kernel)) for kernel in self.triton)
+            load = load_tuned if autotune else load_triton
+            loaded.update((kernel.name, load(kernel)) for kernel in self.triton)
         return loaded

@@ -95,7 +95,7 @@ def compile_graph(
         with _replayable("program", "program", imported.module, options):
             text = emit_program(main, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu")
-    run = load_program(program, kernels.image.load())
+    run = load_program(program, kernels.image.load(autotune=options.autotune))
     timer.mark("program")
     _fill(report, text, kernels)
     run._boxed_call = True  # type: ignore[attr-defined]

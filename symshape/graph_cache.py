@@ -102,7 +102,7 @@ def compile_graph(
         compiled = _compile(gm, options, kind, keep_stages)
         compiled.report.cache = f"not cached: {error.what}"
         return compiled
-    loaded = None if keep_stages else _load(cache, key, graph, gm, env, started)
+    loaded = None if keep_stages else _load(cache, key, graph, gm, env, options, started)
     log.info("%s graph %s: %s", kind, key[:12], "hit" if loaded else "miss")
     return loaded or _compile_and_store(cache, key, graph, gm, env, options, kind, keep_stages)
 
@@ -250,7 +250,7 @@ def _renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
 
 
 def _load(
-    cache: Cache, key: str, graph: GraphKey, gm: torch.fx.GraphModule, env: Any, started: float
+    cache: Cache, key: str, graph: GraphKey, gm: torch.fx.GraphModule, env: Any, options: Options, started: float
 ) -> Loaded | None:
     """None where there is no entry, or what it requires cannot be required of these inputs."""
     sections = cache.get(key)
@@ -260,7 +260,7 @@ def _load(
         entry: Entry = from_json(sections["entry"])
         program = dataclasses.replace(entry.program, constants=[_found(c, gm) for c in entry.constants])
         image = dataclasses.replace(entry.kernels, object_code=sections["object"])
-        run: Any = load_program(program, image.load())
+        run: Any = load_program(program, image.load(autotune=options.autotune))
     except Exception as error:  # whatever is wrong with it, the graph can still be compiled
         log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
         cache.remove(key)

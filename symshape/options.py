@@ -15,6 +15,7 @@ from symshape.errors import OptionError
 
 TARGETS = ("auto", "cpu", "triton")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+_AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Options:
     ``assume``          facts about sizes, such as "x.size(1) % 8 == 0": the compiler may use them, a guard checks them
     ``debug_dir``       where the IR before a failing pass is written
     ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
+    ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
+                        (powers of two); mode "max-autotune" switches it on
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
                         can switch it off too, by SYMSHAPE_CACHE=0
     """
@@ -38,6 +41,7 @@ class Options:
     assume: tuple[str, ...] = ()
     debug_dir: str = "symshape-debug"
     opt_level: int = 2
+    autotune: bool = False
     cache: bool = True
 
     @classmethod
@@ -54,6 +58,8 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise OptionError(f"unknown option {name!r}", next_step=f"{hint}options: {', '.join(sorted(fields))}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
+        if mode in _AUTOTUNING:
+            values.setdefault("autotune", True)
         parsed = cls(**values)
         if parsed.target not in TARGETS:
             raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")
@@ -63,8 +69,9 @@ class Options:
     def _check_types(self) -> None:
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        if type(self.cache) is not bool:
-            raise OptionError(f"cache cannot be {self.cache!r}", next_step="it is True or False")
+        for name in ("autotune", "cache"):
+            if type(getattr(self, name)) is not bool:
+                raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.debug_dir, (str, Path)):
             raise OptionError(f"debug_dir cannot be {self.debug_dir!r}", next_step="it is the path of a folder")
         for name in ("passes", "pass_files", "disable_passes", "assume"):
