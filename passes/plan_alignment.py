@@ -14,7 +14,7 @@ from symshape.passes.plans.alignment import Needs, needs_of
 from symshape.passes.plans.table import MOST_VARIANTS, Row, divides, tables, write_all
 from symshape.prover.condition import all_of
 
-_SHORT = 16  # reduced points, up to which aligned rows gain nothing
+_TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing, or little
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PlanAlignment(Pass):
 
 
 def _with_aligned(row: Row, needs: Needs | None) -> list[Row]:
-    if needs is None or (row.form == "persistent" and row.rblock <= _SHORT):
+    if needs is None or (row.form == "persistent" and row.rblock <= _TINY):
         return [row]
     if not needs.tested:
         return [replace(row, aligned=needs.names)]
@@ -92,7 +92,8 @@ def _by_use(rows: list[Row]) -> Iterator[Row]:
     names = {row.name for row in rows}
     persistent = sorted((r for r in rows if r.form == "persistent"), key=lambda r: r.rblock)
     aligned = [r for r in persistent if r.name.endswith("_aligned")]
-    yield from aligned[:1]
+    short = [r for r in aligned if r.xblock < r.rblock <= _SHORT]
+    yield from short
     yield from (r for form in ("split", "looped") for r in rows if r.name == form and f"{form}_wide" in names)
-    yield from aligned[1:]
+    yield from (r for r in aligned if r not in short)
     yield from (r for r in persistent if not r.name.endswith("_aligned"))

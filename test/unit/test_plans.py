@@ -1,0 +1,178 @@
+"""Plans of kernels: what variants compute, which is taken at which size, what facts and options leave of a table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kernel_text import KernelText, context
+from triton_cases import IDENTITY, S0, S1, mixed, reduction, softmax, transpose
+
+from symshape.codegen.loops import LoopKernel
+from symshape.codegen.normalise_loops import normalise
+from symshape.codegen.read_kernel import read_kernel
+from symshape.codegen.triton_kernel import emit_triton
+from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.passes.manager import run_pipeline
+from symshape.passes.stages import STAGES
+from symshape.prover.condition import TRUE
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+PROCESSORS = 4
+
+
+def plan(text: KernelText, disable: Sequence[str] = ()) -> tuple[LoopKernel, tuple[Variant, ...]]:
+    from torch_mlir import ir
+
+    with context(), ir.Location.unknown():
+        module = ir.Module.parse(text.text())
+        run_pipeline(module, ",".join(STAGES["planned"]), disable=disable)
+        function = module.body.operations[0]
+        kernel = normalise(read_kernel(function))
+        return kernel, for_loops(read_variants(function), kernel)
+
+
+def chosen(variants: Sequence[Variant], sizes: Sequence[int], address: int = 0) -> Variant:
+    values = {f"s{i}": size for i, size in enumerate(sizes)} | {"processors": PROCESSORS}
+    values |= {f"address{i}": address for i in range(8)}
+    return next(v for v in variants if v.condition.evaluate(values))
+
+
+def pointwise() -> KernelText:
+    k = KernelText("pointwise", 2, [(S0, "p"), (S1, "p")])
+    x, out = k.arg("f32", [S0, S1]), k.arg("f32", [S0, S1], output=True)
+    k.store(k.generic([k.view(x, IDENTITY)], "f32", "%r = math.exp %a0 : f32"), out, IDENTITY)
+    return k
+
+
+# Kernel, tensors for sizes, the result in eager, and sizes with the variant that is taken for aligned addresses.
+CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
+    "softmax": (
+        softmax, lambda n, m: [torch.randn(n, m)], lambda x: [torch.softmax(x, 1)],
+        {(9, 5): "persistent128", (3, 161): "persistent512",
+         (2, 1024): "persistent2048_aligned", (2, 2047): "persistent2048", (2, 4096): "looped_aligned",
+         (2, 2051): "looped_wide", (1, 50176): "split_aligned", (1, 50257): "split_wide"},
+    ),
+    "sum": (
+        lambda: reduction("add"), lambda n, m: [torch.randn(n, m)], lambda x: [x.sum(1)],
+        {(70, 5): "persistent16", (9, 100): "persistent128", (3, 1008): "persistent1024_aligned",
+         (3, 1009): "persistent1024", (2, 4096): "looped_aligned", (2, 4099): "looped_wide",
+         (1, 50176): "split_aligned", (1, 50257): "split_wide"},
+    ),
+    "column": (
+        lambda: reduction("max", column=True), lambda n, m: [torch.randn(m, n).t()], lambda x: [x.amax(1)],
+        {(70, 5): "persistent16", (80, 60): "persistent64_aligned", (81, 60): "persistent64",
+         (128, 100): "looped_aligned", (129, 100): "looped", (16, 3000): "split_aligned", (17, 3000): "split_wide"},
+    ),
+    "transpose": (
+        transpose, lambda n, m: [torch.randn(m, n), torch.randn(m)], lambda x, y: [x.t() + y],
+        {(5, 70): "block1024", (16, 5): "block1024", (32, 48): "tile32_aligned", (33, 47): "tile32",
+         (192, 192): "tile64_aligned", (193, 191): "tile64"},
+    ),
+    "pointwise": (
+        pointwise, lambda n, m: [torch.randn(n, m)], lambda x: [x.exp()],
+        {(4, 8): "block256_aligned", (5, 7): "block256", (64, 128): "block1024_aligned", (67, 97): "block1024"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_variant_is_taken_and_right(name: str) -> None:
+    """At the size that it is for; the 64-bit ones as well at another."""
+    from symshape.runtime.triton_launch import load_triton
+
+    make, inputs, eager, sizes = CASES[name]
+    kernel, variants = plan(make())
+    assert len(variants) <= 8
+    assert variants[-1].condition == TRUE
+    assert len({v.name for v in variants}) == len(variants)
+    taken = {size: chosen(variants, size) for size in sizes}
+    assert {size: v.name for size, v in taken.items()} == sizes
+    rest = {v.name for v in variants} - set(sizes.values())
+    assert all(name.endswith("_wide") or name == "block1024_aligned" for name in rest), rest
+    taken |= {size: v for v in variants for size in [next(iter(sizes))] if v.name in rest and v.index_bits == 64}
+    for size, variant in taken.items():
+        tensors = inputs(*size)
+        expected = eager(*tensors)
+        results = [torch.full(e.shape, 7.0) for e in expected]
+        load_triton(emit_triton(kernel, [replace(variant, condition=TRUE)]))(*tensors, *results, *size)
+        for result, wanted in zip(results, expected, strict=True):
+            assert torch.allclose(result, wanted, rtol=1e-5, atol=1e-4), (variant.name, size)
+
+
+def test_alignment_is_of_addresses_strides_and_bounds() -> None:
+    _, variants = plan(mixed())
+    names = ("in0", "in1", "in2", "in3", "out0", "out1", "s1")
+    assert variants[0].aligned == names
+    assert chosen(variants, (3, 32)).aligned == names
+    assert not chosen(variants, (3, 32), address=4).aligned
+    assert not chosen(variants, (16, 33)).aligned
+
+
+def test_more_than_32_bits() -> None:
+    for name, (make, _, _, sizes) in CASES.items():
+        _, variants = plan(make())
+        for size in sizes:
+            assert all(chosen(variants, big).index_bits == 64 for big in [(1 << 17, 1 << 17), (size[0], 1 << 33)]), name
+
+
+@pytest.mark.parametrize("name", STAGES["planned"])
+def test_without_a_pass(name: str) -> None:
+    """The kernel then has the general variants; it is right with them."""
+    for case, (make, inputs, eager, sizes) in CASES.items():
+        _, all_variants = plan(make())
+        kernel, variants = plan(make(), disable=[name])
+        assert variants[-1].condition == TRUE
+        if name == "plan-alignment":
+            assert not any(v.aligned for v in variants)
+        elif name == "plan-index-width":
+            assert {v.index_bits for v in variants} == {64}
+        else:
+            plans = (name == "plan-reductions") == any(d.reduced for d in kernel.dims)
+            assert ({v.form for v in variants} != {v.form for v in all_variants}) == (plans and case != "pointwise")
+        size = list(sizes)[1]
+        tensors = inputs(*size)
+        expected = eager(*tensors)
+        results = [torch.empty(e.shape) for e in expected]
+        from symshape.runtime.triton_launch import load_triton
+
+        load_triton(emit_triton(kernel, variants))(*tensors, *results, *size)
+        torch.testing.assert_close(results, expected)
+
+
+def test_split_counts_are_near_the_best_of_the_model() -> None:
+    import split_model
+
+    for outer, reduced in split_model.grid():
+        count = split_model.planned(outer, reduced)
+        assert count >= 1
+        assert count == 1 or outer * count * split_model.PARTIAL <= split_model.WORKSPACE
+        ratio = split_model.seconds(outer, reduced, count) / split_model.best(outer, reduced)[1]
+        assert ratio <= 1.5, (outer, reduced, count)
+
+
+def test_facts_of_the_graph_reach_the_table() -> None:
+    """Rows of at most 1024 points, a multiple of 16: neither looped nor split, and only the address is tested."""
+    import symshape
+
+    x = torch.randn(4, 64)
+    assumed = ["x.size(0) <= 4096", "x.size(1) <= 1024", "x.size(1) % 16 == 0"]
+    options = {"target": "triton", "assume": assumed, "disable_passes": ["plan-tiles"]}
+    report = symshape.explain(_softmax, x, options=options)
+    (kernel,) = report.graphs[0].kernels
+    assert {v.form for v in kernel.planned} == {"persistent"}
+    assert {v.index_bits for v in kernel.planned} == {32}
+    assert kernel.variants[0] == "persistent128_aligned"
+    assert kernel.planned[1].aligned == ("out0", "s1")
+    torch.testing.assert_close(report.result, torch.softmax(x, -1))
+
+
+def _softmax(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, -1)
