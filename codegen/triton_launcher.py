@@ -26,6 +26,7 @@ from collections.abc import Iterable, Sequence
 
 from symshape.codegen.triton_split import Workspace
 from symshape.codegen.variants import Variant, condition_text
+from symshape.dialects.plans import PROCESSORS
 from symshape.prover.condition import TRUE, Condition, all_of
 from symshape.runtime.triton_types import TritonVariant
 
@@ -41,14 +42,15 @@ def launcher_text(
     body = [f"xnumel = {xnumel}", "if xnumel <= 0:", "    return"]
     addresses = [f"{_ADDRESS}{i}" for i in range(len(tensors))]
     body.append(f"{', '.join(addresses)} = {', '.join(f'{name}.data_ptr()' for name in tensors)}")
-    used = frozenset().union(*(v.condition.symbols | (v.splits.symbols if v.splits else set()) for v, _ in variants))
     body.append(f"device = {tensors[0]}.device")
-    if "processors" in used:
-        body.append("processors = processor_count(device)")
     values = [*tensors, *symbols, *(["error_slot"] if checks_index else [])]
     given = [*(f"{{{name}}}" for name in tensors), *values[len(tensors) :]]
     defined: set[str] = set()
-    for (_, variant), (condition, names) in zip(variants, chosen, strict=True):
+    for (plan, variant), (condition, names) in zip(variants, chosen, strict=True):
+        used = plan.condition.symbols | (plan.splits.symbols if plan.splits is not None else frozenset())
+        if PROCESSORS in used - defined:
+            body.append(f"{PROCESSORS} = processor_count(device)")
+            defined.add(PROCESSORS)
         body += [f"{name} = {tests[name]}" for name in names if name not in defined]
         defined.update(names)
         lines = _launches(variant, given, workspace)

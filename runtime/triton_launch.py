@@ -49,11 +49,11 @@ def load_source(kernel: TritonKernel) -> dict[str, Any]:
 def load_triton(kernel: TritonKernel, processors: int | None = None) -> Callable[..., None]:
     """A callable of tensors, symbols and, if the kernel checks indices, the error slot (an int64 tensor).
 
-    A variant is compiled when it is first chosen. ``processors``: the number that conditions and split counts see
-    instead of the device's own.
+    A variant is compiled when it is first chosen; until then its source is not even executed. ``processors``: the
+    number that conditions and split counts see instead of the device's own.
     """
     interpreted = interpreting()
-    functions = load_source(kernel)
+    functions = functools.cache(lambda: load_source(kernel))
     namespace: dict[str, Any] = {"processor_count": processor_count, "empty": _empty, "max": max, "min": min}
     if processors is not None:
         namespace["processor_count"] = lambda _device: processors
@@ -61,7 +61,7 @@ def load_triton(kernel: TritonKernel, processors: int | None = None) -> Callable
     for variant in kernel.variants:
         for i, stage in enumerate(variant.stages):
             name = variant.name if len(variant.stages) == 1 else f"{variant.name}_{i}"
-            namespace[name] = make(kernel, variant, stage, functions[stage.function])
+            namespace[name] = make(kernel, variant, stage, functions)
     text = launcher_source(kernel, addresses=not interpreted)
     exec(compile(text, f"<launcher of {kernel.name}>", "exec"), namespace)
     launch: Callable[..., None] = namespace["launch"]
@@ -75,20 +75,24 @@ def launcher_source(kernel: TritonKernel, addresses: bool) -> str:
     return functools.reduce(lambda text, name: text.replace(f"{{{name}}}", given[name]), names, kernel.launcher)
 
 
+Functions = Callable[[], dict[str, Any]]
+
+
 class _Interpreted:
     """One launch under the interpreter, on CPU or GPU tensors."""
 
-    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, function: Any) -> None:
+    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, functions: Functions) -> None:
         import triton.language as tl
 
-        self.function = function
+        self.stage, self.functions = stage, functions
         self.constants = {"INDEX": getattr(tl, variant.index_dtype), **dict(stage.constants)}
 
     def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
         import numpy
 
+        function = self.functions()[self.stage.function]
         with numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
-            self.function[(programs,)](*args, **self.constants)
+            function[(programs,)](*args, **self.constants)
 
 
 class _Compiled:
@@ -97,10 +101,10 @@ class _Compiled:
     Triton's own dispatch would look at every argument again to find what it may assume; here the variant says that.
     """
 
-    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, function: Any) -> None:
+    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, functions: Functions) -> None:
         import triton.language as tl
 
-        self.kernel, self.variant, self.stage, self.function = kernel, variant, stage, function
+        self.kernel, self.variant, self.stage, self.functions = kernel, variant, stage, functions
         self.constants = (getattr(tl, variant.index_dtype), *(value for _, value in stage.constants))
         self.compiled: dict[int, Any] = {}
 
@@ -118,7 +122,8 @@ class _Compiled:
             step = "set TRITON_INTERPRET=1 before triton is imported, or use target 'cpu'"
             raise KernelError("a Triton kernel was launched on CPU tensors", where=self.stage.function, next_step=step)
         with torch.cuda.device(device):
-            compiled = compile_stage(self.kernel, self.variant, self.stage, self.function)
+            function = self.functions()[self.stage.function]
+            compiled = compile_stage(self.kernel, self.variant, self.stage, function)
         self.compiled[device.index] = compiled
         return compiled
 

@@ -1,0 +1,103 @@
+"""The launcher on a GPU, with a stand-in for the driver; compiling ahead of time; the benchmark that runs there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_launches_on_a_gpu_and_warm_up(tmp_path: Path) -> None:
+    """In a process in which Triton is not the interpreter."""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
+    environment |= {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path)}
+    result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_dry_run_of_the_gpu_benchmark(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--dry-run", "--only", "kernels,splits", "--kernels",
+               "gelu,sum_last", "--out", str(out)]  # fmt: skip
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "SYMSHAPE_CACHE": "0"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = json.loads(out.read_text())
+    assert [row["part"] for row in found["rows"]].count("splits") == 1
+    assert {row["kernel"] for row in found["rows"] if row["part"] == "kernels"} == {"gelu", "sum_last"}
+    assert not found["summary"]["failed"] and not found["summary"]["inaccurate"]
+
+
+def main() -> None:
+    import contextlib
+    from unittest import mock
+
+    import torch
+    from triton.backends.compiler import GPUTarget
+    from triton_cases import S0, S1, loops, softmax
+
+    from symshape.codegen.triton_kernel import emit_triton
+    from symshape.codegen.variants import Variant
+    from symshape.prover.condition import TRUE, at_least
+    from symshape.prover.expr import Expr
+    from symshape.runtime import triton_launch
+    from symshape.runtime.triton_types import TritonStage
+
+    kernel = emit_triton(loops(softmax()), [
+        Variant("short", "persistent", at_least(64, S1), 4, rblock=64, num_warps=1),
+        Variant("rows", "looped", at_least(S0, Expr.symbol("processors")), 1, rblock=128, num_warps=1),
+        Variant("rest", "split", TRUE, 1, rblock=128, num_warps=1, splits=Expr.symbol("processors"), index_bits=64),
+    ])  # fmt: skip
+    hints = [{"s0": 5, "s1": 7}, {"s0": 2, "s1": 900}, {"s0": 1, "s1": 64}]
+    names = triton_launch.warm_up(kernel, hints, GPUTarget("cuda", 90, 32), processors=3)
+    assert names == ("short", "rest")
+
+    launched: list[tuple[str, int, tuple[object, ...]]] = []
+
+    class Compiled:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getitem__(self, grid: tuple[int, int, int]) -> object:
+            return lambda *arguments: launched.append((self.name, grid[0], arguments))
+
+    class Tensor:
+        device = torch.device("cuda", 0)
+
+        def __init__(self, address: int) -> None:
+            self.address = address
+
+        def data_ptr(self) -> int:
+            return self.address
+
+    def compile_stage(_kernel: object, _variant: object, stage: TritonStage, _function: object) -> Compiled:
+        return Compiled(stage.function)
+
+    with (
+        mock.patch.object(triton_launch, "compile_stage", compile_stage),
+        mock.patch.object(triton_launch, "_empty", lambda size, dtype, _device: f"{dtype}[{size}]"),
+        mock.patch.object(torch.cuda, "current_device", lambda: 0),
+        mock.patch.object(torch.cuda, "device", lambda _device: contextlib.nullcontext()),
+    ):
+        launch = triton_launch.load_triton(kernel, processors=3)
+        x, out = Tensor(4096), Tensor(8192)
+        launch(x, out, 0, 7)
+        assert launched == []
+        launch(x, out, 5, 7)
+        (name, programs, arguments), = launched
+        assert (name, programs, arguments[:4]) == ("softmax_persistent", 2, (4096, 8192, 5, 7))
+        assert arguments[5:] == (4, 64)
+        launched.clear()
+        launch(x, out, 2, 900)
+        names = ("softmax_partial0", "softmax_combine0", "softmax_partial1")
+        assert [call[:2] for call in launched] == list(zip(names, (6, 2, 6)))
+        assert launched[0][2][:6] == (4096, 8192, 2, 900, "f32[16]", 3)
+
+
+if __name__ == "__main__":
+    main()
