@@ -65,7 +65,7 @@ def distinct_kernels(names: list[str], progress: Progress) -> dict[str, tuple[st
     return found
 
 
-def compile_one(model: str, loops: Any, variant: Any, arch: int) -> list[Row]:
+def compile_one(model: str, loops: Any, variant: Any, aligned: bool, arch: int) -> list[Row]:
     """In a worker process: Triton to machine code, and what it costs."""
     from symshape.codegen.triton_access import accesses, widest
     from symshape.codegen.triton_compile import compile_for
@@ -77,7 +77,6 @@ def compile_one(model: str, loops: Any, variant: Any, arch: int) -> list[Row]:
     for stage in kernel.variants[0].stages:
         compiled = compile_for(kernel, kernel.variants[0], stage, arch)
         found = accesses(loops, kernel, variant, stage, compiled.ptx)
-        aligned = any(name.startswith("in") for name in variant.aligned)
         narrow = tuple(f"{a.op} {a.argument}: {a.width} of {a.expected}" for a in found if aligned and not a.wide)
         cost = {name: getattr(compiled, name) for name in ("registers", "shared", "stack", "spills")}
         rows.append(Row(model, loops.name, variant.name, stage.function, arch, aligned, narrow=narrow,
@@ -89,8 +88,12 @@ def jobs_of(kernels: dict[str, tuple[str, Any]], archs: list[int]) -> Iterator[t
     from symshape.prover.condition import TRUE
 
     for model, kernel in kernels.values():
+        names = {variant.name for variant in kernel.plans}
         for variant in kernel.plans:
-            yield from ((model, kernel.loops, replace(variant, condition=TRUE), arch) for arch in archs)
+            # Where everything is aligned at every size there is no second variant of that name.
+            aligned = bool(variant.aligned) and f"{variant.name}_aligned" not in names
+            always = replace(variant, condition=TRUE)
+            yield from ((model, kernel.loops, always, aligned, arch) for arch in archs)
 
 
 def main() -> int:
