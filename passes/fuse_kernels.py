@@ -11,11 +11,12 @@ from torch_mlir import ir
 from symshape.dialects.facts import facts_of
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.base import Pass, PassContext
+from symshape.passes.fusion.anchors import choose_anchors
 from symshape.passes.fusion.graph import Graph, read_graph
-from symshape.passes.fusion.group import Group, Grouping, make_groups
+from symshape.passes.fusion.group import Group, Grouping, place
 from symshape.passes.fusion.kernel import KernelWriter, kernel_symbols
 from symshape.passes.fusion.plan import KernelPlan, Step, plan_kernel
-from symshape.passes.fusion.siblings import merge_siblings
+from symshape.passes.fusion.siblings import Siblings
 from symshape.prover.condition import Condition
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
@@ -58,9 +59,7 @@ class FuseKernels(Pass):
         block = function.regions[0].blocks[0]
         graph = read_graph(block)
         facts = facts_of(function)
-        grouping = make_groups(graph, facts, vertical=self.vertical, max_members=self.max_members)
-        if self.siblings:
-            merge_siblings(grouping)
+        grouping = self._group(graph, facts)
         outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g)).stores]
         rows: dict[str, list[Condition]] = {}
         callees = [_outline(module, graph, facts, plan, names, rows) for plan in outlined]
@@ -70,6 +69,23 @@ class FuseKernels(Pass):
         _erase_dead(block)
         _sort(block)
         return len(outlined)
+
+    def _group(self, graph: Graph, facts: Facts) -> Grouping:
+        """Greedy, in program order. Reductions over a tensor meet before anything is computed from their results;
+        other groups that could merge do so at the end, when they cannot be in the way of a consumer any more."""
+        grouping = Grouping(graph, facts, self.max_members, choose_anchors(graph))
+        siblings = Siblings(grouping)
+        for node in graph.computes:
+            if node in grouping.anchors:
+                group, new = place(grouping, node, vertical=self.vertical)
+                if self.siblings and new and node.is_reduction:
+                    siblings.merge(group, [node])
+                else:
+                    siblings.enter(group, [node])
+        for group in grouping.groups if self.siblings else ():
+            siblings.merge(group, group.placements)
+        grouping.groups = [group for group in grouping.groups if group.placements]
+        return grouping
 
 
 def _plan(grouping: Grouping, group: Group) -> KernelPlan:

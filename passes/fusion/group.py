@@ -19,8 +19,6 @@ from symshape.passes.fusion.order import Order
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
-CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
-
 
 @dataclass(eq=False)
 class Group:
@@ -64,63 +62,6 @@ class Grouping:
         return read + self.sources.get(node, [])
 
 
-def make_groups(graph: Graph, facts: Facts, *, vertical: bool = True, max_members: int = 64) -> Grouping:
-    """Greedy, in program order: each anchor joins the latest group it can, else starts one."""
-    grouping = Grouping(graph, facts, max_members)
-    grouping.anchors = choose_anchors(graph)
-    for node in graph.computes:
-        if node in grouping.anchors:
-            grouping.reads[node] = closure(grouping, node)
-            _place(grouping, node, vertical)
-    return grouping
-
-
-def choose_anchors(graph: Graph) -> set[Compute]:
-    anchors: set[Compute] = set()
-    for node in graph.computes:
-        stored = any(r in graph.buffer_uses for r in node.results)
-        if node.is_reduction or stored or (len(node.users) > 1 and not _cheap(graph, node)):
-            anchors.add(node)
-    for node in graph.computes:
-        _anchor_guarded_gathers(graph, node, anchors)
-    return anchors
-
-
-def _cheap(graph: Graph, node: Compute) -> bool:
-    """Worth computing again in each reader: few operations and at most one tensor read of the value's own size."""
-    seen: set[Compute] = set()
-    buffers: set[ir.Value] = set()
-    weight = 0
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        weight += current.weight
-        if current.heavy or weight > CHEAP_WEIGHT:
-            return False
-        for access in current.inputs:
-            producer = graph.producer.get(access.base)
-            if producer is not None and not producer.is_reduction:
-                stack.append(producer)
-            else:
-                buffers.add(access.base)
-    return len(buffers) <= 1
-
-
-def _anchor_guarded_gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
-    """A gather under a guarded read would see indices that are not meant to be read: it gets a kernel of its own."""
-    guarded = [a for a in node.inputs if a.conditions]
-    stack = [graph.producer[a.base] for a in guarded if a.base in graph.producer]
-    while stack:
-        current = stack.pop()
-        if current.captured:
-            anchors.add(current)
-        elif current not in anchors:
-            stack.extend(graph.producer[a.base] for a in current.inputs if a.base in graph.producer)
-
-
 def closure(grouping: Grouping, node: Compute) -> list[Access]:
     """Every read of a buffer or an anchor that computing ``node`` needs, over the node's dims."""
     found: dict[tuple[ir.Value, tuple[Expr, ...]], Access] = {}
@@ -160,7 +101,9 @@ def _symbol_tensors(graph: Graph, nodes: Iterable[Compute]) -> list[ir.Value]:
 # --- joining ---------------------------------------------------------------------------------------------------------
 
 
-def _place(grouping: Grouping, node: Compute, vertical: bool) -> None:
+def place(grouping: Grouping, node: Compute, *, vertical: bool) -> tuple[Group, bool]:
+    """Puts an anchor into the latest group that it can join, else into a new one. The group, and whether it is new."""
+    grouping.reads[node] = closure(grouping, node)
     candidates: dict[int, Group] = {}
     for access in grouping.reads[node]:
         producer = grouping.graph.producer.get(access.base)
@@ -170,16 +113,17 @@ def _place(grouping: Grouping, node: Compute, vertical: bool) -> None:
     if vertical:
         for index in sorted(candidates, reverse=True):
             if _join(grouping, node, candidates[index]):
-                return
-    _start(grouping, node)
+                return candidates[index], False
+    return _start(grouping, node), True
 
 
-def _start(grouping: Grouping, node: Compute) -> None:
+def _start(grouping: Grouping, node: Compute) -> Group:
     group = Group(len(grouping.groups), node.sizes, list(node.reduced))
     group.placements[node] = tuple(dim_symbols("k", len(node.sizes)))
     grouping.groups.append(group)
     grouping.group_of[node] = group
     grouping.order.start(group, grouping.outside(node, group))
+    return group
 
 
 def _join(grouping: Grouping, node: Compute, group: Group) -> bool:

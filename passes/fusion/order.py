@@ -23,10 +23,12 @@ class Order:
     def __init__(self, graph: Graph, group_of: dict[Compute, Group]) -> None:
         self.graph, self.group_of = graph, group_of
         self._needs: dict[Any, int] = {}  # Group or operation -> groups
+        self._bits: dict[Group, int] = {}  # a group, and those that it has taken in
 
     def start(self, group: Group, values: Iterable[ir.Value]) -> None:
         """A new group, which reads these values."""
         self._needs[group] = self.needs(values)
+        self._bits[group] = 1 << group.index
 
     def needs(self, values: Iterable[ir.Value]) -> int:
         """The groups that must have run before all of these values exist."""
@@ -37,35 +39,34 @@ class Order:
             if producer is None:
                 found |= self._of_operation(storage)
             elif (owner := self.group_of.get(producer)) is not None:
-                found |= self._needs[owner] | 1 << owner.index
+                found |= self._needs[owner] | self._bits[owner]
             else:  # computed by its readers, from what it reads
                 found |= self.needs([*(a.base for a in producer.inputs), *producer.captured])
         return found
 
     def depends(self, values: Iterable[ir.Value], group: Group) -> bool:
         """Does any of these values need the group's kernel to have run?"""
-        return bool(self.needs(values) >> group.index & 1)
+        return bool(self.needs(values) & self._bits[group])
 
     def are_free(self, first: Group, second: Group) -> bool:
         """Neither needs the other."""
-        return not (self._needs[first] >> second.index | self._needs[second] >> first.index) & 1
+        return not (self._needs[first] & self._bits[second] or self._needs[second] & self._bits[first])
 
     def grow(self, group: Group, values: Iterable[ir.Value]) -> None:
         """The group reads these values too."""
-        own = 1 << group.index
-        self._spread(own, self._needs[group] | (self.needs(values) & ~own), [group])
+        self._spread(group, self._needs[group] | self.needs(values))
 
     def merge(self, into: Group, group: Group) -> None:
-        both = 1 << into.index | 1 << group.index
-        self._spread(both, (self._needs[into] | self._needs[group]) & ~both, [into, group])
+        self._bits[into] |= self._bits.pop(group)
+        self._spread(into, self._needs[into] | self._needs.pop(group))
 
-    def _spread(self, groups: int, needed: int, members: list[Group]) -> None:
-        """The groups (bits, ``members``) need ``needed`` from now on; who needs one of them needs all of it."""
-        for member in members:
-            self._needs[member] = needed
+    def _spread(self, group: Group, needed: int) -> None:
+        """The group needs ``needed`` from now on, and so does all that needs the group, which may have grown."""
+        own = self._bits[group]
+        self._needs[group] = needed & ~own
         for unit, known in self._needs.items():
-            if known & groups:
-                self._needs[unit] = known | groups | needed
+            if known & own:
+                self._needs[unit] = known | own | needed
 
     def _of_operation(self, value: ir.Value) -> int:
         if isinstance(value.owner, ir.Block):

@@ -2,61 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Iterable
 
 from torch_mlir import ir
 
+from symshape.passes.fusion.graph import Compute
 from symshape.passes.fusion.group import Group, Grouping
-from symshape.prover.expr import Expr, product
+from symshape.prover.expr import Expr
 
-_Key = tuple[tuple[Expr, ...], tuple[bool, ...]]
+_Key = tuple[tuple[Expr, ...], ir.Value]  # a space, and a tensor that is read over it
 
 
-def merge_siblings(grouping: Grouping) -> None:
-    """Each group joins the first before it that has its space and reads one of its large tensors, where neither needs
-    the other.
+class Siblings:
+    """Groups by space and by the large tensors that they read, in simplest form: those that may merge are found at
+    once, and the time grows with the number of reads, not with that of pairs of groups."""
 
-    Spaces are compared in simplest form, and groups that may merge are found by space and tensor: the time grows with
-    the number of reads, not with that of pairs.
-    """
-    found: dict[Hashable, list[Group]] = {}
-    for group in grouping.groups:
-        keys = _keys(grouping, group)
-        candidates = {other.index: other for key in keys for other in found.get(key, ())}
-        into = next((c for _, c in sorted(candidates.items()) if _mergeable(grouping, c, group)), None)
-        if into is not None:
-            _merge(grouping, into, group)
+    def __init__(self, grouping: Grouping) -> None:
+        self.grouping = grouping
+        self._known: dict[_Key, dict[int, Group]] = {}
+
+    def enter(self, group: Group, nodes: Iterable[Compute]) -> dict[_Key, None]:
+        """Takes note of what new members of a group read."""
+        keys = self._keys(group, nodes)
         for key in keys:
-            known = found.setdefault(key, [])
-            if (into or group) not in known:
-                known.append(into or group)
-    grouping.groups = [g for g in grouping.groups if g.placements]
+            self._known.setdefault(key, {})[group.index] = group
+        return keys
+
+    def merge(self, group: Group, nodes: Iterable[Compute]) -> None:
+        """Enters new members of a group, which then merges with the first group that reads one of their tensors over
+        the same space, where neither needs the other."""
+        found = {index: other for key in self.enter(group, nodes) for index, other in self._known[key].items()}
+        for index in sorted(found):
+            other = found[index]
+            if other is not group and self._mergeable(other, group):
+                self._merge(min(other, group, key=_index), max(other, group, key=_index))
+                return
+
+    def _keys(self, group: Group, nodes: Iterable[Compute]) -> dict[_Key, None]:
+        """A read that is another one at every point of the space is one of a large tensor, or of a part of one."""
+        space = tuple(self.grouping.facts.simplify(size) for size in group.space)
+        every = {f"k{i}" for i, size in enumerate(space) if size.as_int() != 1}
+        keys: dict[_Key, None] = {}
+        for node in nodes:
+            placed = {f"d{i}": e.symbols for i, e in enumerate(group.placements[node])}
+            for access in self.grouping.reads[node]:
+                names = {name for e in access.map for d in e.symbols for name in placed.get(d, ())}
+                if every <= names:
+                    keys[space, access.base] = None
+        return keys
+
+    def _mergeable(self, first: Group, second: Group) -> bool:
+        if first.reduced != second.reduced or not first.placements or not second.placements:
+            return False
+        if len(first.placements) + len(second.placements) > self.grouping.max_members:
+            return False
+        return self.grouping.order.are_free(first, second)
+
+    def _merge(self, into: Group, group: Group) -> None:
+        self.grouping.order.merge(into, group)
+        into.placements |= group.placements
+        self.enter(into, group.placements)
+        for node in group.placements:
+            self.grouping.group_of[node] = into
+        group.placements = {}
 
 
-def _keys(grouping: Grouping, group: Group) -> list[tuple[_Key, ir.Value]]:
-    """The group's space with each tensor that it reads and that is as large as the space."""
-    facts, graph = grouping.facts, grouping.graph
-    space = tuple(facts.simplify(size) for size in group.space)
-    volume = facts.simplify(product(space))
-    keys = {}
-    for node in group.placements:
-        for access in grouping.reads[node]:
-            base = access.base
-            sizes = graph.tensor_sizes.get(base) or getattr(graph.sizes.layouts.get(base), "sizes", None)
-            if sizes is not None and facts.simplify(product(sizes)) == volume:
-                keys[((space, tuple(group.reduced)), base)] = None
-    return list(keys)
-
-
-def _mergeable(grouping: Grouping, first: Group, second: Group) -> bool:
-    if len(first.placements) + len(second.placements) > grouping.max_members:
-        return False
-    return grouping.order.are_free(first, second)
-
-
-def _merge(grouping: Grouping, into: Group, group: Group) -> None:
-    grouping.order.merge(into, group)
-    into.placements |= group.placements
-    for node in group.placements:
-        grouping.group_of[node] = into
-    group.placements = {}
+def _index(group: Group) -> int:
+    return group.index
