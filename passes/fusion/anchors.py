@@ -1,0 +1,77 @@
+"""Which values must exist in a kernel of their own choosing, and which float to where they are read."""
+
+from __future__ import annotations
+
+from symshape.dialects.types import ITEM_SIZE, dtype_of
+from symshape.passes.fusion.graph import Compute, Graph, dim_symbols
+from symshape.prover.expr import Expr
+
+CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
+
+
+def choose_anchors(graph: Graph) -> set[Compute]:
+    """Reductions, values that something needs in memory, and values too dear to be computed by each of the readers."""
+    anchors = {n for n in graph.computes if n.is_reduction or any(r in graph.buffer_uses for r in n.results)}
+    for node in graph.computes:
+        _anchor_guarded_gathers(graph, node, anchors)
+    readers: dict[Compute, frozenset[Compute]] = {}  # of a value: the anchors that compute it again if it floats
+    for node in reversed(graph.computes):  # users come first
+        users = [readers[user] if user not in anchors else frozenset([user]) for user in node.users]
+        readers[node] = frozenset().union(*users)
+        if len(node.users) > 1 and not _cheap(graph, node, len(readers[node])):
+            anchors.add(node)
+    return anchors
+
+
+def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
+    """Worth computing again in each reader: few operations, and fewer bytes to read for the other readers than it takes
+    to store the value in the first and to load it. Tensors that do not have all of the value's dims count for nothing,
+    nor do values of that kind with other users: it is for them to be stored or not. A single element never pays."""
+    seen: set[tuple[Compute, tuple[Expr, ...]]] = set()
+    large: dict[object, int] = {}  # buffer -> bytes of an element
+    weight = 0
+    every = {f"d{i}" for i, size in enumerate(node.sizes) if size.as_int() != 1}
+    stack = [(node, tuple(dim_symbols("d", len(node.sizes))))]
+    while stack:
+        current, map_ = stack.pop()
+        if (current, map_) in seen:
+            continue
+        seen.add((current, map_))
+        weight += current.weight
+        if current.heavy or weight > CHEAP_WEIGHT:
+            return False
+        replacement = {f"d{i}": e for i, e in enumerate(map_)}
+        for access in current.inputs:
+            producer = graph.producer.get(access.base)
+            inner = tuple(e.substitute(replacement) for e in access.map)
+            whole = every <= set().union(*(e.symbols for e in inner))
+            if producer is not None and not producer.is_reduction and (whole or len(producer.users) == 1):
+                stack.append((producer, inner))
+            elif whole:
+                large[access.base] = ITEM_SIZE.get(dtype_of(access.base), 16)
+    item = ITEM_SIZE.get(dtype_of(node.results[0]), 16)
+    return not every or (readers - 1) * sum(large.values()) < readers * item
+
+
+def _anchor_guarded_gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
+    """A gather under a guarded read would see indices that are not meant to be read: what is read there, and computed
+    with a gather, is stored first."""
+    for access in node.inputs:
+        producer = graph.producer.get(access.base)
+        if access.conditions and producer is not None and _gathers(graph, producer, anchors):
+            anchors.add(producer)
+
+
+def _gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> bool:
+    """Is a gather among what is computed with the node?"""
+    seen: set[Compute] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current in seen or current in anchors:
+            continue
+        seen.add(current)
+        if current.captured:
+            return True
+        stack.extend(graph.producer[a.base] for a in current.inputs if a.base in graph.producer)
+    return False
