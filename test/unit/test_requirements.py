@@ -117,7 +117,7 @@ def _while_compiling(act: Callable[[Requirements], Any], *, freeze: bool = False
         return gm
 
     def backend(gm: Any, inputs: Any) -> Any:
-        return aot_compile(gm, inputs, forward=compiler, backward=compiler, inference=compiler)
+        return aot_compile(gm, inputs, forward=compiler, backward=compiler, inference=compiler, joint=lambda g: g)
 
     compile_with(lambda x: x + x.nonzero().size(0), backend)(torch.randn(6, 4))
     return results[0]
