@@ -27,6 +27,7 @@ from typing import Final
 from symshape.errors import CacheError
 
 FORMAT: Final = b"symshape cache 1\n"
+KINDS: Final = ("graphs", "autotune")
 SUFFIX: Final = ".entry"
 _TEMPORARY: Final = ".writing-"
 _HASH_BYTES: Final = hashlib.sha256().digest_size
@@ -62,7 +63,7 @@ def limit_bytes() -> int:
 
 
 def open_cache(kind: str) -> Cache | None:
-    """The entries of one kind ("graphs", "autotune") in the directory of this user; None where the environment switches
+    """The entries of one of ``KINDS`` in the directory of this user; None where the environment switches
     it off, and, with a warning the first time, where there can be no safe directory."""
     if not is_enabled():
         return None
@@ -112,6 +113,14 @@ class Cache:
         except OSError:
             return None  # not there, or another process has just removed it
         return sections
+
+    def peek(self, key: str) -> dict[str, bytes] | None:
+        """Like ``get``, but it neither counts as a use nor removes what is damaged."""
+        try:
+            data = _read_own(self._path(key))
+        except OSError:
+            return None
+        return None if data is None else unpack(key, data)
 
     def put(self, key: str, sections: Mapping[str, bytes]) -> bool:
         """Writes an entry, in place of one that is there. False where the disk is full, or not to be written to."""

@@ -1,4 +1,4 @@
-"""The ``symshape`` command: ``demo``, ``explain`` and ``bench``."""
+"""The ``symshape`` command: ``demo``, ``explain``, ``cache`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     explain.add_argument("--stage", help="print the IR of this stage: imported, linalg, kernels")
     explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
     explain.set_defaults(run=_explain)
+    cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
+    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
+    cache.set_defaults(run=_cache)
     bench = commands.add_parser("bench", help="run a script of bench/ (a checkout is needed)", add_help=False)
     bench.add_argument("name", nargs="?", default="steady_state")
     bench.set_defaults(run=_bench)
     args, rest = parser.parse_known_args(argv)
-    if rest and args.command == "explain":
+    if rest and args.command in ("explain", "cache"):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return args.run(args, rest) or 0
@@ -81,6 +84,13 @@ def _subject(name: str) -> tuple[Any, Sequence[Any], dict[str, Any]]:
             hint = "it needs the function and `inputs()`, a tuple of its arguments"
             raise OptionError(f"{file} has no {needed}", next_step=hint)
     return getattr(module, function), module.inputs(), {}
+
+
+def _cache(args: Any, _rest: list[str]) -> int:
+    from symshape.cache_report import clear, show
+
+    print(clear() if args.action == "clear" else show())
+    return 0
 
 
 def _bench(args: Any, rest: list[str]) -> int:

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import symshape
-from symshape import graph_cache
+from symshape import cli, graph_cache
 from symshape.errors import CacheError, ShapeConstraintError
 from symshape.frontend.graph_key import graph_key
 from symshape.measure import Graphs
@@ -311,7 +311,9 @@ def test_entries_of_jit_are_kept(outcomes: Callable[[], list[str]]) -> None:
     assert 6 in hints and 5 not in hints
 
 
-def test_explain_compiles_and_says_what_is_kept(outcomes: Callable[[], list[str]]) -> None:
+def test_explain_compiles_and_says_what_is_kept(
+    outcomes: Callable[[], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     report = symshape.explain(lambda x: x * 2 + 1, torch.ones(3))
     assert report.graphs[0].cache == "stored" and report.graphs[0].stage("kernels")
     assert outcomes() == ["miss", "stored"]
@@ -321,6 +323,8 @@ def test_explain_compiles_and_says_what_is_kept(outcomes: Callable[[], list[str]
     assert outcomes()[-1] == "hit"
     _again(lambda x: x * 2 + 1, torch.ones(3), cache=False)
     assert outcomes() == []
+    for command, said in (("show", "graphs: 1 entries"), ("clear", "1 entries removed"), ("show", "graphs: 0 entries")):
+        assert cli.main(["cache", command]) == 0 and said in capsys.readouterr().out
 
 
 def test_machine_code_leaves_with_its_entries() -> None:
