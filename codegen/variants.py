@@ -33,8 +33,8 @@ class Variant:
     ``rblock``      reduced points per step ("persistent": all of them)
     ``index_bits``  of address arithmetic: 32 or 64
     ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
-                    and of mask bounds: "xnumel" and "rnumel" are the numbers of parallel and of reduced points, in a
-                    "tile" "xnumel" and "ynumel" the sizes of the second and the first of its ``dims``
+                    and, but in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of
+                    reduced points
     ``splits``      "split": programs for each group of ``xblock`` rows, at least 1. Each takes
                     ceildiv(rnumel, splits) reduced points, rounded up to a multiple of ``rblock``
     ``dims``        "tile": names of two dims of the normalised kernel; the second is the fast one of the stores, the

@@ -65,7 +65,10 @@ def bounds(kernel: PlanKernel, limit: int) -> list[Expr]:
             span = span + (size - 1) * stride
         found.setdefault(span)
     found.update(dict.fromkeys(Expr.symbol(name) for name in kernel.symbols))
-    open_ = [bound for bound in found if (high := kernel.facts.bounds(bound)[1]) is None or high > limit]
+    high = {name: kernel.facts.bounds(Expr.symbol(name))[1] for name in kernel.symbols}
+    endless = {name for name in kernel.symbols if high[name] is None}
+    # A proof for what has a symbol without a bound would be long and rarely find one.
+    open_ = [b for b in found if not endless.isdisjoint(b.symbols) or not kernel.facts.less_equal(b, limit)]
     return [bound for bound in open_ if not any(_within(bound, o, kernel) for o in open_ if o is not bound)]
 
 

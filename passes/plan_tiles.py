@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.passes.base import Pass, PassContext
-from symshape.passes.plans.kernel import Dim, PlanKernel
+from symshape.passes.plans.kernel import Access, Dim, PlanKernel
 from symshape.passes.plans.table import Row, at_most, processors, tables, write_all
 from symshape.prover.condition import TRUE, Condition, all_of, at_least
 
@@ -85,18 +85,20 @@ def _tile(side: int, condition: Condition, dims: tuple[str, ...]) -> Row:
 
 
 def crossing(kernel: PlanKernel) -> tuple[Dim, Dim] | None:
-    """(dim along which loads are fast, dim along which stores are), where those are two; else None."""
-    stored = _fast_dims(kernel, store=True)
-    loaded = [dim for dim in _fast_dims(kernel, store=False) if dim not in stored]
-    return (loaded[0], stored[0]) if stored and loaded else None
+    """(dim along which loads are fast that stride along the other, dim along which stores are fast), if there are."""
+    stored = _fast_dims(kernel, [access for access in kernel.accesses if access.store])
+    if not stored:
+        return None
+    across = [a for a in kernel.accesses if not a.store and a.stride(stored[0]) not in (0, 1, None)]
+    loaded = [dim for dim in _fast_dims(kernel, across) if dim is not stored[0]]
+    return (loaded[0], stored[0]) if loaded else None
 
 
-def _fast_dims(kernel: PlanKernel, *, store: bool) -> list[Dim]:
-    """Dims along which elements are neighbours in memory and that are not one, by the number of accesses."""
+def _fast_dims(kernel: PlanKernel, accesses: list[Access]) -> list[Dim]:
+    """Dims along which elements are neighbours in memory, by the number of accesses."""
     votes: dict[Dim, int] = {}
-    for access in kernel.accesses:
-        if access.store == store:
-            for dim in kernel.dims:
-                if dim.size != 1 and access.stride(dim) == 1:
-                    votes[dim] = votes.get(dim, 0) + 1
+    for access in accesses:
+        for dim in kernel.dims:
+            if dim.size != 1 and access.stride(dim) == 1:
+                votes[dim] = votes.get(dim, 0) + 1
     return sorted(votes, key=lambda dim: -votes[dim])

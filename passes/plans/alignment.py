@@ -34,8 +34,8 @@ def needs_of(kernel: PlanKernel, tile: tuple[str, ...], allocated: Collection[in
     if not tile and kernel.fast is not None:
         sides = [kernel.fast]
     search = _Search(kernel)
-    for side, name in zip(sides, ("ynumel", "xnumel") if tile else ("",)):
-        if not search.along(side, name):
+    for side in sides:
+        if not search.along(side, in_tile=bool(tile)):
             return None
     return search.result(allocated) if search.arguments else None
 
@@ -49,7 +49,7 @@ class _Search:
         self.arguments: dict[int, None] = {}
         self.bounds: dict[str, Expr] = {}
 
-    def along(self, side: Dim, name: str) -> bool:
+    def along(self, side: Dim, *, in_tile: bool) -> bool:
         """Takes in the accesses that are fast along a dim; False where masks never let them be wide."""
         kernel = self.kernel
         run, size = kernel.run_of(side)
@@ -61,11 +61,13 @@ class _Search:
                 least = vector if not least else min(least, vector)
         if not least:
             return True
+        if in_tile:  # by its symbols alone: code generation may see the dim together with others, or split
+            return self._multiple(size, least)
         others = [d for d in kernel.dims if d.reduced == side.reduced and d not in run and d.size != 1]
-        if others and not name and not self._multiple(size, least):
+        if others and not self._multiple(size, least):
             return False  # neighbours part at every multiple of the run's size
-        bound = size if name else kernel.rnumel if side.reduced else kernel.xnumel
-        return self._bound(name or ("rnumel" if side.reduced else "xnumel"), bound, least)
+        name, bound = ("rnumel", kernel.rnumel) if side.reduced else ("xnumel", kernel.xnumel)
+        return self._bound(name, bound, least)
 
     def _address(self, access: Access, run: list[Dim], vector: int) -> bool:
         """Whether all that is added to the fast index may be a multiple; its symbols are then needed."""
