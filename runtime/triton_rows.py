@@ -36,8 +36,9 @@ def multiple(n, aligned: tl.constexpr):
 
 @triton.jit
 def lanes(r, n: tl.constexpr, block: tl.constexpr):
-    """Which of a block's points are below a constant: all of them at compile time where the block divides it."""
-    if n % block == 0:
+    """Which of a block's points are below a constant: all of them at compile time where the block divides it, but for
+    no points at all."""
+    if n > 0 and n % block == 0:
         return tl.full(r.shape, True, tl.int1)
     else:
         return r < n
