@@ -126,6 +126,8 @@ def test_more_than_32_bits() -> None:
 @pytest.mark.parametrize("name", STAGES["planned"])
 def test_without_a_pass(name: str) -> None:
     """The kernel then has the general variants; it is right with them."""
+    from symshape.runtime.triton_launch import load_triton
+
     for case, (make, inputs, eager, sizes) in CASES.items():
         _, all_variants = plan(make())
         kernel, variants = plan(make(), disable=[name])
@@ -141,10 +143,22 @@ def test_without_a_pass(name: str) -> None:
         tensors = inputs(*size)
         expected = eager(*tensors)
         results = [torch.empty(e.shape) for e in expected]
-        from symshape.runtime.triton_launch import load_triton
-
         load_triton(emit_triton(kernel, variants))(*tensors, *results, *size)
         torch.testing.assert_close(results, expected)
+
+
+def test_no_points() -> None:
+    """Rows of constant length 0: nothing is read, the result is what a reduction starts from."""
+    from symshape.runtime.triton_launch import load_triton
+
+    k = KernelText("none", 1, [(S0, "p"), (0, "r")])
+    x, out = k.arg("f32", [S0, 0]), k.arg("f32", [S0], output=True)
+    k.store(k.reduce(k.view(x, IDENTITY), "add"), out, "(d0) -> (d0)")
+    kernel, variants = plan(k)
+    assert [v.form for v in variants if v.index_bits == 32] == ["persistent"]
+    result = torch.ones(5)
+    load_triton(emit_triton(kernel, variants))(torch.empty(5, 0), result, 5)
+    assert result.eq(0).all()
 
 
 def test_split_counts_are_near_the_best_of_the_model() -> None:
