@@ -9,7 +9,7 @@ from symshape.codegen.cpu import split, transpose
 from symshape.codegen.cpu.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.expressions import floor_divide, scalar
 from symshape.codegen.cpu.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
-from symshape.codegen.cpu.passes import Accumulators, Bounds, PassLoops, Values, instruction, side_by_side
+from symshape.codegen.cpu.passes import Accumulators, Bounds, PassLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule import Schedule
 from symshape.codegen.cpu.state import State
 from symshape.codegen.loops import Instr
@@ -24,6 +24,7 @@ class Body:
         self.state, self.schedule, self.layout = state, schedule, layout
         self.reductions = [[reduction(instr) for instr in one.reduces] for one in schedule.passes]
         self.unit = self.position = self.end = ""
+        self.copies, self.full = layout.copies, layout.full(state.width)
         self.ranges: dict[str, Bounds] = {}
         self.given: Values = {}
         self.rooms: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
@@ -84,7 +85,16 @@ class Body:
             inside()
             return []
 
-        state.writer.loop((begin, end, state.constant(layout.copies * state.width, "i64")), [], vectors)
+        def loop(first: str, last: str, copies: int, full: bool) -> None:
+            self.copies, self.full = copies, full
+            state.writer.loop((first, last, state.constant(copies * state.width, "i64")), [], vectors)
+
+        if not layout.peeled:
+            loop(begin, end, layout.copies, layout.full(state.width))
+            return
+        whole = peel(state, begin, end, layout.copies * state.width)
+        loop(begin, whole, layout.copies, True)
+        loop(whole, end, 1, False)
 
     def _tile(self) -> None:
         """The stages for each index of the tile, with the transposed reads' vectors in buffers."""
@@ -131,10 +141,12 @@ class Body:
         """body(k) for the vectors of the unit."""
         if self.layout.lane is None or self.layout.across:
             return [body(0)]
-        return side_by_side(self.state, self.layout, self.position, self.end, body)
+        return side_by_side(
+            self.state, self.layout, self.position, self.end, body, copies=self.copies, full=self.full
+        )
 
     def _stages(self) -> None:
-        values: list[Values] = [{} for _ in range(self.layout.copies)]
+        values: list[Values] = [{} for _ in range(self.copies)]
         self._rows(0, values)
         for k, current in enumerate(self.schedule.passes):
             loops = PassLoops(self.state, self.layout, current, self.reductions[k], self._vectors, self.ranges,
@@ -164,7 +176,7 @@ class Body:
         state.writer.branch(whole, [], finish, save)
 
     def _join_stages(self) -> None:
-        values: list[Values] = [{} for _ in range(self.layout.copies)]
+        values: list[Values] = [{} for _ in range(self.copies)]
         self._rows(0, values)
         sets = 1 if self.layout.across else self.layout.copies
         accumulators = split.load(self.state, self.reductions[0], sets, self.unit, self.layout.lane is None)

@@ -43,9 +43,15 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
 
 
 def _forms(kernel: LoopKernel, target: Target) -> list[_Form]:
-    """The usual form; then, where rows may turn out to fit into a vector, the one that takes a vector of rows."""
+    """The usual form; then, where rows may turn out to fit into a vector, the one that takes a vector of rows, or for
+    reductions along columns one vector for each row."""
     plan = schedule(kernel)
-    forms = [_Form("", plan, layout(kernel, plan, target.lanes))]
+    usual = layout(kernel, plan, target.lanes)
+    forms = [_Form("", plan, usual)]
+    if usual.lane is not None and not usual.across and usual.lane.size.as_int() is None and usual.copies > 1:
+        if any(dim.reduced for dim in kernel.dims):
+            forms.append(_Form("_narrow", plan, layout(kernel, plan, target.lanes, narrow=True)))
+        return forms
     if plan.lane is None or not kernel.dims[plan.lane].reduced or kernel.dims[plan.lane].size.as_int() is not None:
         return forms
     if any(dim.reduced for i, dim in enumerate(kernel.dims) if i != plan.lane) or _cost(plan) > _MOST_TWICE:
@@ -123,9 +129,11 @@ def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
 
 
 def _fits(state: State, division: Layout) -> str:
-    """Whether a row fits into a vector, and there are rows enough to fill one."""
+    """Whether a row fits into a vector, and there are rows enough to fill one where lanes are rows."""
     pure, width = state.writer.pure, state.constant(state.width, "i64")
-    assert division.tile is not None and division.lane is not None
+    assert division.lane is not None
+    if division.tile is None:
+        return pure(f"arith.cmpi sle, {scalar(state, division.lane.size)}, {width} : i64")
     short = pure(f"arith.cmpi sle, {scalar(state, division.tile.size)}, {width} : i64")
     many = pure(f"arith.cmpi sge, {scalar(state, division.lane.size)}, {width} : i64")
     return pure(f"arith.andi {short}, {many} : i1")

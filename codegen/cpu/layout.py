@@ -8,7 +8,7 @@ the number of threads, so results do not either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symshape.codegen.cpu.schedule import Pass, Schedule, contiguous, weight
 from symshape.codegen.cpu.transpose import tile_dim
@@ -22,6 +22,8 @@ _SPLIT_ELEMENTS = 65536  # of a reduction, per chunk at least
 _LANE_GRANULE, _ROW_GRANULE = 4096, 64  # chunks are multiples of this many indices
 _CHAIN, _LONG_CHAIN = 8, 12  # the weight of functions whose operations wait for each other
 _LARGE = 240  # cheap operations in an iteration that are enough to keep the CPU busy; more only spill registers
+_PEELED = 48  # cheap operations per element: above, masks do not matter
+_LIGHT = 8  # the same: several vectors in one iteration cost little code, and sums wait for each other
 _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: whole cache lines, independent sums
 
 
@@ -30,7 +32,8 @@ class Layout:
     """``copies``: vectors computed side by side in one iteration. ``block``: elements of the lane dim per unit, 0 where
     it is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
     sake of the ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too.
-    ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules."""
+    ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
+    of their own, without masks; what is left of a row has another."""
 
     lane: Dim | None
     copies: int
@@ -41,6 +44,7 @@ class Layout:
     split: Dim | None
     granule: int
     returned: tuple[Instr, ...] = ()
+    peeled: bool = False
 
     @property
     def short(self) -> bool:
@@ -76,14 +80,14 @@ class Layout:
         return maximum(minimum(granules, elements // (units * _SPLIT_ELEMENTS), MAX_SPLITS // units), 1)
 
 
-def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
-    """The division of a kernel for vectors of ``width`` lanes."""
+def layout(kernel: LoopKernel, schedule: Schedule, width: int, narrow: bool = False) -> Layout:
+    """The division of a kernel for vectors of ``width`` lanes. ``narrow``: the lane dim fits into one."""
     dims = kernel.dims
     lane = None if schedule.lane is None else dims[schedule.lane]
     if schedule.short is not None:
         return _short_layout(kernel, schedule, width)
     tile, transposed = tile_dim(kernel, lane, schedule.passes)
-    copies = 1 if lane is None or tile is not None else _copies(dims, lane, schedule.passes, width)
+    copies = 1 if lane is None or tile is not None or narrow else _copies(dims, lane, schedule.passes, width)
     counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim not in (lane, tile)]
     if tile is not None:
         counters.append((TILE_INDEX, ceildiv(tile.size, width)))
@@ -97,7 +101,15 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
     if split is not None:
         counters.append((SPLIT_INDEX, Expr.symbol(SPLITS)))
     granule = _LANE_GRANULE if split is lane else _ROW_GRANULE
-    return Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule)
+    found = Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule)
+    return replace(found, peeled=_is_peeled(found, schedule, any(dim.reduced for dim in dims), width))
+
+
+def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> bool:
+    """Where rows are long and little is done for each element, so that masks cost as much as the work."""
+    if found.lane is None or found.full(width) or found.tile is not None or (reduces and not found.across):
+        return False
+    return sum(weight(instr) for one in schedule.passes for instr in one.code) <= _PEELED
 
 
 def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
@@ -123,12 +135,15 @@ def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) 
     is done in full: four only where the lane dim is known to be long, or is all there is.
     """
     size = lane.size.as_int()
+    light = sum(weight(instr) for one in passes for instr in one.code) <= _LIGHT
     chain = sum(weight(instr) for one in passes for instr in one.code if weight(instr) >= _CHAIN)
     reduces = any(dim.reduced for dim in dims)
     if reduces and not lane.reduced:
         total = sum(weight(instr) for one in passes for instr in one.code)
         wanted = _VECTORS if total <= 16 else _VECTORS // 2 if total <= 48 else 1  # code grows with it
         return wanted if size is None else max(1, min(wanted, -(-size // width)))
+    if light and lane.reduced and (size is None or size >= 4 * _VECTORS * width):
+        return _VECTORS
     if chain < (_LONG_CHAIN if reduces else _CHAIN) or size is not None and size <= width:
         return 1
     wanted = 4 if len(dims) == 1 or size is not None and size >= 16 * width else 2

@@ -48,12 +48,10 @@ def instruction(state: State, instr: Instr, values: Values) -> None:
 
 
 def side_by_side(
-    state: State, layout: Layout, position: str, end: str, body: Callable[[int], Result],
+    state: State, layout: Layout, position: str, end: str, body: Callable[[int], Result], *, copies: int, full: bool,
 ) -> list[Result]:
     """body(k) for the consecutive vectors of one iteration, in which the lane dim runs over the lanes from ``position``
-    and lanes at or after ``end`` are inactive. Their operations are interleaved."""
-
-    full = layout.full(state.width)
+    and, unless all are ``full``, lanes at or after ``end`` are inactive. Their operations are interleaved."""
 
     def one(k: int) -> Result:
         pure = state.writer.pure
@@ -75,7 +73,15 @@ def side_by_side(
         state.lane = state.mask = None
         return result
 
-    return state.writer.interleave([partial(one, k) for k in range(layout.copies)])
+    return state.writer.interleave([partial(one, k) for k in range(copies)])
+
+
+def peel(state: State, begin: str, end: str, step: int) -> str:
+    """Where the last whole step from ``begin`` ends; the step is a power of two."""
+    pure = state.writer.pure
+    length = pure(f"arith.maxsi {pure(f'arith.subi {end}, {begin} : i64')}, {state.constant(0, 'i64')} : i64")
+    whole = pure(f"arith.andi {length}, {state.constant(-step, 'i64')} : i64")
+    return pure(f"arith.addi {begin}, {whole} : i64")
 
 
 class PassLoops:
@@ -140,17 +146,28 @@ class PassLoops:
         assert layout.lane is not None
         lower, upper = self._bounds(layout.lane)
         state.uniform_depth = state.writer.depth
+        count, width = len(self.reductions), state.width
 
-        def step(position: str, names: Accumulators) -> Accumulators:
-            parts = side_by_side(
-                state, layout, position, upper, lambda k: self._point(dict(values), self._part(names, k))
-            )
-            return [one for part in parts for one in part]
+        def loop(
+            first: str, last: str, start: Accumulators, copies: int, full: bool, size: Expr
+        ) -> Accumulators:
+            def step(position: str, names: Accumulators) -> Accumulators:
+                def body(k: int) -> Accumulators:
+                    return self._point(dict(values), self._part(names, k))
 
-        bounds = lower, upper, state.constant(layout.copies * state.width, "i64")
-        start = accumulators + [identities(state, one, False) for one in self.reductions] * (layout.copies - 1)
-        final = self._blocked(self.reductions * layout.copies, bounds, _SUM_BLOCK, layout.lane.size, start, step)
-        return [self._tree(one, final[k::len(self.reductions)]) for k, one in enumerate(self.reductions)]
+                parts = side_by_side(state, layout, position, last, body, copies=copies, full=full)
+                return [one for part in parts for one in part]
+
+            bounds = first, last, state.constant(copies * width, "i64")
+            start = start + [identities(state, one, False) for one in self.reductions] * (copies - 1)
+            final = self._blocked(self.reductions * copies, bounds, _SUM_BLOCK, size, start, step)
+            return [self._tree(one, final[k::count]) for k, one in enumerate(self.reductions)]
+
+        if not layout.peeled:
+            return loop(lower, upper, accumulators, layout.copies, layout.full(width), layout.lane.size)
+        whole = peel(state, lower, upper, layout.copies * width)
+        found = loop(lower, whole, accumulators, layout.copies, True, layout.lane.size)
+        return loop(whole, upper, found, 1, False, Expr.const(layout.copies * width))
 
     def _tree(self, reduction: Reduction, parts: Accumulators) -> list[str]:
         """Accumulators of the copies combined in pairs."""
