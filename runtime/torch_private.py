@@ -30,9 +30,11 @@ __all__ = [
     "has_unbacked_sizes",
     "input_sizes",
     "is_fake",
+    "is_unbacked",
     "meta_decomposition",
     "partition_after",
     "reinterpret_tensor",
+    "require_equal",
     "replacements",
     "shape_env_guards",
     "shape_env_of",
@@ -213,6 +215,17 @@ def are_guards_closed(env: Any) -> bool:
     return bool(env.frozen)
 
 
+def require_equal(env: Any, a: Any, b: Any, origin: str) -> bool:
+    """Makes it a guard that two sizes are equal; False if at the first call they are not, or it is too late."""
+    import sympy
+
+    left, right = (x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (a, b))
+    hints = [x if isinstance(x, int) else first_seen(x) for x in (a, b)]
+    if None in hints or hints[0] != hints[1] or are_guards_closed(env):
+        return False
+    return add_guard(env, sympy.Eq(left, right), origin)
+
+
 def add_guard(env: Any, relation: Any, origin: str) -> bool:
     """Adds a guard, which must hold for the sizes first seen. False if PyTorch does not take it.
 
@@ -307,6 +320,13 @@ def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModu
         return min_cut_rematerialization_partition(rewrite(joint), *args, **kwargs)
 
     return partition
+
+
+def is_unbacked(size: torch.SymInt) -> bool:
+    """Whether a size is data-dependent."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(size))
 
 
 def has_unbacked_sizes(tensor: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ them, cumsum(%m) - 1.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch.fx import Node
 from symshape.frontend.masks.reads import broadcast, mask_in, within
 from symshape.frontend.masks.rewriter import Found, Rewriter
 from symshape.frontend.masks.space import Cannot, Compact, Space, Uniform
-from symshape.frontend.masks.writer import aten
+from symshape.frontend.masks.writer import aten, prims
 
 
 def index_put(r: Rewriter, node: Node) -> Found:
@@ -92,6 +93,28 @@ def masked_scatter(r: Rewriter, node: Node) -> Found:
     return Uniform(r.write.call(aten.where.self, space.mask, new, old))
 
 
+def masked_scatter_backward(r: Rewriter, node: Node) -> Found:
+    """The gradient of the source: of element i what was written at the i-th selected place, 0 of those left over."""
+    gradient, mask, sizes = node.args
+    assert isinstance(gradient, Node) and isinstance(mask, Node)
+    if any(r.values.get(operand) is not None and not isinstance(r.values[operand], Uniform)
+           for operand in node.all_input_nodes):  # fmt: skip
+        raise Cannot("a selection among the elements of another one")
+    value, w = node.meta["val"], r.write
+    whole, spread, _ = broadcast(r, gradient, mask)
+    space = r.space_of(spread)
+    r.own(node, space)
+    total: Any = 1
+    for size in sizes:  # type: ignore[union-attr]
+        total = size if total == 1 else w.call(operator.mul, total, size)
+    read = r.selected_first(Compact(whole, space, 0), total)
+    place = w.call(prims.iota.default, total, start=0, step=1, dtype=torch.int64, device=value.device,
+                   requires_grad=False)  # fmt: skip
+    written = w.call(aten.lt.Tensor, place, w.count(space))
+    made = w.call(aten.where.self, written, read, w.scalar(0, value))
+    return Uniform(made if value.dim() == 1 else w.reshape(made, list(sizes)))  # type: ignore[arg-type]
+
+
 def _in_order(r: Rewriter, source: Node, space: Space) -> Node:
     """Element i of the flattened source at the i-th selected place; the source may be longer."""
     w = r.write
@@ -109,10 +132,11 @@ def _in_order(r: Rewriter, source: Node, space: Space) -> Node:
 
 
 INDEXED = (aten.index_put.default, aten._unsafe_index_put.default)
-SOURCES = frozenset({*INDEXED, aten.masked_scatter.default})
+SOURCES = frozenset({*INDEXED, aten.masked_scatter.default, aten.masked_scatter_backward.default})
 
 RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {
     aten.index_put.default: index_put,
     aten._unsafe_index_put.default: index_put,
     aten.masked_scatter.default: masked_scatter,
+    aten.masked_scatter_backward.default: masked_scatter_backward,
 }

@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import sympy
 import torch
 from torch.fx import Node
 
@@ -112,16 +113,22 @@ def _number(r: Rewriter, operand: Any, dtype: torch.dtype, device: torch.device)
     return r.write.call(aten.scalar_tensor.default, operand, dtype=dtype, device=device)
 
 
+def _device(r: Rewriter, node: Node) -> torch.device:
+    found: torch.device = next(s.tensor.meta["val"].device for a in node.args if (s := r.scalar(a)) is not None)
+    return found
+
+
 def arithmetic(target: Any, real: bool | None = None, **kwargs: Any) -> Callable[[Rewriter, Node], Found]:
     """Arithmetic of Python on sizes, as that of 0-dim tensors. ``real``: whether it is in float64; None: if an operand
     is."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         read = [a.meta["val"] if isinstance(a, Node) else a for a in node.args]
+        if all(isinstance(v, (bool, torch.SymBool)) for v in read):
+            return Scalar(r.write.call(target, *(_number(r, a, torch.bool, _device(r, node)) for a in node.args)))
         as_real = real if real is not None else any(isinstance(v, (float, torch.SymFloat)) for v in read)
         dtype = torch.float64 if as_real else torch.int64
-        device = next(s.tensor.meta["val"].device for a in node.args if (s := r.scalar(a)) is not None)
-        return Scalar(r.write.call(target, *(_number(r, a, dtype, device) for a in node.args), **kwargs))
+        return Scalar(r.write.call(target, *(_number(r, a, dtype, _device(r, node)) for a in node.args), **kwargs))
 
     return rule
 
@@ -138,27 +145,29 @@ def assertion(r: Rewriter, node: Node) -> Found:
     found = r.scalar(condition)
     if found is None:
         return None
-    r.dropped[node] = None
-    if not _holds_by_itself(r, condition, str(node.args[1])):
-        r.write.require(found.tensor, str(node.args[1]))
+    message = str(node.args[1])
+
+    def check() -> None:
+        if not _holds_by_itself(r, condition, message):
+            r.write.require(found.tensor, message)
+
+    r.dropped[node] = check
     return None
 
 
 def _holds_by_itself(r: Rewriter, condition: Node, message: str) -> bool:
-    bound = {operator.ge: 0, operator.gt: -1}.get(condition.target)  # type: ignore[arg-type]
-    if bound is None or len(condition.args) != 2:
-        return False
-    number = r.scalar(condition.args[0])
-    low = condition.args[1]
-    if number is None or number.counts is None or not isinstance(low, int):
-        return False
-    ours = message.startswith("Runtime assertion failed")
-    return low <= bound or (ours and low == bound + 1 and number.counts in r.nonempty)
+    expr = condition.meta["val"].node.expr
+    for symbol, space in r.symbols.items():
+        if expr == (symbol >= 0):
+            return True
+        if space in r.nonempty and expr in (symbol >= 1, symbol > 0, sympy.Ne(symbol, 0)):
+            return message.startswith("Runtime assertion failed")  # the tracer's
+    return False
 
 
 def range_hint(r: Rewriter, node: Node) -> Found:
     """``sym_constrain_range``: its bounds are asserted where they matter."""
-    r.dropped[node] = None
+    r.dropped[node] = lambda: None
     return None
 
 
@@ -181,6 +190,9 @@ RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {
     operator.lt: arithmetic(aten.lt.Tensor),
     operator.eq: arithmetic(aten.eq.Tensor),
     operator.ne: arithmetic(aten.ne.Tensor),
+    operator.and_: arithmetic(aten.logical_and.default),
+    operator.or_: arithmetic(aten.logical_or.default),
+    torch.sym_not: arithmetic(aten.logical_not.default),
     torch.sym_max: arithmetic(aten.maximum.default),
     torch.sym_min: arithmetic(aten.minimum.default),
     torch.sym_float: to_real,

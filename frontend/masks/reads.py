@@ -36,8 +36,8 @@ def mask_in(r: Rewriter, indices: Sequence[Any], of: torch.Tensor) -> tuple[Spac
     if [(d, column) for (d, _), column in zip(given, columns)] != wanted:
         return None
     mask = space.mask.meta["val"]
-    same = all(str(of.size(dim + k)) == str(mask.size(k)) for k in range(space.rank))
-    return (space, dim) if same and space.origin is space.mask else None
+    same = space.origin is space.mask and all(r.same_size(of.size(dim + k), mask.size(k)) for k in range(space.rank))
+    return (space, dim) if same else None
 
 
 def _column_of(r: Rewriter, index: Node) -> tuple[Space, int] | None:
@@ -211,6 +211,18 @@ def sym_size(r: Rewriter, node: Node) -> Found:
     return Scalar(r.write.count(space), space)
 
 
+def sym_numel(r: Rewriter, node: Node) -> Found:
+    source: Any = node.args[0]
+    found = r.compact(source)
+    if found is None:
+        raise Cannot("a size of positions of selected elements")
+    total = r.write.count(found.space)
+    for d, full in enumerate(found.dims(source.meta["val"].dim())):
+        if d != found.dim:
+            total = r.write.call(aten.mul.Tensor, total, r.write.sizes(found.full)[full[0]])
+    return Scalar(total, found.space if source.meta["val"].dim() == 1 else None)
+
+
 SOURCES = frozenset({aten.index.Tensor, aten.masked_select.default, aten.nonzero.default})
 
 RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {
@@ -218,5 +230,6 @@ RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {
     aten.masked_select.default: masked_select,
     aten.nonzero.default: nonzero,
     aten.sym_size.int: sym_size,
+    aten.sym_numel.default: sym_numel,
     operator.getitem: getitem,
 }

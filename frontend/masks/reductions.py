@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from symshape.frontend.masks.rewriter import Found, Rewriter
-from symshape.frontend.masks.space import Cannot, Compact, Space, Uniform, normal_dims
+from symshape.frontend.masks.space import Cannot, Compact, Joined, Space, Uniform, normal_dims, size_of
 from symshape.frontend.masks.writer import aten
 
 Rule = Callable[[Rewriter, Node], Found]
@@ -121,9 +121,12 @@ def one_by_one(other: Any, dim_overload: Any) -> Rule:
     return rule
 
 
-def extremum(other: Callable[[torch.dtype], Any], target: Any) -> Rule:
+def extremum(other: Callable[[torch.dtype], Any], target: Any, pairwise: Any) -> Rule:
     def rule(r: Rewriter, node: Node) -> Found:
         dims, keepdim = _arguments(node, "dim", "keepdim")
+        joined = r.values.get(node.args[0])  # type: ignore[arg-type]
+        if isinstance(joined, Joined):
+            return _of_joined(r, node, joined, other, target, pairwise)
         reduction = Reduction(r, node, dims, bool(keepdim))
         masked = reduction.hidden(other(reduction.value.full.meta["val"].dtype))
         made = r.write.call(target, masked, reduction.full_dims, reduction.keepdim)
@@ -132,6 +135,30 @@ def extremum(other: Callable[[torch.dtype], Any], target: Any) -> Rule:
         return reduction.result(made)
 
     return rule
+
+
+def _of_joined(
+    r: Rewriter, node: Node, joined: Joined, other: Callable[[torch.dtype], Any], target: Any, pairwise: Any
+) -> Found:
+    """Selected elements next to at least one whole element, which is what there is if none is selected. The tracer
+    joins them so where it cannot know whether a size is 0."""
+    dims, keepdim = _arguments(node, "dim", "keepdim")
+    rank = node.args[0].meta["val"].dim()  # type: ignore[union-attr]
+    whole = [p for p in joined.pieces if isinstance(p, Node) and (size_of(p.meta["val"], joined.dim) or 0) > 0]
+    if normal_dims(dims, rank) != [joined.dim] or not whole:
+        raise Cannot("selected elements are joined with others")
+    made: Node | None = None
+    for piece in joined.pieces:
+        if isinstance(piece, Node):
+            part = r.write.call(target, piece, [joined.dim], bool(keepdim))
+        else:
+            masked = r.write.selected(piece, rank, other(piece.full.meta["val"].dtype))
+            (full,) = [piece.dims(rank)[joined.dim]]
+            part = r.write.call(target, masked, full, bool(keepdim))
+            part = r.write.call(aten.squeeze.dims, part, full[1:]) if keepdim and len(full) > 1 else part
+        made = part if made is None else r.write.call(pairwise, made, part)
+    assert made is not None
+    return Uniform(made)
 
 
 def _nonempty(reduction: Reduction, made: Node) -> Node:
@@ -298,10 +325,10 @@ RULES: dict[Any, Rule] = {
     aten.all.default: simple(1, aten.all.dims),
     aten.all.dim: simple(1, aten.all.dims),
     aten.all.dims: simple(1),
-    aten.amax.default: extremum(_lowest, aten.amax.default),
-    aten.amin.default: extremum(_highest, aten.amin.default),
-    aten.max.default: extremum(_lowest, aten.amax.default),
-    aten.min.default: extremum(_highest, aten.amin.default),
+    aten.amax.default: extremum(_lowest, aten.amax.default, aten.maximum.default),
+    aten.amin.default: extremum(_highest, aten.amin.default, aten.minimum.default),
+    aten.max.default: extremum(_lowest, aten.amax.default, aten.maximum.default),
+    aten.min.default: extremum(_highest, aten.amin.default, aten.minimum.default),
     aten.max.dim: extremum_dim,
     aten.min.dim: extremum_dim,
     aten.argmax.default: place,

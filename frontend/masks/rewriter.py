@@ -13,6 +13,7 @@ from symshape.frontend.masks.space import (
     Cannot,
     Compact,
     Component,
+    Joined,
     Positions,
     Scalar,
     Space,
@@ -20,8 +21,8 @@ from symshape.frontend.masks.space import (
     Value,
     size_of,
 )
-from symshape.frontend.masks.writer import Writer, aten
-from symshape.runtime.torch_private import first_seen, has_unbacked_sizes
+from symshape.frontend.masks.writer import Writer, aten, prims
+from symshape.runtime.torch_private import first_seen, has_unbacked_sizes, is_unbacked, require_equal
 
 Found = Value | Sequence[Value | None] | None
 Rule = Callable[["Rewriter", Node], Found]
@@ -31,7 +32,8 @@ class Rewriter:
     """State of one rewrite.
 
     ``values``: the other form of each node that has one; for a node with several results a list of them. ``symbols``:
-    which mask a data-dependent size counts. ``dropped``: assertions that hold by construction or are made anew.
+    which mask a data-dependent size counts. ``dropped``: assertions, and what makes each anew where that is needed.
+    ``returned``: the new form of selected elements that are returned.
     """
 
     def __init__(self, graph: torch.fx.Graph, fake_mode: Any) -> None:
@@ -40,8 +42,10 @@ class Rewriter:
         self.components: dict[Node, Component] = {}
         self.spaces: dict[Node, Space] = {}
         self.symbols: dict[Any, Space | None] = {}
-        self.dropped: dict[Node, None] = {}
+        self.dropped: dict[Node, Callable[[], None]] = {}
+        self.returned: dict[Node, Node] = {}
         self.broadcast: dict[Any, Node] = {}  # masks over more dims, each once: a mask is known by its node
+        self.of_rows: dict[Space, tuple[Space, list[str]]] = {}  # flattened rows: the space of rows, their sizes
         self.nonempty: dict[Space, None] = {}  # checked to have an element, with eager's error
 
     # What rules ask for.
@@ -68,8 +72,8 @@ class Rewriter:
 
     def name_size(self, size: Any, space: Space) -> None:
         """A size of the traced graph is the count of a space. One that counts two masks names neither."""
-        expr = size.node.expr if isinstance(size, torch.SymInt) else None
-        if expr is not None and expr.is_Symbol and expr.name.startswith("u"):
+        if isinstance(size, torch.SymInt) and is_unbacked(size):
+            expr = size.node.expr
             self.symbols[expr] = space if self.symbols.get(expr, space) is space else None
 
     def counted(self, size: Any) -> Space | None:
@@ -103,8 +107,8 @@ class Rewriter:
             if operand.meta["val"].dim() - 1 - found.dim != trailing:
                 raise Cannot("selected elements meet those of another position")
             return found.full
-        if isinstance(found, (Positions, list, tuple)):
-            raise Cannot("positions of selected elements are used as a matrix")
+        if isinstance(found, (Positions, Joined, list, tuple)):
+            raise Cannot("selected elements, or their positions, are part of another tensor")
         value = operand.meta.get("val")
         if not isinstance(value, torch.Tensor) or value.dim() <= trailing:
             return operand
@@ -136,12 +140,34 @@ class Rewriter:
             index = w.call(aten.searchsorted.Tensor, w.ranks(inner.space), wanted)
             index = w.call(aten.clamp.default, index, 0, w.call(operator.sub, self.length(inner.space), 1))
         same = w.call(aten.logical_or.default, w.call(aten.eq.Tensor, given, count), w.call(aten.eq.Scalar, given, 1))
-        w.require(same, f"shape mismatch: as many values as mask elements are needed (mask {space.origin.name})")
+        w.require(same, f"shape mismatch: one value, or one for each selected element of mask {space.origin.name}")
         read = w.call(aten.index_select.default, source, dim, index)
         if space.rank == 1:
             return read
         sizes = w.sizes(read)
         return w.reshape(read, [*sizes[:dim], *space.sizes, *sizes[dim + 1 :]])
+
+    def same_size(self, a: Any, b: Any) -> bool:
+        """Whether two sizes of the traced graph are equal. If they are at the first call, that becomes a guard: a mask
+        and what it selects from have equal sizes in any but strange programs."""
+        exprs = [size.node.expr if isinstance(size, torch.SymInt) else size for size in (a, b)]
+        if exprs[0] == exprs[1]:
+            return True
+        if not all(isinstance(size, int) or not is_unbacked(size) for size in (a, b)):
+            return False
+        env = self.write.fake_mode.shape_env
+        return env is not None and require_equal(env, a, b, "mask-to-where: a mask and what it selects from")
+
+    def selected_first(self, value: Compact, size: Any) -> Node:
+        """The compact tensor itself, if its size is known without the data: element i is found by its rank."""
+        w, ranks = self.write, self.write.ranks(value.space)
+        wanted = w.call(prims.iota.default, size, start=1, step=1, dtype=torch.int64,
+                        device=ranks.meta["val"].device, requires_grad=False)  # fmt: skip
+        place = w.call(aten.searchsorted.Tensor, ranks, wanted)
+        last = self.length(value.space)
+        last = last - 1 if isinstance(last, int) else w.call(operator.sub, last, 1)
+        place = w.call(aten.clamp.default, place, 0, last)
+        return w.call(aten.index_select.default, self.flattened(value), value.dim, place)
 
     def length(self, space: Space) -> Any:
         """Elements of the mask."""
@@ -232,17 +258,41 @@ class Rewriter:
     def _finish(self, output: Node) -> list[Component]:
         for operand in output.all_input_nodes:
             found = self.values.get(operand)
+            if isinstance(found, Compact) and self._returned(output, operand, found):
+                continue
             if found is not None and not isinstance(found, Uniform):
                 what = "the number of selected elements is" if isinstance(found, Scalar) else "selected elements are"
                 self.components[operand].root().reasons.append((f"{what} returned", operand))
-        for node in self.dropped:
+        for node, check in self.dropped.items():
             if self._vanishes(node):
+                self.write.at = node
+                check()
                 self.graph.erase_node(node)
+        for operand, made in self.returned.items():
+            if self._vanishes(operand):
+                output.replace_input_with(operand, made)
         for node, found in self.values.items():
             if isinstance(found, Uniform) and self._vanishes(node):
                 node.replace_all_uses_with(found.node)
         self._erase()
         return list(dict.fromkeys(component.root() for component in self.components.values()))
+
+    def _returned(self, output: Node, operand: Node, found: Compact) -> bool:
+        """Selected elements whose number is an input's size: the gradient of values for them."""
+        value = operand.meta["val"]
+        if has_unbacked_sizes(value):
+            return False
+        self.write.at = output
+        size = value.size(found.dim)
+        if isinstance(size, torch.SymInt):
+            size = next((n for n in self.graph.nodes if _same_symbol(n.meta.get("val"), size)), None)
+        if size is None:
+            return False
+        made = self.selected_first(found, size)
+        if not all(_same(a, b) for a, b in zip(made.meta["val"].stride(), value.stride())):
+            return False
+        self.returned[operand] = made
+        return True
 
     def _vanishes(self, node: Node) -> bool:
         return not self.components[node].root().reasons
@@ -253,7 +303,7 @@ class Rewriter:
             if node.op != "call_function" or node.users:
                 continue
             replaced = self.write.made.get(node)
-            stays = node.is_impure() and (replaced is None or self._vanishes(replaced))
+            stays = node.is_impure() and (replaced not in self.components or self._vanishes(replaced))
             if not stays:
                 self.graph.erase_node(node)
 
@@ -268,6 +318,10 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, int) or isinstance(b, int):
         return type(a) is type(b) and a == b
     return bool(a.node.expr == b.node.expr)
+
+
+def _same_symbol(value: Any, size: torch.SymInt) -> bool:
+    return isinstance(value, torch.SymInt) and bool(value.node.expr == size.node.expr)
 
 
 def _hint(stride: Any) -> int:

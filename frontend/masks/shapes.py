@@ -16,7 +16,7 @@ from torch.fx import Node
 from symshape.frontend.masks.reads import of_positions
 from symshape.frontend.masks.reductions import numbered
 from symshape.frontend.masks.rewriter import Found, Rewriter
-from symshape.frontend.masks.space import Cannot, Compact, Scalar, Space, Uniform, normal_dims, size_of
+from symshape.frontend.masks.space import Cannot, Compact, Joined, Scalar, Space, Uniform, normal_dims, size_of
 from symshape.frontend.masks.writer import aten, prims
 
 Rule = Callable[[Rewriter, Node], Found]
@@ -107,11 +107,12 @@ def cat(r: Rewriter, node: Node) -> Found:
     rank = node.meta["val"].dim()
     (at,) = normal_dims(dim, rank)
     found = [r.compact(t) for t in tensors]
+    joined = next((f.dim for f in found if f is not None), None)
+    if joined == at:
+        return Joined(tuple(t if f is None else f for t, f in zip(tensors, found)), at)
     if any(f is None or f.space is not found[0].space or f.dim != found[0].dim for f in found):  # type: ignore[union-attr]
         raise Cannot("selected elements are joined with others")
     first: Any = found[0]
-    if at == first.dim:
-        raise Cannot("it is along the selected elements")
     full = r.write.call(aten.cat.default, [f.full for f in found], first.dims(rank)[at][0])  # type: ignore[union-attr]
     return Compact(full, first.space, first.dim)
 
@@ -152,6 +153,9 @@ def view(r: Rewriter, node: Node) -> Found:
     source: Any = node.args[0]
     sizes: Any = node.args[1]
     value, before = node.meta["val"], source.meta["val"]
+    of_rows = r.of_rows.get(found.space)
+    if rank == 1 and of_rows is not None and [str(n) for n in value.size()] == of_rows[1]:
+        return Compact(found.full, of_rows[0], 0)  # the rows that were flattened
     wanted = str(before.size(found.dim))
     for dim in range(value.dim()):
         # A view of the selected elements where they are: what is before them and behind them is regrouped by itself.
@@ -160,7 +164,7 @@ def view(r: Rewriter, node: Node) -> Found:
             target = r.full_sizes(own, found.space, dim)
             return Compact(r.write.reshape(found.full, target), found.space, dim)
     if value.dim() == 1:
-        return _flatten(r, found, rank)
+        return _flatten(r, found, before)
     raise Cannot("selected elements are regrouped with those beside them")
 
 
@@ -176,16 +180,18 @@ def _numel(value: torch.Tensor, start: int, end: int) -> str:
     return str(total)
 
 
-def _flatten(r: Rewriter, found: Compact, rank: int) -> Found:
+def _flatten(r: Rewriter, found: Compact, rows: torch.Tensor) -> Found:
     """All elements of selected rows: selected by the mask over all dims."""
-    w = r.write
+    w, rank = r.write, rows.dim()
     if found.dim:
         raise Cannot("selected elements are regrouped with those beside them")
     sizes = w.sizes(found.full)
     key = found.space.origin, str(found.full.meta["val"].size())
     if key not in r.broadcast:
         r.broadcast[key] = w.call(aten.expand.default, w.mask_of(found.space, rank - 1), sizes)
-    return Compact(found.full, r.space_of(r.broadcast[key]), 0)
+    space = r.space_of(r.broadcast[key])
+    r.of_rows[space] = found.space, [str(n) for n in rows.size()]
+    return Compact(found.full, space, 0)
 
 
 def full(r: Rewriter, node: Node) -> Found:

@@ -50,6 +50,14 @@ class Compact:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """Tensors joined along the dim of the selected elements; a node is a whole one."""
+
+    pieces: tuple[Compact | torch.fx.Node, ...]
+    dim: int
+
+
+@dataclass(frozen=True)
 class Scalar:
     """A number that depends on how many elements are selected, as a 0-dim tensor; ``counts``: it is that number."""
 
@@ -71,7 +79,7 @@ class Uniform:
     node: torch.fx.Node
 
 
-Value = Compact | Scalar | Positions | Uniform
+Value = Compact | Joined | Scalar | Positions | Uniform
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node, map_arg
 
 from symshape.frontend.masks.space import Cannot, Compact, Space
+from symshape.runtime.torch_private import user_lines
 
 aten: Any = torch.ops.aten
 prims: Any = torch.ops.prims
@@ -91,4 +92,7 @@ class Writer:
 
     def require(self, condition: Node, message: str) -> None:
         """eager's RuntimeError where the condition, a 0-dim bool tensor, is false; nothing waits for it on a GPU."""
-        self.call(aten._assert_async.msg, condition, message)
+        assert self.at is not None
+        lines = user_lines(self.at)
+        place = f" ({lines[-1][0]}:{lines[-1][1]})" if lines else ""
+        self.call(aten._assert_async.msg, condition, message + place)
