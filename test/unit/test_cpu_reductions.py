@@ -9,11 +9,12 @@ import torch
 from loop_builder import D0, D1, D2, SYMBOLS, ZERO, Builder, build, cpu_target, layer_norm, reduction, softmax, threads
 
 __all__ = ["cpu_target"]  # every test here runs once per target
+SHORT_ROWS = ((40, 1), (16, 3), (33, 8), (70, 16), (1000, 7))  # no longer than a vector, and many
 
 
 def test_softmax_and_layer_norm() -> None:
     soft, norm, norm_half = build(softmax(), layer_norm(), layer_norm("bf16"))
-    for n, m in ((0, 4), (1, 1), (3, 2), (5, 17), (64, 256), (3, 10_007)):
+    for n, m in ((0, 4), (1, 1), (3, 2), (5, 17), (64, 256), (3, 10_007), *SHORT_ROWS):
         x, w, c = torch.randn(n, m) + 3, torch.randn(m), torch.randn(m)
         out, mean = torch.empty(n, m), torch.empty(n)
         soft(x, out, n, m)
@@ -47,7 +48,7 @@ def test_reductions(axis: int) -> None:
              "and": torch.all}
     functions = build(*(reduction(c, d, axis) for c, d, _ in cases))
     for function, (combiner, _, dtype) in zip(functions, cases):
-        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3)):
+        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3), (33, 8)):
             x = (torch.randn(n, m) * 2 + (combiner in ("or", "and"))).to(dtype)
             exact = x.double() if combiner == "add" and dtype.is_floating_point else x
             expected = apply[combiner](exact, axis).to(dtype)
@@ -73,7 +74,7 @@ def test_arg_reductions(axis: int) -> None:
     cases = [(f, d) for f in (torch.max, torch.min) for d in (torch.float32, torch.int64, torch.uint8)]
     apply = {torch.max: torch.argmax, torch.min: torch.argmin}
     for function, (kind, dtype) in zip(functions, cases):
-        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17)):
+        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17), (70, 5), (5, 70)):
             for spread in (2, 1000):  # a small spread gives ties
                 x = torch.randint(0, spread, (n, m)).to(dtype)
                 if dtype is torch.float32 and n > 1:
@@ -113,7 +114,7 @@ def test_sum_of_all_is_accurate_and_deterministic() -> None:
 
 def test_thread_counts_agree_bitwise() -> None:
     functions = build(softmax(), reduction("add", "f32", 0), reduction("add", "f32", 1))
-    for n, m in ((3, 50_000), (2000, 300), (100_000, 5)):
+    for n, m in ((3, 50_000), (2000, 300), (100_000, 5), (5, 100_000)):
         x = torch.randn(n, m)
         for function, shape in zip(functions, ((n, m), (m,), (n,))):
             outs = [torch.empty(shape) for _ in range(3)]
