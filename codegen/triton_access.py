@@ -43,7 +43,7 @@ class Access:
 def accesses(loops: LoopKernel, kernel: TritonKernel, variant: Variant, stage: TritonStage, ptx: str) -> list[Access]:
     """All accesses of a launch to tensor arguments; ``ptx``: of its function."""
     expected: dict[tuple[str, int], int] = {}
-    index = IndexText(loops)
+    index = IndexText(loops, flat=variant.form != "tile")
     for line in _lines(kernel, stage.function):
         instr = _instruction(loops, index, line)
         if instr is not None:
@@ -109,7 +109,7 @@ def _lines(kernel: TritonKernel, function: str) -> Iterator[str]:
 def _instruction(loops: LoopKernel, index: IndexText, line: str) -> Instr | None:
     for instr in loops.code:
         if instr.op in ("load", "store") and instr.address is not None and f"tl.{instr.op}(" in line:
-            address = index.expr(instr.address)
+            address = index.expr(index.flat(instr.address))
             if f"({loops.args[instr.arg].name}{f' + ({address}' if address != '0' else ''}" in line:
                 return instr
     return None

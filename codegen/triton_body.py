@@ -33,8 +33,12 @@ class TritonBody:
         self._axes: dict[int, Axes] = {}
         self._constants: dict[int, Instr] = {}
         self._checked: set[int] = set()
-        exprs = [e for i in kernel.code for e in (*i.mask, *(() if i.address is None else (i.address,)))]
+        exprs = [e for i in kernel.code for e in (*i.mask, *(() if i.address is None else (self._address(i),)))]
         self._used = frozenset().union(*(e.symbols for e in exprs))
+
+    def _address(self, instr: Instr) -> Expr:
+        assert instr.address is not None
+        return self.index.flat(instr.address) if instr.op in ("load", "store") else instr.address
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
@@ -92,7 +96,7 @@ class TritonBody:
         needs = axes | self._axes_of(*instr.mask)
         masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
         masks += [f"({self.index.expr(e)} >= 0)" for e in instr.mask]
-        self._read(instr, self.index.expr(instr.address), axes, needs, masks)
+        self._read(instr, self.index.expr(self._address(instr)), axes, needs, masks)
 
     def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:
         mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
@@ -115,7 +119,7 @@ class TritonBody:
     def _store(self, instr: Instr) -> None:
         assert instr.address is not None
         axes, needs = self._axes_of(instr.address), self._level(instr)
-        pointer = self._pointer(instr.arg, self.index.expr(instr.address), axes, needs)
+        pointer = self._pointer(instr.arg, self.index.expr(self._address(instr)), axes, needs)
         mask = " & ".join(_MASKS[axis] for axis in sorted(needs, reverse=True))
         self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={mask})")
 

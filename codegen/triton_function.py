@@ -21,7 +21,7 @@ class FunctionText:
     def __init__(self, kernel: LoopKernel, name: str, blocks: Sequence[str], *, own: Sequence[str] = (),
                  bounds: frozenset[str] = frozenset(), axis_of: dict[str, str] | None = None) -> None:  # fmt: skip
         self.kernel, self.name, self.own = kernel, name, tuple(own)
-        self.index = IndexText(kernel)
+        self.index = IndexText(kernel, flat=axis_of is None)
         self.body = TritonBody(kernel, self.index, axis_of)
         self.parallel = [d for d in kernel.dims if not d.reduced]
         self.reduced = [d for d in kernel.dims if d.reduced]

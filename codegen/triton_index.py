@@ -7,7 +7,7 @@ from typing import Any
 
 from symshape.codegen.kernel_facts import space_facts
 from symshape.codegen.loops import LoopKernel
-from symshape.prover.expr import Expr
+from symshape.prover.expr import Expr, product
 
 _C_DIVISION = {"floordiv": "//", "mod": "%"}
 _FLOOR_DIVISION = {"floordiv": "tm.floor_div", "mod": "tm.floor_mod"}
@@ -17,7 +17,9 @@ _EXTREMUM = {"max": "tl.maximum", "min": "tl.minimum"}
 class IndexText:
     """Prints expressions. Triton's // and % are towards zero: where an operand may be negative, a helper is called."""
 
-    def __init__(self, kernel: LoopKernel) -> None:
+    def __init__(self, kernel: LoopKernel, flat: bool = True) -> None:
+        """``flat``: the points of the parallel dims are numbered by "x", those of the reduced dims by "r"."""
+        self._axes = [(axis, [d for d in kernel.dims if d.reduced == (axis == "r")]) for axis in "xr" if flat]
         self._facts = space_facts(kernel.args, kernel.dims)
         self._dims = frozenset(d.name for d in kernel.dims)
         self._rename: dict[str, str] = {}
@@ -26,6 +28,19 @@ class IndexText:
         """The text; ``rename`` gives other names to symbols."""
         self._rename = rename or {}
         return self._sum(expr)
+
+    def flat(self, address: Expr) -> Expr:
+        """The address over the numbers of points, where it counts them row-major: then it is seen to be contiguous."""
+        for axis, dims in self._axes:
+            if not dims:
+                continue
+            sizes = [product(d.size for d in dims[i + 1 :]) for i in range(len(dims))]
+            before = (Expr.symbol(d.name) * size for d, size in zip(dims[:-1], sizes))
+            last = sum(before, -Expr.symbol(axis)) * -1
+            numbered = address.substitute({dims[-1].name: last})
+            if len(dims) > 1 and axis in numbered.symbols and numbered.symbols.isdisjoint(d.name for d in dims):
+                address = numbered
+        return address
 
     def _sum(self, expr: Expr) -> str:
         pieces: list[str] = []
