@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +16,7 @@ from symshape.passes.fusion.group import Group, Grouping, place
 from symshape.passes.fusion.kernel import KernelWriter, kernel_symbols
 from symshape.passes.fusion.plan import KernelPlan, Step, plan_kernel
 from symshape.passes.fusion.siblings import Siblings
+from symshape.passes.fusion.sort import sort_block
 from symshape.prover.condition import Condition
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
@@ -67,7 +67,7 @@ class FuseKernels(Pass):
         for plan, (callee, symbols) in zip(outlined, callees):
             _launch(graph, block, plan, callee, symbols, launched)
         _erase_dead(block)
-        _sort(block)
+        sort_block(block)
         return len(outlined)
 
     def _group(self, graph: Graph, facts: Facts) -> Grouping:
@@ -172,31 +172,3 @@ def _erase_dead(block: ir.Block) -> None:
             for user in {u.operation for u in users}:
                 user.erase()
             op.erase()
-
-
-def _sort(block: ir.Block) -> None:
-    """Topological order, as near to the present one as it can be; the terminator stays last."""
-    operations = [view.operation for view in block.operations]
-    terminator = operations.pop()
-    position = {op: i for i, op in enumerate(operations)}
-    waiting: dict[Any, int] = {}
-    users: dict[Any, list[Any]] = {}
-    for op in operations:
-        producers = {v.owner for v in op.operands if not isinstance(v.owner, ir.Block)}
-        for region in op.regions:
-            for inner in region.blocks[0].operations:
-                producers |= {
-                    v.owner for v in inner.operands if not isinstance(v.owner, ir.Block) and v.owner in position
-                }
-        waiting[op] = len(producers)
-        for producer in producers:
-            users.setdefault(producer, []).append(op)
-    ready = [position[op] for op in operations if not waiting[op]]
-    heapq.heapify(ready)
-    while ready:
-        op = operations[heapq.heappop(ready)]
-        op.move_before(terminator)
-        for user in users.get(op, ()):
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, position[user])

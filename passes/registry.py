@@ -26,6 +26,7 @@ TABLE: dict[str, str] = {
     "hoist-guards": "symshape.passes.hoist_guards:HoistGuards",
     "resolve-dims": "symshape.passes.resolve_dims:ResolveDims",
     "lower-aten": "symshape.passes.lower_aten:LowerAten",
+    "unroll-reductions": "symshape.passes.unroll_reductions:UnrollReductions",
     "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
     "plan-reductions": "symshape.passes.plan_reductions:PlanReductions",
     "plan-tiles": "symshape.passes.plan_tiles:PlanTiles",

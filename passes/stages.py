@@ -7,7 +7,7 @@ from symshape.errors import OptionError
 STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
-    "linalg": ("lower-aten",),
+    "linalg": ("lower-aten", "unroll-reductions"),
     "kernels": ("fuse-kernels", "reuse-buffers"),
     "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }

@@ -13,7 +13,7 @@ def choose_anchors(graph: Graph) -> set[Compute]:
     """Reductions, values that something needs in memory, and values too dear to be computed by each of the readers."""
     anchors = {n for n in graph.computes if n.is_reduction or any(r in graph.buffer_uses for r in n.results)}
     for node in graph.computes:
-        _anchor_guarded_gathers(graph, node, anchors)
+        _anchor_guarded(graph, node, anchors)
     readers: dict[Compute, frozenset[Compute]] = {}  # of a value: the anchors that compute it again if it floats
     for node in reversed(graph.computes):  # users come first
         users = [readers[user] if user not in anchors else frozenset([user]) for user in node.users]
@@ -53,17 +53,17 @@ def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
     return not every or (readers - 1) * sum(large.values()) < readers * item
 
 
-def _anchor_guarded_gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
-    """A gather under a guarded read would see indices that are not meant to be read: what is read there, and computed
-    with a gather, is stored first."""
+def _anchor_guarded(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
+    """Under a guarded read a gather would see indices that are not meant to be read, and a division divisors: what is
+    read there and may raise an error is stored first, in a kernel that computes what exists and nothing else."""
     for access in node.inputs:
         producer = graph.producer.get(access.base)
-        if access.conditions and producer is not None and _gathers(graph, producer, anchors):
+        if access.conditions and producer is not None and _may_raise(graph, producer, anchors):
             anchors.add(producer)
 
 
-def _gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> bool:
-    """Is a gather among what is computed with the node?"""
+def _may_raise(graph: Graph, node: Compute, anchors: set[Compute]) -> bool:
+    """May the node, or what floats to it, raise an error?"""
     seen: set[Compute] = set()
     stack = [node]
     while stack:
@@ -71,7 +71,7 @@ def _gathers(graph: Graph, node: Compute, anchors: set[Compute]) -> bool:
         if current in seen or current in anchors:
             continue
         seen.add(current)
-        if current.captured:
+        if current.raises:
             return True
         stack.extend(graph.producer[a.base] for a in current.inputs if a.base in graph.producer)
     return False

@@ -15,6 +15,8 @@ from symshape.prover.expr import Expr, product
 HEAVY = frozenset({"math.exp", "math.erf", "math.tanh", "math.log", "math.powf", "math.sin", "math.cos", "math.expm1",
                    "math.log1p", "math.exp2", "math.log2", "math.tan", "math.atan2", "tensor.extract", "arith.divsi",
                    "arith.floordivsi", "arith.remsi", "math.erfc"})  # fmt: skip
+INTEGER_DIVISIONS = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi",
+                               "arith.ceildivsi", "arith.ceildivui"})  # fmt: skip
 
 
 def dim_symbols(prefix: str, count: int) -> list[Expr]:
@@ -44,6 +46,7 @@ class Compute:
     results: list[ir.Value]
     weight: int  # scalar operations in the body
     heavy: bool
+    raises: bool  # its body may find an error: an index out of range, an integer division by zero
     users: list[Any] = field(default_factory=list)  # Computes, and other ops that need a result as a buffer
 
     @property
@@ -164,9 +167,9 @@ def _read_generic(graph: Graph, op: Any) -> None:
         sizes = _sizes_of(graph, ins[0])
     else:
         sizes = graph.tensor_sizes[outs[0]]
-    captured, weight, heavy = _scan_body(op)
+    captured, weight, heavy, raises = _scan_body(op)
     inputs = [graph.resolve(v, rank) for v in ins]
-    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, list(op.results), weight, heavy)
+    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, list(op.results), weight, heavy, raises)
     graph.computes.append(node)
     for access in inputs:
         if access.base in graph.producer:
@@ -182,15 +185,17 @@ def _sizes_of(graph: Graph, value: ir.Value) -> tuple[Expr, ...]:
     return graph.sizes.layouts[value].sizes
 
 
-def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool]:
+def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
+    """What the body extracts from, how many operations it has, whether one is dear, whether one may raise an error."""
     captured: list[ir.Value] = []
-    weight, heavy = 0, False
+    weight, heavy, raises = 0, False, False
     for view in op.regions[0].blocks[0].operations:
         inner = view.operation
         name = inner.name
         if name == "tensor.extract":
             captured.append(inner.operands[0])
         heavy |= name in HEAVY
+        raises |= name == "tensor.extract" or name in INTEGER_DIVISIONS and not _is_constant(inner.operands[1])
         weight += name not in (
             "arith.constant",
             "linalg.yield",
@@ -199,7 +204,7 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool]:
             "arith.extf",
             "arith.truncf",
         )
-    return captured, weight, heavy
+    return captured, weight, heavy, raises
 
 
 def outer_sizes(generic: Any, graph: Graph) -> list[Expr]:
@@ -216,6 +221,10 @@ def is_outer_scalar(value: ir.Value, generic: Any) -> bool:
     if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
         return False
     return bool(value.owner.parent != generic)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "arith.constant"
 
 
 _FREE = frozenset({"symshape.bind", "symshape.view", "linalg.generic", "tensor.empty", "tensor.splat"})
