@@ -53,6 +53,7 @@ def _read(scheduler: Any) -> Lowered:
 def _reached(node: Any) -> int:
     """Bytes of the elements that the kernel's points reach, of each buffer at most the whole."""
     from torch._inductor.dependencies import MemoryDep
+    from torch._inductor.ir import NoneLayout
     from torch._inductor.utils import get_dtype_size
     from torch._inductor.virtualized import V
 
@@ -63,6 +64,8 @@ def _reached(node: Any) -> int:
         buffer = node.scheduler.name_to_buf.get(dep.name)
         if buffer is not None and buffer.defining_op in members and all(u.node in members for u in buffer.users):
             continue  # lives in registers
+        if buffer is not None and isinstance(buffer.node.layout, NoneLayout):
+            continue  # stands for an operation that only changes another buffer
         if isinstance(dep, MemoryDep):
             every = zip(dep.var_names, dep.size)
             counted = [size for var, size in every if dep.is_indirect() or var in dep.index.free_symbols]
