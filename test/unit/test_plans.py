@@ -39,8 +39,10 @@ def plan(text: KernelText, disable: Sequence[str] = ()) -> tuple[LoopKernel, tup
         return kernel, for_loops(read_variants(function), kernel)
 
 
-def chosen(variants: Sequence[Variant], sizes: Sequence[int], address: int = 0) -> Variant:
-    values = {f"s{i}": size for i, size in enumerate(sizes)} | {"processors": PROCESSORS}
+def chosen(
+    variants: Sequence[Variant], sizes: Sequence[int], address: int = 0, processors: int = PROCESSORS
+) -> Variant:
+    values = {f"s{i}": size for i, size in enumerate(sizes)} | {"processors": processors}
     values |= {f"address{i}": address for i in range(8)}
     return next(v for v in variants if v.condition.evaluate(values))
 
@@ -170,6 +172,21 @@ def test_split_counts_are_near_the_best_of_the_model() -> None:
         assert count == 1 or outer * count * split_model.PARTIAL <= split_model.WORKSPACE
         ratio = split_model.seconds(outer, reduced, count) / split_model.best(outer, reduced)[1]
         assert ratio <= 1.5, (outer, reduced, count)
+
+
+def test_workspaces_are_bounded() -> None:
+    """At most 4 MiB, at sizes where rows are few and long, and where they are just too many."""
+    _, variants = plan(softmax())
+    counts = []
+    for rows in (1, 2, 7, 100, 527, 528, 529, 1000, 4223, 4224, 5000, 130_000, 200_000):
+        for points in (49_152, 100_003, 1_000_000, 1 << 30):
+            variant = chosen(variants, (rows, points), processors=1024)
+            if variant.splits is not None:
+                splits = variant.splits.evaluate({"s0": rows, "s1": points, "processors": 1024})
+                assert 2 <= splits
+                assert rows * 8 * (splits + 1) <= 4 << 20, (rows, points, splits)
+                counts.append(splits)
+    assert len(counts) > 20
 
 
 def test_facts_of_the_graph_reach_the_table() -> None:
