@@ -1,0 +1,95 @@
+"""What fusion must get right besides speed: the order of kernels, errors, small reductions, memory of each type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+
+SIZES = (5, 8, 0)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    torch._dynamo.reset()
+
+
+def agree(function: Any, compiled: Any, *args: torch.Tensor) -> None:
+    torch.testing.assert_close(compiled(*args), function(*args))
+
+
+def test_a_size_read_from_a_result_comes_after_it() -> None:
+    """Both kernels read x over the same space, but the second needs a number that is made from the first."""
+
+    def function(x: torch.Tensor) -> Any:
+        y = x * 2 + x.exp()
+        n = torch.sort(y)[0][0].to(torch.int64).item()
+        return y, x.sin() + n
+
+    agree(function, symshape.compile(function), torch.randn(9))
+
+
+def test_nothing_raises_where_nothing_is_read() -> None:
+    """Joined tensors are computed where they are; what is beyond their ends is no divisor, and no index."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, table: torch.Tensor) -> Any:
+        quotient = torch.cat([x // y, y])
+        remainder = torch.cat([y, x % y + 1])
+        return quotient, remainder, torch.cat([table[x] * 2 + table[y], table[y]])
+
+    compiled = symshape.compile(function)
+    for size in SIZES:
+        x, y = torch.randint(1, 9, (size, 3)), torch.randint(1, 9, (size, 3))
+        agree(function, compiled, x, y, torch.randn(9))
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(torch.ones(5, 3, dtype=torch.int64), torch.zeros(5, 3, dtype=torch.int64), torch.randn(9))
+
+
+def test_small_reductions() -> None:
+    """Combiners, element types, several reduced dims; and those that stay reductions."""
+
+    def function(x: torch.Tensor, i: torch.Tensor, h: torch.Tensor) -> Any:
+        x, i, h = x.view(-1, 2, 4), i.view(-1, 4), h.view(-1, 3)  # dims of inputs are dynamic
+        heads = x.sum(1)
+        turned = torch.cat([-heads[:, 2:], heads[:, :2]], 1) * 2 + heads
+        return (
+            turned, x.amax((1, 2)), x.prod(1), i.sum(-1), i.amin(-1) + 1, (i > 3).any(-1), (i > 3).all(1), h.sum(1),
+            torch.softmax(x, 1), x.mean(2) - x[:, :, 0], x.var(1), x.argmax(1),
+        )  # fmt: skip
+
+    reported = symshape.explain(function, torch.randn(40), torch.randint(0, 9, (20,)), torch.randn(15).half())
+    assert reported.graphs[0].passes["unroll-reductions"]["unrolled"] >= 8
+    compiled = symshape.compile(function)
+    for size in SIZES[:2]:
+        args = torch.randn(size * 8), torch.randint(0, 9, (size * 4,)), torch.randn(size * 3).half()
+        agree(function, compiled, *args)
+
+
+def test_what_is_moved() -> None:
+    """Values are stored in their own type, once, and only if something reads them; calls are counted apart."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> Any:
+        positive = x > 0
+        half = torch.where(positive, x, -x).to(torch.bfloat16)
+        return positive, half @ w
+
+    graph = symshape.explain(function, torch.randn(6, 8), torch.randn(8, 4, dtype=torch.bfloat16)).graphs[0]
+    (row,) = (row for row in graph.symbols if row.hint == 6)
+    assert graph.launches == 1
+    for n in (6, 100):
+        assert graph.bytes_accessed(**{row.name: n}) == n * 8 * (4 + 1 + 2)
+        assert graph.library_bytes_accessed(**{row.name: n}) == 2 * (n * 8 + 8 * 4 + n * 4)
+
+
+def test_gathers_under_a_guard_share_a_kernel() -> None:
+    """What is read at the ends of a joined tensor is stored first, in one kernel and not in one for each gather."""
+
+    def function(table: torch.Tensor, i: torch.Tensor, row: torch.Tensor) -> Any:
+        return torch.cat([row, table[i] + table[i - 1] * 2 + table[i // 2]])
+
+    inputs = torch.randn(9, 4), torch.arange(6), torch.randn(1, 4)
+    assert symshape.explain(function, *inputs).graphs[0].launches == 2
+    agree(function, symshape.compile(function), *inputs)
