@@ -81,13 +81,14 @@ class Autotuner:
                 run()
             return (time.perf_counter() - start) / launches
         with torch.cuda.device(self.device):
-            first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            event: Any = torch.cuda.Event
+            first, last = (event(enable_timing=True) for _ in range(2))
             first.record()
             for _ in range(launches):
                 run()
             last.record()
             last.synchronize()
-            return first.elapsed_time(last) * 1e-3 / launches
+            return float(first.elapsed_time(last)) * 1e-3 / launches
 
     def _key(self, kernel: str, bucket: str, candidates: Sequence[str]) -> str:
         parts = [kernel, bucket, list(candidates), self.name, *_versions()]
