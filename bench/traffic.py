@@ -29,11 +29,13 @@ from symshape.codegen.program import emit_program
 from symshape.codegen.read_kernel import read_kernel
 from symshape.compiler import stage_pipelines
 from symshape.frontend.import_fx import import_graph
+from symshape.frontend.masks import rewrite_masks
 from symshape.frontend.requirements import Requirements
 from symshape.measure import write_result
 from symshape.options import Options
 from symshape.passes.base import PassContext
 from symshape.passes.manager import run_pipeline
+from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
 from symshape.settings import compile_with
 from symshape.terminal import Progress, heading, table
@@ -134,7 +136,17 @@ def _compiled(model: Model, training: bool, measure: Measure, backend: Callable[
 
 
 def _our_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-    return aot_compile(graph, inputs, **{kind: functools.partial(compiler, kind=kind) for kind in KINDS})
+    """As `symshape.backend` does it."""
+
+    def rewrite(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        return rewrite_masks(gm)[0]
+
+    def compile_one(kind: str, gm: torch.fx.GraphModule, fakes: list[Any]) -> Any:
+        return compiler(rewrite(gm) if kind == "inference" else gm, fakes, kind)
+
+    kinds = {kind: functools.partial(compile_one, kind) for kind in KINDS}
+    with traceable_gradients():
+        return aot_compile(graph, inputs, joint=rewrite, **kinds)
 
 
 def _inductor_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
