@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from symshape.codegen.cpu import launch, split
 from symshape.codegen.cpu.body import Body
@@ -13,19 +14,22 @@ from symshape.codegen.cpu.state import State
 from symshape.codegen.cpu.target import Target, host
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
-from symshape.prover.expr import product
+from symshape.prover.expr import Expr, product
 
 _UNIT_WORK = 256  # a unit's own cost, in elementwise operations
+_THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
 
 
 @dataclass(frozen=True)
 class _Form:
-    """One way to run a kernel; ``suffix`` tells its functions apart."""
+    """One way to run a kernel, for sizes of which all ``bounds`` hold: (size, least, most). ``suffix`` tells its
+    functions apart."""
 
     suffix: str
     plan: Schedule
     division: Layout
+    bounds: tuple[tuple[Expr, int, int | None], ...] = ()
 
 
 def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
@@ -43,25 +47,41 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
 
 
 def _forms(kernel: LoopKernel, target: Target) -> list[_Form]:
-    """The usual form; then, where rows may turn out to fit into a vector, the one that takes a vector of rows, or for
-    reductions along columns one vector for each row."""
-    plan = schedule(kernel)
-    usual = layout(kernel, plan, target.lanes)
+    """The usual form, then those for sizes that may turn out to be too small for it."""
+    plan, width = schedule(kernel), target.lanes
+    usual = layout(kernel, plan, width)
     forms = [_Form("", plan, usual)]
-    if usual.lane is not None and not usual.across and usual.lane.size.as_int() is None and usual.copies > 1:
-        if any(dim.reduced for dim in kernel.dims):
-            forms.append(_Form("_narrow", plan, layout(kernel, plan, target.lanes, narrow=True)))
-        return forms
-    if plan.lane is None or not kernel.dims[plan.lane].reduced or kernel.dims[plan.lane].size.as_int() is not None:
-        return forms
-    if any(dim.reduced for i, dim in enumerate(kernel.dims) if i != plan.lane) or _cost(plan) > _MOST_TWICE:
-        return forms
+    if usual.tile is not None:
+        forms += _thin(kernel, plan, usual, width)
+    elif usual.across:
+        forms += _rows(kernel, plan, width)
+    elif usual.lane is not None and usual.copies > 1 and any(dim.reduced for dim in kernel.dims):
+        narrow = layout(kernel, plan, width, narrow=True)
+        forms.append(_Form("_narrow", plan, narrow, ((usual.lane.size, 0, width),)))
+    return [form for form in forms if all(size.as_int() is None for size, _, most in form.bounds if most is not None)]
+
+
+def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[_Form]:
+    """Without tiles, which would be nearly empty: lanes along the other of the two dims."""
+    assert usual.lane is not None and usual.tile is not None and plan.lane is not None
+    along = schedule(kernel, lane=kernel.dims.index(usual.tile))
+    return [
+        _Form("_flat", plan, layout(kernel, plan, width, tiled=False), ((usual.tile.size, 0, _THIN),)),
+        _Form("_along", along, layout(kernel, along, width, tiled=False), ((usual.lane.size, 0, _THINNER),)),
+    ]
+
+
+def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[_Form]:
+    """A vector of rows at a time, where a row fits into a vector and there are rows enough to fill one."""
+    assert plan.lane is not None
+    if sum(dim.reduced for dim in kernel.dims) > 1 or _cost(plan) > _MOST_TWICE:
+        return []
     rows = schedule(kernel, short=plan.lane)
-    if rows.lane is not None:
-        division = layout(kernel, rows, target.lanes)
-        if division.transposed:
-            forms.append(_Form("_rows", rows, division))
-    return forms
+    if rows.lane is None:
+        return []
+    division = layout(kernel, rows, width)
+    bounds = ((kernel.dims[plan.lane].size, 0, width), (kernel.dims[rows.lane].size, width, None))
+    return [_Form("_rows", rows, division, bounds)] if division.transposed else []
 
 
 def _cost(plan: Schedule) -> int:
@@ -120,23 +140,26 @@ def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
         _start(state, form, context)
         return []
 
-    usual, *others = forms
-    if others:
-        writer.branch(_fits(state, others[0].division), [], lambda: start(others[0]), lambda: start(usual))
-    else:
-        start(usual)
+    def choose(others: list[_Form]) -> list[str]:
+        if not others:
+            return start(forms[0])
+        writer.branch(_holds(state, others[0]), [], lambda: start(others[0]), lambda: choose(others[1:]))
+        return []
+
+    choose(forms[1:])
     return launch.function(kernel.name, ", ".join(f"{name}: i64" for name in names), writer, public=True)
 
 
-def _fits(state: State, division: Layout) -> str:
-    """Whether a row fits into a vector, and there are rows enough to fill one where lanes are rows."""
-    pure, width = state.writer.pure, state.constant(state.width, "i64")
-    assert division.lane is not None
-    if division.tile is None:
-        return pure(f"arith.cmpi sle, {scalar(state, division.lane.size)}, {width} : i64")
-    short = pure(f"arith.cmpi sle, {scalar(state, division.tile.size)}, {width} : i64")
-    many = pure(f"arith.cmpi sge, {scalar(state, division.lane.size)}, {width} : i64")
-    return pure(f"arith.andi {short}, {many} : i1")
+def _holds(state: State, form: _Form) -> str:
+    """Whether the sizes are within the form's bounds."""
+    pure, conditions = state.writer.pure, []
+    for size, least, most in form.bounds:
+        value = scalar(state, size)
+        if least:
+            conditions.append(pure(f"arith.cmpi sge, {value}, {state.constant(least, 'i64')} : i64"))
+        if most is not None:
+            conditions.append(pure(f"arith.cmpi sle, {value}, {state.constant(most, 'i64')} : i64"))
+    return reduce(lambda left, right: pure(f"arith.andi {left}, {right} : i1"), conditions)
 
 
 def _start(state: State, form: _Form, context: str) -> None:

@@ -80,13 +80,16 @@ class Layout:
         return maximum(minimum(granules, elements // (units * _SPLIT_ELEMENTS), MAX_SPLITS // units), 1)
 
 
-def layout(kernel: LoopKernel, schedule: Schedule, width: int, narrow: bool = False) -> Layout:
-    """The division of a kernel for vectors of ``width`` lanes. ``narrow``: the lane dim fits into one."""
+def layout(
+    kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool = False, tiled: bool = True
+) -> Layout:
+    """The division of a kernel for vectors of ``width`` lanes. ``narrow``: the lane dim fits into one; ``tiled``: reads
+    may be transposed through tiles."""
     dims = kernel.dims
     lane = None if schedule.lane is None else dims[schedule.lane]
     if schedule.short is not None:
         return _short_layout(kernel, schedule, width)
-    tile, transposed = tile_dim(kernel, lane, schedule.passes)
+    tile, transposed = tile_dim(kernel, lane, schedule.passes) if tiled else (None, ())
     copies = 1 if lane is None or tile is not None or narrow else _copies(dims, lane, schedule.passes, width)
     counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim not in (lane, tile)]
     if tile is not None:

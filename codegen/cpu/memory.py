@@ -8,7 +8,6 @@ from symshape.codegen.cpu.state import State, Value
 from symshape.codegen.loops import Instr
 from symshape.prover.expr import Expr, product
 
-_GATHERED = frozenset({"f32", "f64", "i32", "i64"})  # x86 gathers and scatters no smaller elements
 _FAR = 1 << 30
 
 
@@ -249,7 +248,7 @@ def _store_vector(state: State, name: str, address: str, vector: str, align: int
 def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
     kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
     vector, bools, pointers = state.vector(kind), state.vector("i1"), f"vector<{state.width}x!llvm.ptr>"
-    if kind not in _GATHERED and mask is not None:  # one branch per lane else: read a safe place in inactive lanes
+    if kind not in types.GATHERED and mask is not None:  # one branch per lane else: read a safe place in inactive lanes
         safe = pure(f"vector.broadcast {state.safe} : !llvm.ptr to {pointers}")
         addresses = pure(f"llvm.select {mask}, {addresses}, {safe} : {bools}, {pointers}")
         mask = None

@@ -46,8 +46,10 @@ def weight(instr: Instr) -> int:
     return _WEIGHTS.get(instr.op, _MATH if instr.op.startswith("math.") else 1)
 
 
-def schedule(kernel: LoopKernel, short: int | None = None) -> Schedule:
-    """Each reduction runs in the first pass that can compute its operand; other values are computed in every pass."""
+def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = None) -> Schedule:
+    """Each reduction runs in the first pass that can compute its operand; other values are computed in every pass.
+
+    ``short``: see `Schedule`; ``lane``: the lane dim, where it is not to be the best one."""
     depths: dict[int, int] = {}
     stages: list[tuple[int, Instr]] = []
     for instr in kernel.code:
@@ -62,7 +64,7 @@ def schedule(kernel: LoopKernel, short: int | None = None) -> Schedule:
     merged = [*rows[:count], tuple(instr for group in rows[count:] for instr in group)]
     passes = [_closure(kernel, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
     code = [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)]
-    lane = lane_dim(kernel, code, short)
+    lane = lane_dim(kernel, code, short) if lane is None else lane
     return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane, short), short)
 
 

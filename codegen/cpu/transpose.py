@@ -111,6 +111,8 @@ def _start(name: str, kind: str, width: int) -> list[str]:
         f"  %iota = arith.constant dense<[{lanes}]> : {places}",
         f"  %bound = vector.broadcast %rows : i64 to {places}",
         f"  %mask = arith.cmpi slt, %iota, %bound : {places}",
+        "  %one = arith.constant 1 : i64",
+        "  %thin = arith.cmpi eq, %rows, %one : i64",
     ]
     for i in range(width):
         lines += [f"  %c{i} = arith.constant {i} : i64", f"  %inside{i} = arith.cmpi slt, %c{i}, %columns : i64",
@@ -118,6 +120,20 @@ def _start(name: str, kind: str, width: int) -> list[str]:
                   f"  %at{i} = llvm.getelementptr %memory[%offset{i}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
                   f"  %safe{i} = llvm.select %inside{i}, %at{i}, %memory : i1, !llvm.ptr"]
     return lines
+
+
+def _single(kind: str, width: int, body: list[str]) -> list[str]:
+    """For runs of one element: the body, with the addresses of all runs in %all. Longer ones are faster transposed."""
+    places, pointers = f"vector<{width}xi64>", f"vector<{width}x!llvm.ptr>"
+    return [
+        "  scf.if %thin {",
+        f"    %step = vector.broadcast %stride : i64 to {places}",
+        f"    %offsets = arith.muli %iota, %step : {places}",
+        f"    %limit = vector.broadcast %columns : i64 to {places}",
+        f"    %there = arith.cmpi slt, %iota, %limit : {places}",
+        f"    %all = llvm.getelementptr %memory[%offsets] : (!llvm.ptr, {places}) -> {pointers}, {kind}",
+        *(f"    {line}" for line in body), "  } else {",
+    ]
 
 
 def _shuffles(kind: str, width: int) -> tuple[list[str], int]:
@@ -138,6 +154,13 @@ def _fill_helper(name: str, kind: str, width: int) -> str:
     size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
     lines = _start(name, kind, width)
     lines.append(f"  %zero = arith.constant dense<{'0.0' if types.is_float(kind) else '0'}> : {vector}")
+    thin = kind in types.GATHERED
+    if thin:
+        lines += _single(kind, width, [
+            f"%run = llvm.intr.masked.gather %all, %there, %zero {{alignment = {size} : i32}}"
+            f" : (vector<{width}x!llvm.ptr>, {bools}, {vector}) -> {vector}",
+            f"llvm.store %run, %room {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
+        ])
     lines += [f"  %r0_{i} = llvm.intr.masked.load %safe{i}, %mask, %zero {{alignment = {size} : i32}}"
               f" : (!llvm.ptr, {bools}, {vector}) -> {vector}" for i in range(width)]
     shuffles, steps = _shuffles(kind, width)
@@ -145,7 +168,7 @@ def _fill_helper(name: str, kind: str, width: int) -> str:
     for i in range(width):
         lines += [f"  %to{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
                   f"  llvm.store %r{steps}_{i}, %to{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr"]
-    return "\n".join([*lines, "  llvm.return", "}"])
+    return "\n".join([*lines, *(["  }"] if thin else []), "  llvm.return", "}"])
 
 
 def _drain_helper(name: str, kind: str, width: int) -> str:
@@ -153,6 +176,13 @@ def _drain_helper(name: str, kind: str, width: int) -> str:
     size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
     lines = _start(name, kind, width)
     lines.append(f"  %none = arith.constant dense<false> : {bools}")
+    thin = kind in types.GATHERED and width == 16  # AVX2 has no scatter
+    if thin:
+        lines += _single(kind, width, [
+            f"%run = llvm.load %room {{alignment = {size} : i64}} : !llvm.ptr -> {vector}",
+            f"llvm.intr.masked.scatter %run, %all, %there {{alignment = {size} : i32}}"
+            f" : {vector}, {bools} into vector<{width}x!llvm.ptr>",
+        ])
     for i in range(width):
         lines += [f"  %from{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
                   f"  %r0_{i} = llvm.load %from{i} {{alignment = {size} : i64}} : !llvm.ptr -> {vector}"]
@@ -162,4 +192,4 @@ def _drain_helper(name: str, kind: str, width: int) -> str:
         lines += [f"  %mask{i} = arith.select %inside{i}, %mask, %none : {bools}",
                   f"  llvm.intr.masked.store %r{steps}_{i}, %safe{i}, %mask{i} {{alignment = {size} : i32}}"
                   f" : {vector}, {bools} into !llvm.ptr"]
-    return "\n".join([*lines, "  llvm.return", "}"])
+    return "\n".join([*lines, *(["  }"] if thin else []), "  llvm.return", "}"])

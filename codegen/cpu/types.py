@@ -10,6 +10,7 @@ from symshape.errors import KernelError
 _REGISTER = {"index": "i64", "bf16": "i16"}  # bf16 as its bits: no CPU instruction is relied on
 _BYTES = {"f64": 8, "f32": 4, "f16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _FLOAT_FORMAT = {"f64": (">d", 16), "f32": (">f", 8), "f16": (">e", 4)}
+GATHERED = frozenset({"f32", "f64", "i32", "i64"})  # x86 gathers and scatters no smaller elements
 HALF = frozenset({"f16", "bf16"})
 
 

@@ -15,7 +15,8 @@ SHORT_ROWS = ((40, 1), (16, 3), (33, 8), (70, 16), (1000, 7))  # no longer than 
 def test_softmax_and_layer_norm() -> None:
     soft, norm, norm_half = build(softmax(), layer_norm(), layer_norm("bf16"))
     for n, m in ((0, 4), (1, 1), (3, 2), (5, 17), (64, 256), (3, 10_007), *SHORT_ROWS):
-        x, w, c = torch.randn(n, m) + 3, torch.randn(m), torch.randn(m)
+        # Neighbours differ: the deviations of a short row of equal values are rounding errors, in eager too.
+        x, w, c = torch.randn(n, m) / 4 + torch.arange(m) % 5, torch.randn(m), torch.randn(m)
         out, mean = torch.empty(n, m), torch.empty(n)
         soft(x, out, n, m)
         torch.testing.assert_close(out, torch.softmax(x, 1))
