@@ -49,9 +49,13 @@ class PassContext:
 
 @dataclass(frozen=True)
 class Pass:
-    """Base of all passes. A subclass sets ``name`` (kebab-case), its options as fields with defaults, and ``run``."""
+    """Base of all passes. A subclass sets ``name`` (kebab-case), its options as fields with defaults, and ``run``.
+
+    ``targets``: those of compiles that it is for, where not for all. Without a compile (`symshape-opt`) it always runs.
+    """
 
     name: ClassVar[str] = ""
+    targets: ClassVar[tuple[str, ...]] = ()
 
     def run(self, module: ir.Module, context: PassContext) -> bool | list[ir.Operation] | None:
         """Changes ``module`` in place; the manager verifies it afterwards, unless False says that nothing was changed.

@@ -64,7 +64,8 @@ def run_pipeline(
     context = context or PassContext()
     hooks = hooks or Hooks()
     steps = parse_pipeline(steps) if isinstance(steps, str) else list(steps)
-    steps = [step for step in steps if step_name(step) not in disable]
+    target = context.options.get("target")
+    steps = [step for step in steps if step_name(step) not in disable and _is_for(step, target)]
     check_steps(steps, module.context)
     for step in steps:
         name = step_name(step)
@@ -75,6 +76,10 @@ def run_pipeline(
         hooks.timings.append((name, time.perf_counter() - start))
         if hooks.after:
             hooks.after(name, module)
+
+
+def _is_for(step: Step, target: str | None) -> bool:
+    return isinstance(step, str) or target is None or not step.targets or target in step.targets
 
 
 def check_steps(steps: Iterable[Step], ctx: ir.Context) -> None:

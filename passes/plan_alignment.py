@@ -46,11 +46,12 @@ class PlanAlignment(Pass):
     """
 
     name: ClassVar[str] = "plan-alignment"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
     most: int = MOST_VARIANTS
 
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         planned = tables(module, context)
-        allocated = allocated_arguments(module) if planned else {}
+        allocated = allocated_arguments(module)
         for table in planned:
             kernel = table.kernel
             own = allocated.get(kernel.name, set())

@@ -36,6 +36,7 @@ class PlanIndexWidth(Pass):
     """
 
     name: ClassVar[str] = "plan-index-width"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
     limit: int = 2**31 - 2**17
 
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:

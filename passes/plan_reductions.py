@@ -54,6 +54,7 @@ class PlanReductions(Pass):
     """
 
     name: ClassVar[str] = "plan-reductions"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
     persistent: tuple[int, ...] = (128, 512, 2048)
     once: tuple[int, ...] = (16, 128, 1024)
     column: tuple[int, ...] = (16, 64)

@@ -45,6 +45,7 @@ class PlanTiles(Pass):
     """
 
     name: ClassVar[str] = "plan-tiles"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
     warps: int = 4
     tile: int = 64
     shortest: int = 16

@@ -173,12 +173,10 @@ class Table:
 
 
 def tables(module: ir.Module, context: PassContext) -> list[Table]:
-    """The tables of all kernels; none where the target chooses in its own code.
+    """The tables of all kernels.
 
     Passes one after the other work on the same tables; the manager forgets them when another pass has run.
     """
-    if context.options.get("target") == "cpu":
-        return []
     if "tables" not in context.scratch:
         attributes: dict[Any, ir.Attribute] = {}
         context.scratch["tables"] = [Table(function, attributes) for function in kernels(module)]
