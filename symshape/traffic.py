@@ -34,6 +34,28 @@ def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) 
     return total
 
 
+def workspace_bytes(kernel: Any, values: Mapping[str, int], processors: int) -> int:
+    """Bytes of partial results that one launch of a Triton kernel writes and reads again: those of a reduction whose
+    rows are split, with this many multiprocessors; 0 where the variant that is chosen splits nothing."""
+    numbers = _Numbers({**values, "processors": processors, "max": max, "min": min})
+    numbers["xnumel"] = eval(kernel.xnumel, {}, numbers)
+    numbers["rnumel"] = eval(kernel.rnumel, {}, numbers)
+    chosen = next(v for v in kernel.variants if eval(v.condition, {}, numbers))
+    if not chosen.splits:
+        return 0
+    numbers["splits"] = eval(chosen.splits, {}, numbers)
+    return 2 * sum(eval(size, {}, numbers) * item_size(dtype) for dtype, size in kernel.workspace)
+
+
+class _Numbers(dict[str, Any]):
+    """Values by name; what is missing is an address, and all are aligned."""
+
+    def __missing__(self, name: str) -> int:
+        if name.startswith(("in", "out", "address")):
+            return 0
+        raise KeyError(name)
+
+
 def call_bytes(call: Any, values: Mapping[str, int]) -> int:
     """Bytes of the buffers that a library call reads and makes, each once and whole, for values of the symbols."""
     return sum(math.prod(s.evaluate(values) for s in sizes) * item_size(dtype) for sizes, dtype in call.buffers)

@@ -84,6 +84,20 @@ def test_what_is_moved() -> None:
         assert graph.library_bytes_accessed(**{row.name: n}) == 2 * (n * 8 + 8 * 4 + n * 4)
 
 
+def test_a_workspace_is_moved_too() -> None:
+    """Long rows are split among programs, whose partial results are written and read again; short ones are not."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1)
+
+    graph = symshape.explain(function, torch.randn(4, 40), options={"target": "triton"}).graphs[0]
+    rows, columns = (row.name for row in graph.symbols)
+    for n, m in ((4, 40), (4, 10**7)):
+        own = 4 * n * m + 4 * n
+        workspace = graph.bytes_accessed(**{rows: n, columns: m}) - own
+        assert workspace == 0 if m == 40 else 0 < workspace <= 2 * 4 * 2**20
+
+
 def test_gathers_under_a_guard_share_a_kernel() -> None:
     """What is read at the ends of a joined tensor is stored first, in one kernel and not in one for each gather."""
 
