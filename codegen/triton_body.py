@@ -95,7 +95,7 @@ class TritonBody:
         axes = self._axes_of(instr.address)
         needs = axes | self._axes_of(*instr.mask)
         masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
-        masks += [f"({self.index.expr(e)} >= 0)" for e in instr.mask]
+        masks += [f"({self.index.holds(e)})" for e in instr.mask]
         self._read(instr, self.index.expr(self._address(instr)), axes, needs, masks)
 
     def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:

@@ -29,6 +29,19 @@ class IndexText:
         self._rename = rename or {}
         return self._sum(expr)
 
+    def holds(self, mask: Expr) -> str:
+        """The text of ``mask >= 0``, as d < bound or d >= bound where it is one for dims d: Triton sees for these alone
+        that neighbours agree, and without that no access under the mask is wider than an element."""
+        factors = {name: mask.coefficient(name) for name in sorted(mask.symbols & self._dims)}
+        numbers = [None if factor is None else factor.as_int() for factor in factors.values()]
+        dims = sum((Expr.symbol(name) * f for name, f in factors.items() if f is not None), Expr.const(0))
+        rest = mask - dims
+        if numbers and all(number is not None and number > 0 for number in numbers):
+            return f"{self.expr(dims)} >= {self.expr(-rest)}"
+        if numbers and all(number is not None and number < 0 for number in numbers):
+            return f"{self.expr(-dims)} < {self.expr(rest + 1)}"
+        return f"{self.expr(mask)} >= 0"
+
     def flat(self, address: Expr) -> Expr:
         """The address over the numbers of points, where it counts them row-major: then it is seen to be contiguous."""
         for axis, dims in self._axes:

@@ -99,8 +99,9 @@ def cases(arch: int):  # noqa: ANN201
     yield types, [flat, tiled, Variant("unaligned", "pointwise", TRUE, 1024)]
     joined = loops(bound_of_a_sum(S0, S1))
     yield joined, [Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(joined, "xnumel"))]
-    for text in (concatenate(), gather()):
-        yield loops(text), [Variant("flat", "pointwise", TRUE, 1024)]
+    pieces = loops(concatenate())  # under masks that begin and end at s0
+    yield pieces, [Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(pieces, "s0", "s1"))]
+    yield loops(gather()), [Variant("flat", "pointwise", TRUE, 1024)]
     for dtype in ("f32", "f64"):
         yield loops(ops_kernel(dtype)), [Variant("flat", "pointwise", TRUE, 32, num_warps=1)]  # less code to compile
 
