@@ -132,7 +132,7 @@ def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
     """The C function: arguments into a context on the stack, sizes into the form, units and work, then `ss_launch`."""
     writer = Writer()
     state = State(writer, kernel, target)
-    names = [writer.argument(f"%a{i}") for i in range(launch.arguments(kernel))]
+    names = launch.words(writer, launch.arguments(kernel))
     state.symbols.update(zip(kernel.symbols, names[len(kernel.args):], strict=False))
     context = launch.context(writer, names)
 
@@ -147,7 +147,7 @@ def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
         return []
 
     choose(forms[1:])
-    return launch.function(kernel.name, ", ".join(f"{name}: i64" for name in names), writer, public=True)
+    return launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
 
 
 def _holds(state: State, form: _Form) -> str:

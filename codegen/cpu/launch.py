@@ -95,6 +95,13 @@ def word(index: int, context: str = "%context") -> str:
     return f"llvm.getelementptr {context}[{index}] : (!llvm.ptr) -> !llvm.ptr, i64"
 
 
+def words(writer: Writer, count: int) -> list[str]:
+    """The kernel's arguments, which the caller has packed into an array."""
+    array = writer.argument("%words")
+    addresses = [writer.emit(word(index, array)) for index in range(count)]
+    return [writer.emit(f"llvm.load {one} {{alignment = 1 : i64}} : !llvm.ptr -> i64") for one in addresses]
+
+
 def context(writer: Writer, values: list[str]) -> str:
     """Makes the context and fills in the kernel's arguments."""
     count = writer.pure(f"arith.constant {HEADER + len(values)} : i64")

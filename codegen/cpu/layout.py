@@ -122,7 +122,8 @@ def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
     moved = [
         instr for instr in kernel.code
         if contiguous(kernel, instr, schedule.short) and not instr.row and not instr.mask
-        and lane.name in instr.address.symbols and instr.address.coefficient(lane.name) is not None
+        and instr.address is not None and lane.name in instr.address.symbols
+        and instr.address.coefficient(lane.name) is not None
     ]  # fmt: skip
     counters = [(dim.name, dim.size) for dim in kernel.dims if not dim.reduced and dim is not lane]
     counters.append((BLOCK_INDEX, ceildiv(lane.size, width)))

@@ -90,7 +90,7 @@ def build(*builders: Builder) -> list[Callable[..., None]]:
     kernels = [builder.kernel() for builder in builders]
     data, _ = compile_objects([emit_cpu(kernel, _target) for kernel in kernels])
     assert b"malloc" not in data
-    counts = {k.name: len(k.args) + len(k.symbols) + k.checks_index for k in kernels}
+    counts = {k.name: len(k.args) + len(k.symbols) + k.has_error_slot("cpu") for k in kernels}
     functions = load_object(data, counts)
     return [_with_tensors(functions[kernel.name]) for kernel in kernels]
 

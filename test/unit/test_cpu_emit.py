@@ -209,17 +209,19 @@ def test_integer_division_never_crashes() -> None:
         values = [limits.min, limits.min + 1, -7, -1, 1, 2, 5, limits.max]
         x = torch.tensor([a for a in values for _ in values], dtype=KINDS[dtype])
         y = torch.tensor([b for _ in values for b in values], dtype=KINDS[dtype])
-        out = torch.empty_like(x)
-        function(x, y, out, len(x))
+        out, slot = torch.empty_like(x), torch.zeros(1, dtype=torch.int64)
+        function(x, y, out, len(x), slot)
         safe = ~((x == limits.min) & (y == -1))
         mode = "floor" if op == "floordivsi" else "trunc"
         expected = torch.fmod(x[safe], y[safe]) if op == "remsi" else torch.div(x[safe], y[safe], rounding_mode=mode)
         assert torch.equal(out[safe], expected), (op, dtype)
-        function(x, torch.zeros_like(y), out, len(x))
+        assert not slot.item()
+        function(x, torch.zeros_like(y), out, len(x), slot)
+        assert slot.item() == 2
         x, y = (torch.randint(limits.min // 2, limits.max // 2, (1000,)).to(KINDS[dtype]) for _ in range(2))
         y = torch.where((y == 0) | (torch.arange(1000) > 500), torch.tensor(7, dtype=KINDS[dtype]), y)
         out = torch.empty_like(x)
-        function(x, y, out, len(x))
+        function(x, y, out, len(x), slot)
         expected = torch.fmod(x, y) if op == "remsi" else torch.div(x, y, rounding_mode=mode)
         assert torch.equal(out, expected), (op, dtype)
 
