@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.dialects.affine_maps import read_exprs
+from symshape.dialects.conditions import read_condition
 from symshape.dialects.plans import PROCESSORS, PlanSizes
 from symshape.prover.condition import Condition
 from symshape.prover.decided import decided, learn
@@ -192,7 +194,8 @@ class _Reader:
         return Argument(name, _bits(value), layout.sizes, layout.strides)
 
     def _assume(self, op: Any) -> None:
-        self.known.append(self.sizes.condition(op.operands[0]))
+        condition = read_condition(self.sizes, op.operands[0])
+        self.known += [] if condition is None else [condition]
 
     def _space(self, op: Any) -> None:
         kinds = [ir.StringAttr(a).value for a in ir.ArrayAttr(op.attributes["iterators"])]
@@ -249,10 +252,7 @@ class _Reader:
 
 def _bits(value: ir.Value) -> int:
     """Bits of an element in memory: a bool has a byte."""
-    type_ = ir.RankedTensorType(value.type).element_type
-    return max(8, int("".join(filter(str.isdigit, str(type_)))))
-
-
-def widest(arguments: Iterable[Argument]) -> int:
-    """Bits of the widest element."""
-    return max((a.bits for a in arguments), default=32)
+    type_ = str(ir.RankedTensorType(value.type).element_type)
+    number = re.search(r"\d+", type_)
+    bits = int(number[0]) if number else 64  # index
+    return max(8, 2 * bits if type_.startswith("complex") else bits)
