@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from masks import CASES, MASKS, Case, MaskProgram
+from masks import CASES, MASKS, Case, MaskProgram, vectors
 
 from symshape.backend import symshape_backend
 from symshape.report import GraphReport
@@ -68,3 +68,68 @@ def test_equals_eager(name: str) -> None:
         assert "unbacked_symbol" not in report.stage("imported")
         assert ".item(" not in report.program_source
         assert all(not one.reason for one in report.passes["mask-to-where"]), report.passes["mask-to-where"]
+
+
+def write(x: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> None:
+    x[m] = v
+
+
+def scatter(x: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> None:
+    x.masked_scatter_(m, v)
+
+
+def look_up(x: torch.Tensor, i: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return x[i[m]].exp().sum()
+
+
+def exactly(n: int, count: int) -> torch.Tensor:
+    m = torch.zeros(n, dtype=torch.bool)
+    m[torch.randperm(n)[:count]] = True
+    return m
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad"),
+    [
+        (write, lambda: (torch.randn(9), torch.randn(4), exactly(9, 4)),
+         lambda: (torch.randn(12), torch.randn(5), exactly(12, 4))),
+        (scatter, lambda: (torch.randn(9), torch.randn(6), exactly(9, 4)),
+         lambda: (torch.randn(12), torch.randn(5), exactly(12, 7))),
+        (look_up, lambda: (torch.randn(9), torch.arange(3, 8), exactly(5, 2)),
+         lambda: (torch.randn(7), torch.arange(2, 14), exactly(12, 12))),
+    ],
+)  # fmt: skip
+def test_bad_values_are_eagers_error_and_nothing_is_written(function: Any, good: Any, bad: Any) -> None:
+    run, reports = compiled(MaskProgram("", function, vectors()))
+    torch.manual_seed(0)
+    run(*good())
+    inputs = bad()
+    before = [x.clone() for x in inputs]
+    with pytest.raises((RuntimeError, IndexError)) as theirs:
+        function(*(x.clone() for x in inputs))
+    with pytest.raises(theirs.type):
+        run(*inputs)
+    assert all(torch.equal(a, b) for a, b in zip(inputs, before))
+    assert len(reports) == 1
+
+
+def test_what_cannot_vanish_stays_and_says_why() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> Any:
+        return x[m].exp(), y[m].sum()
+
+    run, reports = compiled(MaskProgram("", function, vectors(2)))
+    for n in (5, 12):
+        x, y, m = torch.randn(n), torch.randn(n), torch.rand(n) < 0.5
+        torch.testing.assert_close(run(x, y, m), function(x, y, m))
+    kept, gone = reports[0].passes["mask-to-where"]
+    assert "returned" in kept.reason and not gone.reason and "sum" in gone.operations
+    assert f"{__file__}:" in kept.source
+    assert [call for call in reports[0].library_calls if SELECTING.match(call)] == ["aten.index.Tensor"]
+
+
+def test_it_can_be_left_out() -> None:
+    program = PROGRAMS["sum of chain"]
+    run, reports = compiled(program, disable_passes=["mask-to-where"])
+    x, m = torch.randn(9), torch.rand(9) < 0.5
+    torch.testing.assert_close(run(x, m), program.function(x, m))
+    assert "aten.index.Tensor" in reports[0].library_calls
