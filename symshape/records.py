@@ -49,7 +49,7 @@ def _encode(value: Any, place: str) -> Any:
         pairs = [[_encode(key, f"{place}.keys()"), _encode(item, f"{place}[{key!r}]")] for key, item in value.items()]
         return {"dict": pairs}
     cls: Any = type(value)
-    if dataclasses.is_dataclass(cls) and cls.__module__.startswith(_PACKAGE):
+    if hasattr(cls, "__dataclass_fields__") and cls.__module__.startswith(_PACKAGE):
         fields = [_encode(getattr(value, name), f"{place}.{name}") for name in _fields(cls)]
         return {f"{cls.__module__}:{cls.__qualname__}": fields}
     raise CacheError(f"a {cls.__module__}.{cls.__qualname__} is not plain data", where=place)
