@@ -200,7 +200,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         for name, (colour, marker) in styles.items():
             values = [row.seconds[name] / row.seconds["inductor_static"] for row in chosen]
             label = name.replace("_", " ")
-            panel.plot(sizes, values, color=colour, marker=marker, markersize=4, linewidth=1, label=label)
+            panel.plot(sizes, values, color=colour, marker=marker, markersize=4, linestyle="none", label=label)
         panel.axhline(1.0, color="black", linewidth=0.8)
         panel.set(xscale="log", yscale="log", title=kernel.replace("_", " "), ylim=(0.1, 10))
         panel.grid(alpha=0.3)
@@ -250,9 +250,10 @@ def main() -> None:
     show(rows, graphs)
     if options.out:
         kernels = dict.fromkeys(row.kernel for row in rows)
-        figures = {kernel: summary([row for row in rows if row.kernel == kernel]) for kernel in kernels}
+        figures: dict[str, Any] = {kernel: summary([row for row in rows if row.kernel == kernel]) for kernel in kernels}
         figures["all"] = summary(rows)
-        write_result(options.out, "kernels", [asdict(row) for row in rows], graphs=graphs, **figures)
+        figures["graphs"] = graphs
+        write_result(options.out, "kernels", [asdict(row) for row in rows], clock=options.clock, **figures)
         plot(rows, Path(options.out).with_suffix(".png"))
 
 
