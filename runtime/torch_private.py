@@ -345,15 +345,30 @@ AutogradKernel = Callable[..., Any]
 def with_autograd_kernels(kernels: Mapping[Any, AutogradKernel]) -> Iterator[None]:
     """While entered, tracing differentiates these operators by Python functions ``kernel(usual, *args, **kwargs)``."""
     changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
-    for op, key in changed:
-        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(op._op_dk, key))
+
+    def add(op: Any, key: Any) -> None:
+        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(usual, op, key))
         op._dispatch_cache.pop(key, None)
+
+    def remove(op: Any, key: Any) -> None:
+        del op.py_kernels[key]
+        op._dispatch_cache.pop(key, None)
+
+    def usual(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        """From the top: called by its key, the kernel below would differentiate nothing."""
+        remove(op, key)
+        try:
+            return op(*args, **kwargs)
+        finally:
+            add(op, key)
+
+    for op, key in changed:
+        add(op, key)
     try:
         yield
     finally:
         for op, key in changed:
-            del op.py_kernels[key]
-            op._dispatch_cache.pop(key, None)
+            remove(op, key)
 
 
 def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -89,28 +90,50 @@ def arguments(program: Program, n: int, wide: bool = False) -> list[Any]:
     return pytree.tree_map(prepare, list(program.inputs(n)))
 
 
-def run(function: Callable[..., Any], inputs: list[Any], gradient: bool) -> dict[str, Any]:
-    """The results, and what the call left: inputs, their gradients."""
-    result = function(*inputs)
-    if gradient:
-        outputs = [t for t in tensors_of(result) if t.requires_grad]
+def together(programs: Sequence[Program]) -> Callable[..., Any]:
+    """One function of every program's arguments, which returns every program's result."""
+    functions = [program.function for program in programs]
+
+    def all_of_them(*arguments: list[Any]) -> list[Any]:
+        return [function(*own) for function, own in zip(functions, arguments)]
+
+    return all_of_them
+
+
+def run(results: Sequence[Any], inputs: Sequence[list[Any]], gradient: bool) -> list[dict[str, Any]]:
+    """For each program its result, and what the call left: inputs, their gradients."""
+    seen = [{"result": result, "inputs": own} for result, own in zip(results, inputs, strict=True)]
+    if not gradient:
+        return seen
+    outputs, cotangents = [], []
+    for result in results:
         torch.manual_seed(1)
-        cotangents = [torch.randn(t.shape).to(t.dtype) for t in outputs]
-        leaves = [t for t in tensors_of(inputs) if t.requires_grad]
-        gradients = torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True) if outputs else ()
-        return {"result": result, "inputs": inputs, "gradients": list(gradients)}
-    return {"result": result, "inputs": inputs}
+        own = [t for t in tensors_of(result) if t.requires_grad]
+        outputs += own
+        cotangents += [torch.randn(t.shape).to(t.dtype) for t in own]
+    leaves = [[t for t in tensors_of(own) if t.requires_grad] for own in inputs]
+    flat = [t for own in leaves for t in own]
+    gradients = iter(torch.autograd.grad(outputs, flat, cotangents, allow_unused=True) if outputs else ())
+    return [{**one, "gradients": list(itertools.islice(gradients, len(own)))} for one, own in zip(seen, leaves)]
 
 
-def check(program: Program, compiled: Callable[..., Any], n: int) -> None:
-    """One size against eager and against eager in float64."""
-    theirs, ours, wide = arguments(program, n), arguments(program, n), arguments(program, n, wide=True)
-    expected = run(program.function, theirs, program.gradient)
+def check(programs: Sequence[Program], compiled: Callable[..., Any], n: int) -> None:
+    """One size against eager and against eager in float64; ``compiled`` is that of `together`."""
+    theirs, ours = ([arguments(program, n) for program in programs] for _ in range(2))
+    gradient = programs[0].gradient
+    expected = [run([p.function(*own)], [own], gradient)[0] for p, own in zip(programs, theirs)]
+    actual = run(compiled(*ours), ours, gradient)
+    for program, *one in zip(programs, actual, expected, ours, theirs, strict=True):
+        compare(program, n, *one)
+
+
+def compare(program: Program, n: int, actual: Any, expected: Any, ours: list[Any], theirs: list[Any]) -> None:
+    """What one program left; ``ours`` and ``theirs`` are the inputs."""
     try:
-        reference = run(program.function, wide, program.gradient)
+        wide = arguments(program, n, wide=True)
+        reference = run([program.function(*wide)], [wide], program.gradient)[0]
     except RuntimeError:  # dtypes are part of the program
         reference = expected
-    actual = run(compiled, ours, program.gradient)
     names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
     leaves = [pytree.tree_leaves(tree) for tree in (actual, expected, reference)]
     assert len(leaves[0]) == len(leaves[1])
