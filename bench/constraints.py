@@ -288,7 +288,7 @@ def graphs_of(name: str) -> list[tuple[str, str]]:
         return make_boxed_func(graph.forward)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-        return aot_compile(graph, inputs, forward=compiler, backward=compiler, inference=compiler)
+        return aot_compile(graph, inputs, forward=compiler, backward=compiler, inference=compiler, joint=lambda graph: graph)
 
     model = MODELS[name]
     torch._dynamo.reset()
