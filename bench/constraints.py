@@ -288,7 +288,8 @@ def graphs_of(name: str) -> list[tuple[str, str]]:
         return make_boxed_func(graph.forward)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-        return aot_compile(graph, inputs, forward=compiler, backward=compiler, inference=compiler, joint=lambda graph: graph)
+        kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
+        return aot_compile(graph, inputs, joint=lambda joint: joint, **kinds)
 
     model = MODELS[name]
     torch._dynamo.reset()
