@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.torch_private import has_unbacked_sizes, meta_decomposition, with_autograd_kernels
+from symshape.runtime.torch_private import has_unbacked_sizes
+from symshape.runtime.torch_tracing import meta_decomposition, with_autograd_kernels
 
 aten: Any = torch.ops.aten
 

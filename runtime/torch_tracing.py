@@ -5,11 +5,12 @@ With ``torch_private`` the only file that touches private PyTorch APIs.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -263,6 +264,55 @@ def depends_on_values(error: BaseException) -> bool:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     return isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException))
+
+
+_AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
+# A kernel gets the usual one, to call where it has nothing better.
+AutogradKernel = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def with_autograd_kernels(kernels: Mapping[Any, AutogradKernel]) -> Iterator[None]:
+    """While entered, tracing differentiates these operators by Python functions ``kernel(usual, *args, **kwargs)``."""
+    changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
+
+    def add(op: Any, key: Any) -> None:
+        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(usual, op, key))
+        op._dispatch_cache.pop(key, None)
+
+    def remove(op: Any, key: Any) -> None:
+        del op.py_kernels[key]
+        op._dispatch_cache.pop(key, None)
+
+    def usual(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        """From the top: called by its key, the kernel below would differentiate nothing."""
+        remove(op, key)
+        try:
+            return op(*args, **kwargs)
+        finally:
+            add(op, key)
+
+    for op, key in changed:
+        add(op, key)
+    try:
+        yield
+    finally:
+        for op, key in changed:
+            remove(op, key)
+
+
+def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """Sizes of an operator's result are traced by what ``wrap`` makes of the usual decomposition. Returns what puts
+    that one back."""
+    from torch._decomp import decomposition_table as table
+
+    usual = table[op]
+    table[op] = wrap(usual)
+
+    def revert() -> None:
+        table[op] = usual
+
+    return revert
 
 
 def autocast_state() -> Any:
