@@ -141,8 +141,9 @@ class SplitWriter:
         return numbers | {online.result for online in self._online(k)}
 
     def _earlier(self, *codes: Iterable[Instr]) -> list[int]:
-        """Results of reductions that the code uses."""
-        operands = {n for code in codes for i in code if i.op != "reduce" for n in i.operands}
+        """Results of reductions that the code uses, and it may reduce them once more: they are the same all over a row."""
+        online = self.plan.online
+        operands = {n for code in codes for i in code if online.keys().isdisjoint(i.results) for n in i.operands}
         return sorted(operands & self.types.keys())
 
     def _rows_of_pass(self, k: int) -> list[Instr]:

@@ -121,6 +121,10 @@ class KernelText:
         rank = len(self.parallel) if row else self.rank
         return self._generic(inputs, [dtype], body, rank, "")[0]
 
+    def spread(self, value: str) -> str:
+        """A row-level value at every point."""
+        return self._generic([value], [self.types[value][0]], "", self.rank, "")[0]
+
     def reduce(self, value: str, combiner: str, dtype: str = "") -> Any:
         dtype = dtype or self.types[value][0]
         if combiner in ("argmax", "argmin"):
@@ -148,7 +152,7 @@ class KernelText:
         attribute = f', symshape.combiner = "{combiner}"' if combiner else ""
         arguments = [f"%a{i}: {self.types[v][0]}" for i, v in enumerate(inputs)]
         arguments += [f"%o{i}: {dtype}" for i, dtype in enumerate(dtypes)]
-        yielded = ["%r"] if len(dtypes) == 1 else ["%a0", "%r"]
+        yielded = ["%a0", "%r"] if len(dtypes) == 2 else ["%r" if body else "%a0"]
         ins = f"ins({', '.join(inputs)} : {', '.join(map(self.type, inputs))}) " if inputs else ""
         types = ", ".join(tensor(dtype, out_rank) for dtype in dtypes)
         count = f":{len(results)}" if len(results) > 1 else ""

@@ -77,6 +77,20 @@ def test_softmax_of_infinities(variant: Variant) -> None:
 
 
 @REDUCTIONS
+def test_what_is_the_same_all_over_a_row_is_reduced_once_more(variant: Variant) -> None:
+    """sum(sum(x)) with no arithmetic in between."""
+    k = KernelText("again", 2, [(S0, "p"), (S1, "r")])
+    x, out = k.arg("f32", [S0, S1]), k.arg("f32", [S0], output=True)
+    total = k.reduce(k.view(x, "(d0, d1) -> (d0, d1)"), "add")
+    k.store(k.reduce(k.spread(total), "add"), out, "(d0) -> (d0)")
+    launch = runner(k, variant)
+    for rows, columns in fitting(variant):
+        x, sums = torch.randn(rows, columns), torch.empty(rows)
+        launch(x, sums, rows, columns)
+        close(sums, x.sum(1) * columns, rtol=1e-4, atol=1e-4)
+
+
+@REDUCTIONS
 def test_layer_norm(variant: Variant) -> None:
     launch = runner(layer_norm(), variant)
     for rows, columns in fitting(variant):
