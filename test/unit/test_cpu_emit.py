@@ -297,4 +297,4 @@ def test_loading_and_freeing_many() -> None:
         functions["pointwise_f32_addf"](x.data_ptr(), x.data_ptr(), out.data_ptr(), 40)
         assert torch.equal(out, x + x)
         del functions
-        gc.collect()
+    gc.collect()
