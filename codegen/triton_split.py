@@ -141,7 +141,7 @@ class SplitWriter:
         return numbers | {online.result for online in self._online(k)}
 
     def _earlier(self, *codes: Iterable[Instr]) -> list[int]:
-        """Results of reductions that the code uses, and it may reduce them once more: they are the same all over a row."""
+        """Results of reductions that the code uses, and may reduce once more: they are the same all over a row."""
         online = self.plan.online
         operands = {n for code in codes for i in code if online.keys().isdisjoint(i.results) for n in i.operands}
         return sorted(operands & self.types.keys())

@@ -17,8 +17,8 @@ from symshape.zoo import MODELS, Model, Shape, Size
 TOLERANCE = 1e-4
 # Every model starts from another row of its table, so that all five are seen: equal sizes are the second.
 FIRST = {"bert": 1, "gpt2": 0, "t5": 1, "llama": 2, "vit": 3, "resnet": 4}
-# Graphs without sizes of 1 (the full models), and with them (the tiny ones): what `aot_eager` needs for the same shapes.
-# `bench/graphs.py` compares the two backends side by side, which takes half an hour.
+# Graphs without sizes of 1 (the full models), and with them (the tiny ones): what `aot_eager` needs. `bench/graphs.py`
+# compares the two backends side by side, which takes half an hour.
 GRAPHS = {"bert": (1, 4), "gpt2": (1, 4), "t5": (1, 6), "llama": (1, 4), "vit": (1, 6), "resnet": (4, 8)}
 
 
