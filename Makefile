@@ -29,7 +29,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/lit -q -j $(JOBS) test
-	$(BIN)/pytest -n $(JOBS) test
+	$(BIN)/pytest -n $(JOBS) --dist worksteal test
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet --output-format concise .

@@ -46,17 +46,11 @@ def test_equals_eager_in_one_graph(model: Model, compiled: Callable[[Any], Any])
 
 
 def test_sizes_of_one_cost_no_more_graphs_than_the_framework(model: Model, compiled: Callable[[Any], Any]) -> None:
-    """All shapes, at the tiny size: how wide or deep a model is changes no graph count."""
+    """All shapes, at the tiny size: how wide or deep a model is changes neither graphs nor kernels."""
     shapes = (model.first_shapes[FIRST[model.name]], *model.shapes)
     graphs = _count(compiled, model, "tiny", shapes)
     assert graphs.graphs <= GRAPHS[model.name][1]
     assert not graphs.breaks
-
-
-def test_full_model_where_every_size_is_one(model: Model, compiled: Callable[[Any], Any]) -> None:
-    """Other shapes with a size of 1 cost a graph each: the tiny model takes those, and `bench/graphs.py`."""
-    smallest = min(model.one_shapes, key=sum)
-    _count(compiled, model, "full", (smallest,))
 
 
 @pytest.mark.parametrize("name", MODELS)
