@@ -27,6 +27,7 @@ TABLE: dict[str, str] = {
     "resolve-dims": "symshape.passes.resolve_dims:ResolveDims",
     "lower-aten": "symshape.passes.lower_aten:LowerAten",
     "unroll-reductions": "symshape.passes.unroll_reductions:UnrollReductions",
+    "inline-into-gathers": "symshape.passes.inline_into_gathers:InlineIntoGathers",
     "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
     "plan-reductions": "symshape.passes.plan_reductions:PlanReductions",
     "plan-tiles": "symshape.passes.plan_tiles:PlanTiles",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import symshape
 
@@ -107,3 +108,37 @@ def test_gathers_under_a_guard_share_a_kernel() -> None:
     inputs = torch.randn(9, 4), torch.arange(6), torch.randn(1, 4)
     assert symshape.explain(function, *inputs).graphs[0].launches == 2
     agree(function, symshape.compile(function), *inputs)
+
+
+def test_what_gathers_read() -> None:
+    """Computed where it is read: through views, places and reductions; not what others need, or what costs more."""
+
+    def inlined(x: torch.Tensor, i: torch.Tensor, table: torch.Tensor) -> Any:
+        n = x.shape[0]
+        places = torch.arange(n, device=x.device).unsqueeze(1) * 2.0 + x
+        return (
+            F.cross_entropy(x, i % x.shape[1]), (x.exp() + x.sum(1, keepdim=True)).gather(1, i.unsqueeze(1) % 3),
+            table.to(torch.bfloat16)[i], (x * 2).t()[1, i % n], places[i % n, 0], places.amax(1)[i % n],
+            torch.take_along_dim(x.log_softmax(0), i.unsqueeze(1) % n, 0),
+        )  # fmt: skip
+
+    def left(x: torch.Tensor, i: torch.Tensor, table: torch.Tensor) -> Any:
+        stored = x * 2
+        wide = torch.tanh(table)  # may be read more often than it has elements
+        return stored, stored[i % x.shape[0]], wide[i], torch.cat([x, x + 1])[i], table[i][i % x.shape[0]]
+
+    for function, count in ((inlined, 6), (left, 0)):
+        compiled = symshape.compile(function)
+        for size in (12, 5, 30, 101):
+            args = torch.randn(size, size + 3), torch.randint(0, 7, (size,)), torch.randn(7, 4)
+            agree(function, compiled, *args)
+        found = symshape.explain(function, *args).graphs[0].passes["inline-into-gathers"]["inlined"]
+        assert found >= count if count else found == 0
+
+
+def test_cross_entropy_stores_rows_only() -> None:
+    graph = symshape.explain(F.cross_entropy, torch.randn(6, 8), torch.arange(6)).graphs[0]
+    assert graph.launches == 2
+    rows, columns = (next(row.name for row in graph.symbols if row.hint == hint) for hint in (6, 8))
+    moved = [graph.bytes_accessed(**{rows: 1000, columns: m}) for m in (1000, 2000)]
+    assert moved[1] - moved[0] <= 2 * 1000 * 1000 * 4  # by the reduction and, at most, the gather
