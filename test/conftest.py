@@ -1,6 +1,16 @@
-"""Settings that must be made before a test imports anything."""
+"""Settings that must be made before a test imports anything, and the same random numbers in every run."""
 
 import os
+import sys
+
+import pytest
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imported, which transformers does too
 os.environ["SYMSHAPE_CACHE"] = "0"  # what a test compiles must be compiled; the cache's own tests switch it on
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch = sys.modules.get("torch")  # the tools' tests must not import it
+    if torch is not None:
+        torch.manual_seed(0)

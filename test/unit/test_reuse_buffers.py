@@ -18,7 +18,7 @@ SIZES = (5, 33, 0)
 
 
 def weight() -> torch.Tensor:
-    return torch.linspace(-1, 1, WIDTH * WIDTH).reshape(WIDTH, WIDTH)
+    return torch.linspace(-1, 1, WIDTH * WIDTH).reshape(WIDTH, WIDTH) / WIDTH  # products stay near 1
 
 
 def chain(x: torch.Tensor, w: torch.Tensor) -> Any:
