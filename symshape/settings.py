@@ -1,7 +1,7 @@
 """The settings of torch.compile that give the fewest graphs, for any backend.
 
-They are in force only while a compiled function of ours is being called: nothing global changes for other users of
-torch.compile in the same process.
+They are in force only while a frame of ours is being compiled: nothing global changes for other users of torch.compile
+in the same process, and a call of what is compiled pays nothing for them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch._dynamo.config
 import torch.fx.experimental._config
+from torch._dynamo.convert_frame import compile_lock
 
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.torch_private import views_by_strides
@@ -46,7 +47,7 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
 
 
 class InForce:
-    """Context manager: every setting in force, entered at each call, so it does as little as possible."""
+    """Context manager: every setting in force."""
 
     def __init__(self) -> None:
         self._revert: list[Callable[[], None]] = []
@@ -71,7 +72,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
-    """``torch.compile(fn, backend=backend, dynamic=True)`` with ``FEWEST_GRAPHS`` in force at each call."""
+    """``torch.compile(fn, backend=backend, dynamic=True)`` with ``FEWEST_GRAPHS`` in force whenever it compiles."""
     from torch._dynamo.backends.registry import lookup_backend
 
     compiler = lookup_backend(backend)
@@ -80,6 +81,19 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
         return compiler(graph, inputs, **kwargs, **({"options": options} if options else {}))
 
     with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
-    # torch.compile would wrap the backend and lose this attribute; the decorator below is what it calls itself.
-    with_settings.backend_ctx_ctor = InForce  # type: ignore[attr-defined]
-    return torch._dynamo.optimize(with_settings, nopython=fullgraph, dynamic=True)(fn)
+    context: Any = torch._dynamo.optimize(with_settings, nopython=fullgraph, dynamic=True)
+    if hasattr(context, "callback"):  # not when Dynamo is switched off
+        context.callback = _in_force(context.callback)
+    return context(fn)
+
+
+def _in_force(compile_frame: Any) -> Any:
+    """What Dynamo calls for a frame that it has no code for. The attribute is how it finds the backend behind it."""
+
+    @functools.wraps(compile_frame)
+    def compile_in_force(*args: Any) -> Any:
+        with compile_lock, InForce():  # another thread must not see the settings come and go
+            return compile_frame(*args)
+
+    compile_in_force._torchdynamo_orig_backend = compile_frame  # type: ignore[attr-defined]
+    return compile_in_force
