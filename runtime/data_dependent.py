@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.broadcasting import broadcasting_kernels
 from symshape.runtime.torch_private import has_unbacked_sizes
 from symshape.runtime.torch_tracing import meta_decomposition, with_autograd_kernels
 
@@ -23,7 +24,7 @@ def traceable_gradients() -> AbstractContextManager[None]:
     """While entered, AOTAutograd traces these operators with data-dependent sizes."""
     return with_autograd_kernels({
         aten.var.correction: _var, aten.std.correction: _std, aten.var_mean.correction: _var_mean,
-        aten.prod.default: _prod, aten.masked_select.default: _masked_select,
+        aten.prod.default: _prod, aten.masked_select.default: _masked_select, **broadcasting_kernels(),
     })  # fmt: skip
 
 

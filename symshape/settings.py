@@ -16,8 +16,9 @@ import torch._dynamo.config
 import torch.fx.experimental._config
 from torch._dynamo.convert_frame import compile_lock
 
+from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.data_dependent import traceable_sizes
-from symshape.runtime.torch_private import views_by_strides
+from symshape.runtime.torch_private import items_are_unbacked, views_by_strides
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
-    return (*patches, views_by_strides, traceable_sizes)
+    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time)
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:

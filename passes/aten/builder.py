@@ -12,7 +12,7 @@ from symshape.dialects.affine_maps import affine_map, integer_set
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import tensor_type
 from symshape.passes.aten.body import Body, Scalar, compute_type, is_float
-from symshape.prover.expr import Expr, has_functions, product
+from symshape.prover.expr import Expr, has_functions, minimum, product
 from symshape.prover.facts import Facts
 
 ONE = Expr.const(1)
@@ -127,12 +127,22 @@ class Builder:
         return Tensor(op.result, tuple(sizes), x.dtype)
 
     def broadcast(self, x: Tensor, sizes: Sequence[Expr]) -> Tensor:
-        """Expands x to sizes by PyTorch's rules; x itself if nothing changes."""
+        """Expands x to sizes by PyTorch's rules; x itself if nothing changes.
+
+        A size that is not known to be that of the result is 1 or the same: the step over it is 0 or 1, by its value.
+        """
         lead = len(sizes) - x.rank
-        kept = [not (self.is_one(s) and not self.is_one(sizes[lead + i])) for i, s in enumerate(x.sizes)]
-        if lead == 0 and all(kept):
+        steps = [self._step(s, sizes[lead + i]) for i, s in enumerate(x.sizes)]
+        if lead == 0 and all(step == ONE for step in steps):
             return x
-        return self.view(x, sizes, lambda *d: [d[lead + i] if keep else ZERO for i, keep in enumerate(kept)])
+        return self.view(x, sizes, lambda *d: [d[lead + i] * step for i, step in enumerate(steps)])
+
+    def _step(self, size: Expr, wanted: Expr) -> Expr:
+        if size == wanted:
+            return ONE
+        if self.is_one(size):
+            return ZERO
+        return ONE if self.facts.equal(size, wanted) else minimum(size - 1, ONE)
 
     # --- pointwise ---------------------------------------------------------------------------------------------
 
