@@ -79,9 +79,9 @@ def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
         functions = list(imported.module.body.operations)
         kernels = {k.name: k for f in functions if "symshape.kernel" in f.operation.attributes
                    for k in [normalise(read_kernel(f))]}  # fmt: skip
-        main = next(f for f in functions if "symshape.kernel" not in f.operation.attributes)
+        host = [f for f in functions if "symshape.kernel" not in f.operation.attributes]
         checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
-        text = emit_program(main, pointers=True, checking=checking, device="cpu")
+        text = emit_program(host, pointers=True, checking=checking, device="cpu")
     hints = {row.name: row.hint for row in imported.symbols if row.hint >= 0}
     side = Side(library_calls=[call.target for call in text.calls])
     for name, arguments in text.launches:

@@ -58,17 +58,35 @@ class ProgramText:
     entry: EntryGuards = field(default_factory=EntryGuards)
 
 
-def emit_program(function: Any, *, pointers: bool, checking: frozenset[str], device: str) -> ProgramText:
-    """``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels with an error slot."""
-    writer = _Writer(function.regions[0].blocks[0], pointers, checking, device)
-    return writer.write()
+def emit_program(
+    functions: Sequence[Any], *, pointers: bool, checking: frozenset[str], device: str
+) -> ProgramText:  # fmt: skip
+    """``functions``: of a module, those that are no kernels: main, and branches of ``host.cond``, which become Python
+    functions of their names. ``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels
+    with an error slot."""
+    branches = [f for f in functions if "symshape.branch" in f.operation.attributes]
+    (main,) = (f for f in functions if f not in branches)
+    text = ProgramText()
+    for function in (main, *branches):
+        writer = _Writer(function.regions[0].blocks[0], pointers, checking, device, text)
+        stub = writer.write()
+        name = "program" if function is main else ir.StringAttr(function.attributes["sym_name"]).value
+        head, *lines = [f"def {name}(args):\n", *(f"    {line}\n" for line in writer.lines)]
+        text.source += head + "".join(lines)
+        if function is main:
+            text.stub = head + "".join(lines[:stub])
+            text.entry = read_entry(writer.block, writer.sizes)
+    return text
 
 
 class _Writer:
-    def __init__(self, block: ir.Block, pointers: bool, checking: frozenset[str], device: str) -> None:
-        self.block, self.pointers, self.checking, self.device = block, pointers, checking, device
+    """Writes the lines of one function; what functions share goes into ``text``."""
+
+    def __init__(
+        self, block: ir.Block, pointers: bool, checking: frozenset[str], device: str, text: ProgramText
+    ) -> None:
+        self.block, self.pointers, self.checking, self.device, self.text = block, pointers, checking, device, text
         self.sizes = Sizes(block)
-        self.text = ProgramText()
         self.lines: list[str] = []
         self.names: dict[ir.Value, str] = {}
         self.exprs: dict[Expr, str] = {}
@@ -80,7 +98,8 @@ class _Writer:
         self.counter = 0
         self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
 
-    def write(self) -> ProgramText:
+    def write(self) -> int:
+        """Fills ``lines``. How many of them come before any work."""
         operations = [view.operation for view in self.block.operations]
         for i, argument in enumerate(self.block.arguments):
             self.names[argument] = f"arg{i}"
@@ -102,10 +121,7 @@ class _Writer:
                 raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
             if op.name != "func.return":
                 self._free(last.get(position, ()))
-        self.text.entry = read_entry(self.block, self.sizes)
-        head, *lines = ["def program(args):\n", *(f"    {line}\n" for line in self.lines)]
-        self.text.source, self.text.stub = head + "".join(lines), head + "".join(lines[:stub])
-        return self.text
+        return stub
 
     def _learn(self, operations: list[Any]) -> None:
         for op in operations:
@@ -307,6 +323,17 @@ def _call(w: _Writer, op: Any) -> None:
             _ensure_layout(w, result)
 
 
+def _cond(w: _Writer, op: Any) -> None:
+    predicate, *operands = op.operands
+    true, false = (ir.FlatSymbolRefAttr(op.attributes[key]).value for key in ("true", "false"))
+    arguments = ", ".join(w.operand(v) for v in operands)
+    names = ", ".join(_result_name(w, result) for result in op.results)
+    chosen = f"({true} if {w.operand(predicate)} else {false})([{arguments}])"
+    w.lines.append(f"{names}{',' if len(op.results) == 1 else ''} = {chosen}" if names else chosen)
+    for result in op.results:
+        _ensure_layout(w, result)
+
+
 def _is_used(result: ir.Value) -> bool:
     return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
 
@@ -355,7 +382,7 @@ def _is_work(op: Any) -> bool:
     return op.name in _WORK
 
 
-_WORK = frozenset({"tensor.empty", "symshape.reuse", "host.launch", "symshape.view", "func.return"})
+_WORK = frozenset({"tensor.empty", "symshape.reuse", "host.cond", "host.launch", "symshape.view", "func.return"})
 _SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
 _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "symshape.symbol": _symbol,
@@ -366,5 +393,6 @@ _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "host.launch": _launch,
     "symshape.view": _view,
     "host.call": _call,
+    "host.cond": _cond,
     "func.return": _return,
 }

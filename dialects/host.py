@@ -1,8 +1,8 @@
-"""What the main function does: library calls (``host.call``) and kernel launches (``host.launch``).
+"""What the main function does: library calls, kernel launches, and calls of branches.
 
 They have a namespace of their own, which MLIR does not know: an op that is defined from Python takes variadic
-operands of one type only (every constraint is bound once per op), and calls take tensors of all types. So these two
-are unregistered ops, ``load`` allows such, and ``symshape.dialects.verify`` checks them (and rejects any other
+operands of one type only (every constraint is bound once per op), and calls take tensors of all types. So these are
+unregistered ops, ``load`` allows such, and ``symshape.dialects.verify`` checks them (and rejects any other
 unregistered op). MLIR never removes, merges or moves an op that it does not know, which is what calls and launches
 need.
 """
@@ -18,7 +18,7 @@ from symshape.dialects.template import operand_indices
 
 
 class Host(ir.Dialect):
-    """The two ops of the host program."""
+    """The ops of the host program."""
 
     DIALECT_NAMESPACE = "host"
 
@@ -118,11 +118,67 @@ class LaunchOp(ir.OpView):
         )
 
 
-HOST_OPS: dict[str, type[CallOp | LaunchOp]] = {cls.OPERATION_NAME: cls for cls in (CallOp, LaunchOp)}
+@_cext.register_operation(Host)
+class CondOp(ir.OpView):
+    """Calls one of two functions, as the predicate says: a boolean that the host knows, or a tensor with one element,
+    for which it waits. The operands after the predicate are the arguments of both.
+
+    The functions are branches (``symshape.branch``): what they assume, and what they check, holds in them alone.
+    Where the sizes that they return differ, the result has a dynamic one.
+
+    ```mlir
+    %r = "host.cond"(%p, %x, %s0) {true = @double, false = @negate}
+         : (tensor<i1>, tensor<?xf32>, index) -> tensor<?xf32>
+    ```
+    """
+
+    OPERATION_NAME = "host.cond"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self, predicate: ir.Value, true: str, false: str, args: Sequence[ir.Value], results: Sequence[ir.Type],
+        *, loc: Any = None, ip: Any = None,
+    ) -> None:  # fmt: skip
+        branches = {"true": ir.FlatSymbolRefAttr.get(true), "false": ir.FlatSymbolRefAttr.get(false)}
+        _create(self, [predicate, *args], results, branches, loc, ip)
+
+    @property
+    def branches(self) -> tuple[str, str]:
+        """The names of the functions for true and for false."""
+        true, false = (ir.FlatSymbolRefAttr(self.operation.attributes[key]).value for key in ("true", "false"))
+        return true, false
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, true=ir.FlatSymbolRefAttr, false=ir.FlatSymbolRefAttr):
+            return False
+        operands = list(self.operation.operands)
+        if not operands or not _is_predicate(operands[0].type):
+            return bad(self, "needs a predicate: an i1, or a tensor with one element")
+        given, results = [v.type for v in operands[1:]], [v.type for v in self.operation.results]
+        for name in self.branches:
+            function = _find_function(self, name)
+            if function is None:
+                return bad(self, f"branch @{name} is no function of this module")
+            if "symshape.branch" not in function.operation.attributes:
+                return bad(self, f"@{name} is no branch: it has no attribute 'symshape.branch'")
+            if not (_fit(self, "argument", given, function.type.inputs, name)
+                    and _fit(self, "result", results, function.type.results, name)):  # fmt: skip
+                return False
+        return True
+
+
+def _is_predicate(type_: ir.Type) -> bool:
+    if isinstance(type_, ir.RankedTensorType):
+        return all(not type_.is_dynamic_dim(i) and type_.get_dim_size(i) == 1 for i in range(type_.rank))
+    return str(type_) == "i1"
+
+
+HostOp = CallOp | LaunchOp | CondOp
+HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in (CallOp, LaunchOp, CondOp)}
 
 
 def _create(
-    op: CallOp | LaunchOp,
+    op: HostOp,
     args: Sequence[ir.Value],
     results: Sequence[ir.Type],
     attributes: dict[str, Any],
@@ -135,7 +191,7 @@ def _create(
     )  # fmt: skip
 
 
-def _has(op: CallOp | LaunchOp, **kinds: type[ir.Attribute]) -> bool:
+def _has(op: HostOp, **kinds: type[ir.Attribute]) -> bool:
     attributes = op.operation.attributes
     for key, kind in kinds.items():
         if key not in attributes or not isinstance(attributes[key], kind):
@@ -143,7 +199,7 @@ def _has(op: CallOp | LaunchOp, **kinds: type[ir.Attribute]) -> bool:
     return True
 
 
-def _find_function(op: LaunchOp, name: str) -> Any:
+def _find_function(op: HostOp, name: str) -> Any:
     module = op.operation.parent
     while module is not None and module.operation.name != "builtin.module":
         module = module.operation.parent
@@ -162,3 +218,22 @@ def _same_types(op: LaunchOp, what: str, given: Sequence[ir.Type], expected: Seq
         if mine != theirs:
             return bad(op, f"{what} {i} is {mine}, but {callee} says {theirs}")
     return True
+
+
+def _fit(op: CondOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type], branch: str) -> bool:
+    """Whether types are the same, but for sizes that only one side knows."""
+    if len(given) != len(expected):
+        return bad(op, f"has {len(given)} {what}s, but @{branch} has {len(expected)}")
+    for i, (mine, theirs) in enumerate(zip(given, expected)):
+        if mine != theirs and not _is_cast(mine, theirs):
+            return bad(op, f"{what} {i} is {mine}, but @{branch} says {theirs}")
+    return True
+
+
+def _is_cast(a: ir.Type, b: ir.Type) -> bool:
+    if not isinstance(a, ir.RankedTensorType) or not isinstance(b, ir.RankedTensorType):
+        return False
+    if a.rank != b.rank or a.element_type != b.element_type:
+        return False
+    return all(a.is_dynamic_dim(i) or b.is_dynamic_dim(i) or a.get_dim_size(i) == b.get_dim_size(i)
+               for i in range(a.rank))  # fmt: skip

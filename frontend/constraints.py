@@ -9,10 +9,11 @@ from torch_mlir import ir
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.sizes import Sizes
 from symshape.frontend.guards import known_conditions, open_guards
+from symshape.prover.condition import Condition
 from symshape.prover.expr import Expr
 from symshape.runtime.torch_tracing import guards_are_ours
 
-__all__ = ["emit_condition", "import_constraints"]
+__all__ = ["emit_condition", "import_constraints", "import_facts"]
 
 
 def import_constraints(sizes: Sizes, env: Any) -> None:
@@ -27,11 +28,18 @@ def import_constraints(sizes: Sizes, env: Any) -> None:
                 attributes = {"reason": ir.StringAttr.get("decided while tracing")}
                 ir.Operation.create("symshape.guard", [], [emit_condition(sizes, constraint.condition)], attributes)
         return
+    import_facts(sizes, env)
+
+
+def import_facts(sizes: Sizes, env: Any, predicate: Condition | None = None) -> None:
+    """The guards of the graph as facts, and the predicate of the branch that this is."""
     for known in known_conditions(env):
         if not all(Expr.symbol(name) in sizes for name in known.condition.symbols):
             continue
         with _location(known.file, known.line):
             ir.Operation.create("symshape.assume", [], [emit_condition(sizes, known.condition)])
+    if predicate is not None and all(Expr.symbol(name) in sizes for name in predicate.symbols):
+        ir.Operation.create("symshape.assume", [], [emit_condition(sizes, predicate)])
 
 
 def _location(file: str, line: int) -> ir.Location:

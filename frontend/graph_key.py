@@ -82,12 +82,19 @@ class _Writer:
             text += f" at {user_lines(node)[-1:] or node.name}"
         return text
 
+    def graph(self, graph: torch.fx.GraphModule) -> str:
+        """A subgraph: a branch, the body of a loop."""
+        outer, self.gm = self.gm, graph
+        lines = [self.node(len(self.nodes), node) for node in graph.graph.nodes]
+        self.gm = outer
+        return "graph {" + "; ".join(lines) + "}"
+
     def constant(self, path: str) -> str:
         found: Any = self.gm
         for part in path.split("."):
             found = getattr(found, part)
         if isinstance(found, torch.fx.GraphModule):
-            return f"graph {found.code}"
+            return self.graph(found)
         if not isinstance(found, torch.Tensor):
             raise CacheError(f"a constant of type {type(found).__name__}", where=path)
         return self.tensor(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,15 +13,25 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
-from symshape.dialects.types import DTYPES, tensor_type
-from symshape.frontend.constraints import emit_condition, import_constraints
-from symshape.frontend.offsets import start_offset
+from symshape.errors import CompileError
+from symshape.frontend.constraints import emit_condition, import_constraints, import_facts
+from symshape.frontend.import_cond import Branch, import_cond
 from symshape.frontend.reals import emit_real
-from symshape.frontend.symbols import INT64_MAX, SymbolRow, collect_symbols, layout_of, size_expr
+from symshape.frontend.symbols import SymbolRow, collect_symbols, size_expr
+from symshape.frontend.values import (
+    Constant,
+    bind,
+    define_offset,
+    define_unbacked,
+    emit_symbol,
+    emit_unbacked,
+    type_of,
+    unchecked,
+)
 from symshape.prover.expr import Expr
 from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.program import target_name
-from symshape.runtime.torch_private import symbol_range, user_lines
+from symshape.runtime.torch_private import user_lines
 
 
 @dataclass
@@ -34,14 +45,20 @@ class Imported:
 
 @dataclass
 class Importer:
-    """State of one import."""
+    """State of the import of one function. All functions of a module share ``module``, ``constants`` and ``files``."""
 
-    context: ir.Context
+    module: ir.Module
     env: Any
     sizes: Sizes
     constants: list[Any] = field(default_factory=list)
-    values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | None
+    values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | Constant | None
     files: dict[tuple[str, int], ir.Location] = field(default_factory=dict)
+
+    def function_name(self, wanted: str) -> str:
+        """A name that no function of the module has."""
+        taken = {ir.StringAttr(op.operation.attributes["sym_name"]).value for op in self.module.body.operations}
+        names = (f"{wanted}{suffix}" for suffix in ("", *(f"_{i}" for i in range(1, len(taken) + 1))))
+        return next(name for name in names if name not in taken)
 
     def location(self, node: torch.fx.Node) -> ir.Location:
         """The user's innermost frame, named by the node."""
@@ -61,76 +78,65 @@ def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
     ``i1`` for SymBool, ``none`` for anything that is not a tensor or number.
     """
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    fakes = [node.meta.get("val") for node in placeholders]
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
-        types = [_type_of(value) for value in fakes]
-        with ir.InsertionPoint(module.body):
-            function = ir.Operation.create(
-                "func.func", regions=1,
-                attributes={"sym_name": ir.StringAttr.get(name),
-                            "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, []))},
-            )  # fmt: skip
-        block = function.regions[0].blocks.append(*types)
-        importer = Importer(context, env, Sizes(block))
-        with ir.InsertionPoint(block):
-            rows = collect_symbols(fakes, env)
-            for row in rows:
-                _emit_symbol(importer, row)
-            for node, value, argument in zip(placeholders, fakes, block.arguments):
-                # A size has one canonical value, whichever argument shows it.
-                known = _known_size(importer, value) if isinstance(value, torch.SymInt) else None
-                importer.values[node] = argument if known is None else known
-                _bind(importer, argument, value, importer.location(node))
-            import_constraints(importer.sizes, env)
-            results = _import_nodes(importer, gm)
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
+        block, fakes = _create_function(module, gm, name)
+        importer = Importer(module, env, Sizes(block))
+        rows = collect_symbols(fakes, env)
+        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env))
     return Imported(module, importer.constants, rows)
 
 
-def _type_of(value: Any) -> ir.Type:
-    if isinstance(value, torch.Tensor):
-        name = str(value.dtype).removeprefix("torch.")
-        if name not in DTYPES or value.layout != torch.strided:
-            return ir.NoneType.get()
-        return tensor_type([size_expr(s).as_int() for s in value.size()], DTYPES[name])
-    if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
-        return ir.IndexType.get()
-    if isinstance(value, (torch.SymFloat, float)):
-        return ir.F64Type.get()
-    if isinstance(value, (torch.SymBool, bool)):
-        return ir.IntegerType.get_signless(1)
-    return ir.NoneType.get()
+def _create_function(module: ir.Module, gm: torch.fx.GraphModule, name: str) -> tuple[ir.Block, list[Any]]:
+    """A function of the module without a body, and what its arguments look like."""
+    fakes = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+    types = [type_of(value) for value in fakes]
+    with ir.InsertionPoint(module.body):
+        function = ir.Operation.create(
+            "func.func", regions=1,
+            attributes={"sym_name": ir.StringAttr.get(name),
+                        "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, []))},
+        )  # fmt: skip
+    return function.regions[0].blocks.append(*types), fakes
 
 
-def _emit_symbol(importer: Importer, row: SymbolRow) -> None:
-    i64 = ir.IntegerType.get_signless(64)
-    attributes = {
-        "name": ir.StringAttr.get(row.name), "min": ir.IntegerAttr.get(i64, row.min),
-        "max": ir.IntegerAttr.get(i64, row.max), "divisor": ir.IntegerAttr.get(i64, 1),
-        "hint": ir.IntegerAttr.get(i64, row.hint),
-        "source": ir.StringAttr.get(row.source), "binding": ir.StringAttr.get(row.binding),
-    }  # fmt: skip
-    op = ir.Operation.create("symshape.symbol", [ir.IndexType.get()], attributes=attributes)
-    importer.sizes.define(op.result, Expr.symbol(row.name))
+def _import_body(
+    importer: Importer, gm: torch.fx.GraphModule, fakes: list[Any], rows: list[SymbolRow], facts: Callable[[], None],
+    outputs: Sequence[Any] | None = None,
+) -> None:  # fmt: skip
+    """Symbols, layouts of arguments, what ``facts`` writes, then the nodes. ``outputs``: what a branch returns."""
+    block = importer.sizes.block
+    with ir.InsertionPoint(block):
+        for row in rows:
+            emit_symbol(importer, row)
+        for node, value, argument in zip(gm.graph.find_nodes(op="placeholder"), fakes, block.arguments):
+            # A size has one canonical value, whichever argument shows it.
+            known = _known_size(importer, value) if isinstance(value, torch.SymInt) else None
+            importer.values[node] = argument if known is None else known
+            bind(importer, argument, value, importer.location(node))
+        facts()
+        results = _import_nodes(importer, gm, outputs)
+    arguments = [argument.type for argument in block.arguments]
+    block.owner.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, results))
 
 
-def _bind(importer: Importer, value: ir.Value, fake: Any, location: ir.Location) -> None:
-    layout = layout_of(fake) if isinstance(fake, torch.Tensor) else None
-    if layout is None or not isinstance(value.type, ir.RankedTensorType):
-        return
-    sizes, strides, offset = layout
-    operands = [importer.sizes.value(e) for e in (*sizes, *strides, offset)]
-    ir.Operation.create("symshape.bind", [], [value, *operands], loc=location)
+def _import_branch(outer: Importer, branch: Branch) -> None:
+    """Adds the function of a branch. Facts of symbols are those of the whole graph, and what its predicate says; of a
+    data-dependent size only that it is one: the rest comes from checks that may not have run."""
+    block, fakes = _create_function(outer.module, branch.graph, branch.name)
+    importer = Importer(outer.module, outer.env, Sizes(block), outer.constants, files=outer.files)
+    block.owner.attributes["symshape.branch"] = ir.UnitAttr.get()
+    rows = [unchecked(row, fakes) if row.hint < 0 else row for row in collect_symbols(fakes, outer.env)]
+    facts = functools.partial(import_facts, importer.sizes, outer.env, branch.assumed)
+    _import_body(importer, branch.graph, fakes, rows, facts, branch.returned)
 
 
-def _import_nodes(importer: Importer, gm: torch.fx.GraphModule) -> list[ir.Type]:
+def _import_nodes(importer: Importer, gm: torch.fx.GraphModule, outputs: Sequence[Any] | None) -> list[ir.Type]:
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             continue
         if node.op == "output":
-            return _import_output(importer, node)
+            return _import_output(importer, node) if outputs is None else _import_branch_output(importer, outputs)
         with importer.location(node):
             if node.op == "get_attr":
                 importer.values[node] = _import_constant(importer, gm, node)
@@ -143,21 +149,17 @@ def _import_constant(importer: Importer, gm: torch.fx.GraphModule, node: torch.f
     target: Any = gm
     for part in str(node.target).split("."):
         target = getattr(target, part)
-    importer.constants.append(target)
-    position = len(importer.constants) - 1
     if not isinstance(target, torch.Tensor):
-        return _Constant(position)
+        return Constant(target)
     fake = node.meta.get("val", target)
-    op = _call("symshape.constant", f"({position},)", [], [_type_of(fake)])
-    _bind(importer, op.results[0], fake, op.location)
+    op = _call("symshape.constant", f"({_position(importer, target)},)", [], [type_of(fake)])
+    bind(importer, op.results[0], fake, op.location)
     return op.results[0]
 
 
-@dataclass(frozen=True)
-class _Constant:
-    """A Python object of the graph that is no tensor (a subgraph): templates name it."""
-
-    position: int
+def _position(importer: Importer, constant: Any) -> int:
+    importer.constants.append(constant)
+    return len(importer.constants) - 1
 
 
 def _call(
@@ -221,17 +223,17 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     tuple_result = isinstance(value, (tuple, list))
     fakes = list(value) if tuple_result else ([] if value is None else [value])
     kept = [i for i, fake in enumerate(fakes) if fake is not None]
-    types = [_type_of(fakes[i]) for i in kept]
+    types = [type_of(fakes[i]) for i in kept]
     op = _call(target_name(node.target), text, operands, types, kept if tuple_result else None)
     if _is_fresh(node.target):
         op.attributes["fresh"] = ir.UnitAttr.get()
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
-    _define_unbacked(importer, fakes, kept, op, results)
-    _define_offset(importer, node, value)
+    define_unbacked(importer, fakes, kept, op, results)
+    define_offset(importer, node, value)
     for i, result in zip(kept, op.results):
-        _bind(importer, result, fakes[i], op.location)
+        bind(importer, result, fakes[i], op.location)
     return results if tuple_result else (results[0] if results else None)
 
 
@@ -247,56 +249,6 @@ def _is_fresh(target: Any) -> bool:
     return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
 
 
-def _define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> None:
-    """Symbols that first appear in a call's results: read off the results' sizes, or off an integer result, which they
-    replace in ``results``."""
-    for i, result in zip(kept, op.results):
-        fake = fakes[i]
-        if isinstance(fake, torch.SymInt):
-            results[i] = _define_number(importer, result, size_expr(fake))
-        layout = layout_of(fake) if isinstance(fake, torch.Tensor) else None
-        for kind, exprs in (("size", layout[0]), ("stride", layout[1])) if layout else ():
-            for dim, expr in enumerate(exprs):
-                for name in expr.symbols:
-                    if expr == Expr.symbol(name) and expr not in importer.sizes:
-                        _emit_unbacked(importer, result, name, kind, dim)
-
-
-def _define_offset(importer: Importer, node: torch.fx.Node, fake: Any) -> None:
-    """A symbol that first appears as the offset of a view is arithmetic on what the call was given."""
-    layout = layout_of(fake) if isinstance(fake, torch.Tensor) else None
-    if layout is None or layout[2].as_int() is not None or not _is_new_symbol(importer, layout[2]):
-        return
-    offset = start_offset(node)
-    if offset is not None:
-        importer.sizes.define(importer.sizes.value(offset), layout[2])
-
-
-def _is_new_symbol(importer: Importer, expr: Expr) -> bool:
-    return expr == Expr.symbol(next(iter(expr.symbols), "")) and expr not in importer.sizes
-
-
-def _define_number(importer: Importer, result: ir.Value, expr: Expr) -> ir.Value:
-    """An integer that a library call computes: a new symbol."""
-    if _is_new_symbol(importer, expr):
-        return _emit_unbacked(importer, result, next(iter(expr.symbols)), "number")
-    return result
-
-
-def _emit_unbacked(importer: Importer, tensor: ir.Value, name: str, kind: str, dim: int = 0) -> ir.Value:
-    symbol = next((s for s in importer.env.var_to_range if str(s) == name), None)
-    low, high = symbol_range(importer.env, symbol)
-    i64 = ir.IntegerType.get_signless(64)
-    attributes = {
-        "name": ir.StringAttr.get(name), "min": ir.IntegerAttr.get(i64, -INT64_MAX if low is None else low),
-        "max": ir.IntegerAttr.get(i64, INT64_MAX if high is None else high),
-        "kind": ir.StringAttr.get(kind), "dim": ir.IntegerAttr.get(i64, dim),
-    }  # fmt: skip
-    op = ir.Operation.create("symshape.unbacked_symbol", [ir.IndexType.get()], [tensor], attributes)
-    importer.sizes.define(op.result, Expr.symbol(name))
-    return op.result
-
-
 def _import_item(importer: Importer, node: torch.fx.Node) -> Any:
     """``item``: an integer becomes a symbol (a new one where the tracer made one), a float a library call."""
     value = node.meta.get("val")
@@ -307,7 +259,7 @@ def _import_item(importer: Importer, node: torch.fx.Node) -> Any:
             if expr in importer.sizes:
                 return importer.sizes.value(expr)
             source: Any = node.args[0]
-            return _emit_unbacked(importer, importer.values[source], name, "item")
+            return emit_unbacked(importer, importer.values[source], name, "item")
     return _import_library_call(importer, node, value)
 
 
@@ -326,11 +278,17 @@ def _own_message(text: str) -> str:
     return "" if text.startswith("Runtime assertion failed for expression") else text
 
 
+def _import_cond(importer: Importer, node: torch.fx.Node) -> Any:
+    results = import_cond(importer, node, _import_branch)
+    return _import_library_call(importer, node, node.meta.get("val")) if results is None else results
+
+
 def _ignore(importer: Importer, node: torch.fx.Node) -> Any:
     return None
 
 
 _SPECIAL: dict[str, Callable[[Importer, torch.fx.Node], Any]] = {
+    "cond": _import_cond,
     "aten._local_scalar_dense.default": _import_item,
     "aten._assert_scalar.default": _import_assert,
     "aten.sym_constrain_range.default": _ignore,
@@ -349,8 +307,8 @@ def template(importer: Importer, args: Any, kwargs: Any, operands: list[ir.Value
 def _text(importer: Importer, value: Any, operands: list[ir.Value]) -> str:
     if isinstance(value, torch.fx.Node):
         held = importer.values.get(value)
-        if isinstance(held, _Constant):
-            return f"constant[{held.position}]"
+        if isinstance(held, Constant):
+            return f"constant[{_position(importer, held.value)}]"
         if isinstance(held, list):
             return "[" + ", ".join(_operand(v, operands) for v in held) + "]"
         return _operand(held, operands)
@@ -365,8 +323,7 @@ def _text(importer: Importer, value: Any, operands: list[ir.Value]) -> str:
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
-    importer.constants.append(value)
-    return f"constant[{len(importer.constants) - 1}]"
+    return f"constant[{_position(importer, value)}]"
 
 
 def _operand(value: ir.Value | None, operands: list[ir.Value]) -> str:
@@ -384,3 +341,12 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     # Which position of the result each operand takes, and the Nones and literals between them.
     op.attributes["symshape.outputs"] = ir.StringAttr.get(text)
     return [v.type for v in operands]
+
+
+def _import_branch_output(importer: Importer, outputs: Sequence[Any]) -> list[ir.Type]:
+    values = [importer.values[v] if isinstance(v, torch.fx.Node) else v for v in outputs]
+    values = [importer.sizes.value(v) if type(v) is int else v for v in values]
+    if not all(isinstance(v, ir.Value) for v in values):
+        raise CompileError("a branch returns what is no tensor or size")
+    ir.Operation.create("func.return", [], values)
+    return [v.type for v in values]

@@ -79,7 +79,9 @@ def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
     entries: list[Entry] = []
     with module.context:
         for block in main_blocks(module):
-            entries += _read(block, Sizes(block))
+            own = _read(block, Sizes(block))
+            is_branch = "symshape.branch" in block.owner.attributes
+            entries += [e for e in own if not is_branch or e.kind != "assume"]  # they are those of main
     return entries + list(context.report.get(_REPORT, ()))
 
 

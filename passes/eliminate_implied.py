@@ -137,7 +137,7 @@ class _State:
             self.remove(op, condition, "proven" if trusted.follows(condition) else "implied")
         elif answer == "unknown":
             now.assume(condition)
-        elif op.block == self.program.block:
+        elif op.block == self.program.block and "symshape.branch" not in op.parent.attributes:
             where = ", ".join(source_lines(op.location))
             fail(op, f'can never hold: {condition} is false at every size, "{message_of(op)}" ({where})')
 

@@ -91,9 +91,9 @@ def compile_graph(
         with _replayable("kernel code", target, imported.module, options):
             kernels = build_kernels(imported.module, target, options.opt_level)
         timer.mark("kernel code")
-        main = next(op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes)
+        functions = [op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes]
         with _replayable("program", "program", imported.module, options):
-            text = emit_program(main, pointers=target == "cpu", checking=kernels.checking, device=device)
+            text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu")
     run = load_program(program, kernels.image.load(autotune=options.autotune))
     timer.mark("program")
@@ -133,7 +133,7 @@ def _without_fusion(_step: Any) -> Any:
 def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]:
     """("cpu" | "triton", device of the buffers). CompileError for a device that we do not generate for."""
     devices: dict[torch.device, str] = {}
-    for node in gm.graph.nodes:
+    for node in _nodes(gm):
         value = node.meta.get("val")
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, torch.Tensor):
@@ -153,6 +153,13 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
                           next_step="leave the target out, or move the tensors to the CPU")  # fmt: skip
     target = "triton" if cuda or options.target == "triton" else "cpu"
     return target, device
+
+
+def _nodes(gm: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+    """Those of a graph and of its subgraphs."""
+    for graph in gm.modules():
+        if isinstance(graph, torch.fx.GraphModule):
+            yield from graph.graph.nodes
 
 
 def _folder(options: Options) -> Path:

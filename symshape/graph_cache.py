@@ -16,7 +16,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -224,15 +224,25 @@ def _sections(compiled: Compiled, graph: GraphKey, gm: torch.fx.GraphModule) -> 
 
 def _constant(value: Any, gm: torch.fx.GraphModule) -> tuple[str, Any]:
     """How a hit finds a Python object that the program uses: it is the graph's, a callable, or plain data."""
-    for node in gm.graph.find_nodes(op="get_attr"):
-        if _attribute(gm, str(node.target)) is value:
-            return "attribute", str(node.target)
+    for path in _attributes(gm):
+        if _attribute(gm, path) is value:
+            return "attribute", path
     if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
         return "callable", target_name(value)
     if isinstance(value, complex):
         return "complex", (value.real, value.imag)
     to_json(value)
     return "value", value
+
+
+def _attributes(gm: torch.fx.GraphModule) -> Iterator[str]:
+    """The paths of all that a graph names, and of what subgraphs name."""
+    for node in gm.graph.find_nodes(op="get_attr"):
+        path = str(node.target)
+        yield path
+        found = _attribute(gm, path)
+        if isinstance(found, torch.fx.GraphModule):
+            yield from (f"{path}.{inner}" for inner in _attributes(found))
 
 
 def _attribute(gm: torch.fx.GraphModule, path: str) -> Any:

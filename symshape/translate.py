@@ -47,12 +47,11 @@ def program(module: Any) -> str:
     from symshape.codegen.program import emit_program
 
     functions = [op for op in module.body.operations if "symshape.kernel" not in op.operation.attributes]
-    if len(functions) != 1:
-        raise CompileError(
-            f"a program is made of one main function, not of {len(functions)}", next_step="split the module"
-        )
+    mains = [op for op in functions if "symshape.branch" not in op.operation.attributes]
+    if len(mains) != 1:
+        raise CompileError(f"a program is made of one main function, not of {len(mains)}", next_step="split the module")
     checking = frozenset(kernel.name for kernel in _kernels(module) if kernel.has_error_slot("cpu"))
-    return emit_program(functions[0], pointers=True, checking=checking, device="cpu").source
+    return emit_program(functions, pointers=True, checking=checking, device="cpu").source
 
 
 def loops(module: Any) -> str:

@@ -91,3 +91,69 @@ func.func @typo(%a: tensor<f32>) {
   "host.lanch"(%a) {callee = @kernel_0} : (tensor<f32>) -> ()
   return
 }
+
+// -----
+
+func.func @cond_branches(%p: tensor<i1>) {
+  // expected-error@+1 {{'host.cond' op needs an attribute 'false' of type FlatSymbolRefAttr}}
+  "host.cond"(%p) {true = @branch} : (tensor<i1>) -> ()
+  return
+}
+
+// -----
+
+func.func @cond_unknown(%p: tensor<i1>) {
+  // expected-error@+1 {{branch @branch is no function of this module}}
+  "host.cond"(%p) {true = @branch, false = @branch} : (tensor<i1>) -> ()
+  return
+}
+
+// -----
+
+func.func @function() {
+  return
+}
+
+func.func @cond_no_branch(%p: tensor<i1>) {
+  // expected-error@+1 {{@function is no branch: it has no attribute 'symshape.branch'}}
+  "host.cond"(%p) {true = @function, false = @function} : (tensor<i1>) -> ()
+  return
+}
+
+// -----
+
+func.func @branch() attributes {symshape.branch} {
+  return
+}
+
+func.func @cond_predicate(%p: tensor<2xi1>) {
+  // expected-error@+1 {{needs a predicate: an i1, or a tensor with one element}}
+  "host.cond"(%p) {true = @branch, false = @branch} : (tensor<2xi1>) -> ()
+  return
+}
+
+// -----
+
+func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.branch} {
+  %r = "host.call"(%x) {target = "aten.neg.default", arguments = "($0)"} : (tensor<?xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}
+
+func.func @cond_argument(%p: i1, %x: tensor<?xi64>) {
+  // expected-error@+1 {{argument 0 is tensor<?xi64>, but @branch says tensor<?xf32>}}
+  %r = "host.cond"(%p, %x) {true = @branch, false = @branch} : (i1, tensor<?xi64>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.branch} {
+  %r = "host.call"(%x) {target = "aten.neg.default", arguments = "($0)"} : (tensor<?xf32>) -> tensor<2xf32>
+  return %r : tensor<2xf32>
+}
+
+func.func @cond_result(%p: i1, %x: tensor<?xf32>) {
+  // expected-error@+1 {{result 0 is tensor<3xf32>, but @branch says tensor<2xf32>}}
+  %r = "host.cond"(%p, %x) {true = @branch, false = @branch} : (i1, tensor<?xf32>) -> tensor<3xf32>
+  return
+}

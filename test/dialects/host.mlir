@@ -30,3 +30,27 @@ func.func @launch(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
 func.func private @kernel_0(%x: tensor<?xf32>, %d: tensor<?xf32>, %n: index) -> tensor<?xf32> {
   return %x : tensor<?xf32>
 }
+
+// CHECK-LABEL: func.func @cond(
+// CHECK-SAME:    %[[P:.*]]: tensor<i1>, %[[X:.*]]: tensor<?xf32>, %[[N:.*]]: index
+func.func @cond(%p: tensor<i1>, %x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
+  // Sizes that differ between the branches are dynamic in the result.
+  // CHECK-NEXT: %[[R:.*]] = "host.cond"(%[[P]], %[[X]], %[[N]]) {false = @whole, true = @first} : (tensor<i1>, tensor<?xf32>, index) -> tensor<?xf32>
+  %r = "host.cond"(%p, %x, %n) {true = @first, false = @whole} : (tensor<i1>, tensor<?xf32>, index) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+
+// CHECK-LABEL: func.func @first(
+// CHECK-SAME:    attributes {symshape.branch}
+func.func @first(%x: tensor<?xf32>, %n: index) -> tensor<1xf32> attributes {symshape.branch} {
+  %r = "host.call"(%x) {target = "aten.slice.Tensor", arguments = "($0, 0, 0, 1)"} : (tensor<?xf32>) -> tensor<1xf32>
+  return %r : tensor<1xf32>
+}
+
+func.func @whole(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> attributes {symshape.branch} {
+  // CHECK: "host.cond"({{.*}}) {false = @whole, true = @whole} : (i1, tensor<?xf32>, index) -> tensor<?xf32>
+  %c4 = arith.constant 4 : index
+  %p = arith.cmpi sge, %n, %c4 : index
+  %r = "host.cond"(%p, %x, %n) {true = @whole, false = @whole} : (i1, tensor<?xf32>, index) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}

@@ -190,3 +190,45 @@ func.func @integer_points(%x: tensor<?x?xf32>) {
   "symshape.expect_true"(%le1) {message = "one"} : (i1) -> ()
   return
 }
+
+// -----
+
+// What the predicate says is a fact of its branch and of no other function; what can never hold there raises when the
+// branch is taken, and is no error of the compile.
+// CHECK-LABEL: func.func @main(
+// CHECK:         "symshape.expect_true"(%{{.*}}) {message = "main"}
+// CHECK-LABEL: func.func @then(
+// CHECK:         "symshape.assume"
+// CHECK-NOT:     "inside"
+// CHECK:         "symshape.expect_true"(%{{.*}}) {message = "never"}
+// CHECK-LABEL: func.func @otherwise(
+// CHECK:         "symshape.expect_true"(%{{.*}}) {message = "outside"}
+func.func @main(%x: tensor<?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c8 = arith.constant 8 : index
+  %long = arith.cmpi sge, %s0, %c8 : index
+  "host.cond"(%long, %x) {true = @then, false = @otherwise} : (i1, tensor<?xf32>) -> ()
+  "symshape.expect_true"(%long) {message = "main"} : (i1) -> ()
+  return
+}
+
+func.func @then(%x: tensor<?xf32>) attributes {symshape.branch} {
+  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %long = arith.cmpi sge, %s0, %c8 : index
+  "symshape.assume"(%long) : (i1) -> ()
+  %more = arith.cmpi sge, %s0, %c4 : index
+  "symshape.expect_true"(%more) {message = "inside"} : (i1) -> ()
+  %less = arith.cmpi slt, %s0, %c4 : index
+  "symshape.expect_true"(%less) {message = "never"} : (i1) -> ()
+  return
+}
+
+func.func @otherwise(%x: tensor<?xf32>) attributes {symshape.branch} {
+  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c4 = arith.constant 4 : index
+  %more = arith.cmpi sge, %s0, %c4 : index
+  "symshape.expect_true"(%more) {message = "outside"} : (i1) -> ()
+  return
+}

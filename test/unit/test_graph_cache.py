@@ -133,6 +133,28 @@ def test_what_the_key_of_a_graph_depends_on() -> None:
     assert len({first, *others}) == 1 + len(others)
 
 
+def test_subgraphs_are_in_the_key() -> None:
+    """Those of subgraphs too: the text of a graph only names them."""
+
+    def nested(leaf: Any, depth: int) -> torch.fx.GraphModule:
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        x.meta["val"] = torch.empty(3)
+        inner = {"inner": nested(leaf, depth - 1)} if depth else {}
+        call = graph.call_function(leaf, (graph.get_attr("inner"), x) if depth else (x,))
+        call.meta["val"] = torch.empty(3)
+        graph.output(call)
+        return torch.fx.GraphModule(inner, graph)
+
+    def key(leaf: Any) -> str:
+        graph = nested(torch.ops.aten.sin.default, 2)
+        call = next(node for node in graph.inner.inner.graph.nodes if node.op == "call_function")
+        call.target = leaf
+        return graph_key(graph, None).digest
+
+    assert key(torch.ops.aten.sin.default) == key(torch.ops.aten.sin.default) != key(torch.ops.aten.cos.default)
+
+
 def test_symbols_of_other_numbers_are_the_same() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x.flatten(), y.flatten()]) * 2

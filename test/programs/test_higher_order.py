@@ -1,0 +1,152 @@
+"""Higher-order operators: results are eager's, and branches of ``torch.cond`` are made of our kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops import associative_scan, scan, while_loop
+from torch._higher_order_ops.map import map as map_over
+from torch_mlir import ir
+
+from symshape.backend import symshape_backend
+from symshape.dialects import load
+from symshape.dialects.conditions import condition_of
+from symshape.dialects.sizes import Sizes
+from symshape.report import GraphReport
+from symshape.settings import compile_with
+
+Tensor = torch.Tensor
+
+
+def compiled(function: Any, **options: Any) -> tuple[Callable[..., Any], list[GraphReport]]:
+    reports: list[GraphReport] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        return symshape_backend(graph, inputs, options=options, reports=reports)
+
+    return compile_with(function, backend, fullgraph=True), reports
+
+
+def check(function: Any, program: Callable[..., Any], *inputs: Tensor) -> None:
+    """Results and gradients are eager's."""
+    ours, theirs = ([x.clone().requires_grad_(x.requires_grad) for x in inputs] for _ in range(2))
+    found, expected = program(*ours), function(*theirs, cond=plain)
+    torch.testing.assert_close(found, expected)
+    if any(x.requires_grad for x in inputs):
+        for values in (found, expected):
+            sum(v.square().sum() for v in values).backward()  # type: ignore[union-attr]
+        torch.testing.assert_close([x.grad for x in ours], [x.grad for x in theirs])
+
+
+def plain(predicate: Any, true: Any, false: Any, operands: Any) -> Any:
+    """What ``torch.cond`` means: in eager mode it is compiled as well, which takes its time."""
+    return true(*operands) if predicate else false(*operands)
+
+
+def branches(x: Tensor, y: Tensor, table: Tensor, cond: Any = torch.cond) -> tuple[Tensor, ...]:
+    """Reductions, sizes, a matrix product, constants and another cond in branches."""
+    wide = x.exp()
+    a, b = cond(
+        x.sum() > 0,
+        lambda x, y: ((x * x.shape[0] + y).softmax(-1), x @ table),
+        lambda x, y: (x.cos() - y, (x * 2) @ table + torch.arange(table.shape[1])),
+        (x, y),
+    )
+    c = cond(
+        y.max() > 1,
+        lambda a, x: cond(a.mean() > 0, lambda a, x: a + x, lambda a, x: a.sigmoid() * x, (a, x)),
+        lambda a, x: a - x * x,
+        (a, wide),
+    )
+    return a, b, c * 2
+
+
+def inputs(rows: int, columns: int, sign: int, big: bool) -> tuple[Tensor, Tensor, Tensor]:
+    x = torch.rand(rows, columns) * sign
+    y = torch.rand(columns) + big
+    return x, y, torch.rand(columns, 3)
+
+
+CASES = [(5, 7, 1, True), (5, 7, -1, True), (6, 4, 1, False), (33, 9, -1, False), (2, 64, 1, True)]
+
+
+def test_both_branches_of_cond() -> None:
+    program, reports = compiled(branches)
+    for case in CASES:
+        check(branches, program, *inputs(*case))
+    (report,) = reports
+    assert report.library_calls == ["aten.mm.default", "aten.mm.default"]
+    assert report.program_source.count("def ") == 1 + 2 * 3  # of three conds
+
+
+def test_gradients_of_cond() -> None:
+    program, reports = compiled(branches)
+    for case in CASES:
+        x, y, table = inputs(*case)
+        check(branches, program, x.requires_grad_(), y.requires_grad_(), table.requires_grad_())
+    assert [report.kind for report in reports] == ["forward", "backward"]
+    assert not any("higher_order" in call for report in reports for call in report.library_calls)
+
+
+def test_cond_on_sizes_and_of_other_sizes() -> None:
+    def function(x: Tensor, cond: Any = torch.cond) -> tuple[Tensor, ...]:
+        a = cond(x.shape[0] > 5, lambda x: x[2:].exp(), lambda x: x.exp(), (x,))
+        b = cond(x.sum() > 0, lambda x: x[:2] * 3, lambda x: x + 1, (x,))
+        return a.sum(0), b, b * 2, b.sum(0) + x
+
+    program, reports = compiled(function)
+    for rows, shift in ((7, 0.5), (7, -2), (5, 0.5), (4, -2), (9, 0)):
+        check(function, program, torch.rand(rows, 6) + shift)
+    (report,) = reports
+    assert report.library_calls == []
+    facts = [one.text for one in report.constraints if one.status == "assumed"]
+    assert "u0 == s77 - 2 or s77 == u0" in facts or "s77 == u0 + 2 or s77 == u0" in facts
+    for name, fact in (("true_graph_0", "s77 >= 6"), ("false_graph_0", "s77 <= 5")):
+        assert fact in assumed_in(report.stage("shaped"), name)
+
+
+def assumed_in(module: str, function: str) -> list[str]:
+    with load(ir.Context()):
+        parsed = ir.Module.parse(module)
+        (found,) = (f for f in parsed.body.operations if ir.StringAttr(f.attributes["sym_name"]).value == function)
+        sizes = Sizes(found.regions[0].blocks[0])
+        operations = [op.operation for op in sizes.block.operations]
+        sizes.learn(operations)
+        return [str(condition_of(sizes, op.operands[0])) for op in operations if op.name == "symshape.assume"]
+
+
+def test_cond_for_a_gpu() -> None:
+    def function(x: Tensor, cond: Any = torch.cond) -> Tensor:
+        return cond(x.sum() > 0, lambda x: x.softmax(-1), lambda x: x.sin(), (x,)) + 1
+
+    program, reports = compiled(function, target="triton")
+    check(function, program, torch.rand(3, 5))
+    check(function, program, -torch.rand(4, 6))
+    assert len(reports) == 1 and {kernel.target for kernel in reports[0].kernels} == {"triton"}
+
+
+def test_what_is_no_cond_is_a_library_call() -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        _, a = while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x.sin() + i), (torch.tensor(0), x))
+        carry, b = scan(lambda c, x: (c + x, (c * x).sin()), torch.zeros(x.shape[1:]), x + 1)
+        c = associative_scan(lambda a, b: a * b, x, dim=0, combine_mode="generic")
+        return a, carry, b, c, map_over(lambda row, y: (row * y).sin(), x, y)
+
+    def expected(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        a, carry, b = x, torch.zeros(x.shape[1:]), []
+        for i in range(5):
+            a = a.sin() + i
+        for row in x:
+            b.append((carry * (row + 1)).sin())
+            carry = carry + row + 1
+        return a, carry, torch.stack(b), x.cumprod(0), (x * y).sin()
+
+    program, reports = compiled(function)
+    for columns in (5, 8):  # rows: how deep associative_scan goes is decided while tracing
+        x, y = torch.rand(6, columns), torch.rand(columns)
+        torch.testing.assert_close(program(x, y), expected(x, y))
+    (report,) = reports
+    called = {call for call in report.library_calls if call.startswith("higher_order.")}
+    assert called == {"higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"}
