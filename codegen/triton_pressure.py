@@ -18,6 +18,7 @@ _FIXED: Final = 31  # of them for what does not grow with the elements
 _MAX_WARPS: Final = 32
 _LANES: Final = 32
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
+_DIVISION: Final = 14  # registers of a 64-bit division by a size, and of what it makes of an index
 _READS: Final = frozenset({"load", "extract"})
 
 
@@ -33,7 +34,13 @@ def registers_per_element(kernel: LoopKernel, wide: bool) -> int:
         peak = max(peak, sum(live.values()))
         for value in [value for value in live if last.get(value, position) <= position]:
             del live[value]
-    return peak + 2 * sum(instr.op in _READS for instr in code)
+    return peak + 2 * sum(instr.op in _READS for instr in code) + (_DIVISION if wide and _divides(kernel) else 0)
+
+
+def _divides(kernel: LoopKernel) -> bool:
+    """Whether several dims are recovered from the number of each element."""
+    reduced = sum(d.reduced for d in kernel.dims)
+    return (reduced or len(kernel.dims)) > 1
 
 
 def _words(instr: Instr, wide: bool) -> int:
