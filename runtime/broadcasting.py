@@ -14,8 +14,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.runtime.torch_private import broadcast_rules, is_unbacked, known_equal, never_one
+from symshape.runtime.torch_private import is_unbacked
 from symshape.runtime.torch_tracing import AutogradKernel, meta_decomposition
+from symshape.runtime.torch_unbacked import broadcast_rules, known_equal, never_one
 
 aten: Any = torch.ops.aten
 Size = Any  # int | torch.SymInt
@@ -62,7 +63,7 @@ def _patches() -> list[tuple[Any, str, Any, Any]]:
 
 
 def joined(a: Size, b: Size) -> Size:
-    """The size that two sizes broadcast to; what eager requires of them is asserted, and checked when they are known."""
+    """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
     from torch.fx.experimental.symbolic_shapes import sym_or
 
     if not undecided(a, b):

@@ -19,7 +19,6 @@ __all__ = [
     "add_guard",
     "aot_compile",
     "are_guards_closed",
-    "broadcast_rules",
     "common_subexpressions",
     "decomposition_table",
     "deferred_runtime_asserts",
@@ -31,9 +30,6 @@ __all__ = [
     "input_sizes",
     "is_fake",
     "is_unbacked",
-    "items_are_unbacked",
-    "known_equal",
-    "never_one",
     "partition_after",
     "reinterpret_tensor",
     "require_equal",
@@ -266,11 +262,6 @@ def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def graphs_of(gm: torch.fx.GraphModule) -> list[torch.fx.GraphModule]:
-    """A graph and the subgraphs in it: branches, bodies of loops."""
-    return [module for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
-
-
 def shape_env_of(gm: torch.fx.GraphModule) -> Any:
     """The ShapeEnv behind a graph's fake values; None if all of its sizes are static."""
     for node in gm.graph.nodes:
@@ -349,59 +340,6 @@ def is_unbacked(size: torch.SymInt) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(size))
-
-
-def never_one(size: Any) -> bool:
-    """Whether a size is known not to be 1; nothing is assumed of a data-dependent one."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    return size != 1 if type(size) is int else statically_known_true(size != 1)
-
-
-def known_equal(a: Any, b: Any) -> bool:
-    """Whether two sizes are known to be equal."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    return a is b or statically_known_true(a == b)
-
-
-def items_are_unbacked() -> Callable[[], None]:
-    """``item`` of an integer input is a data-dependent size, as that of any other tensor. Returns what puts the usual
-    rule back: a symbol with guards on the element, which are compiled anew for 0, for 1 and for what is branched on."""
-    from torch._subclasses.fake_tensor import FakeTensorConverter
-
-    usual: Any = FakeTensorConverter.from_real_tensor
-    converter: Any = FakeTensorConverter
-    converter.from_real_tensor = _without_item(usual)
-
-    def revert() -> None:
-        converter.from_real_tensor = usual
-
-    return revert
-
-
-@functools.cache
-def _without_item(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
-    def from_real_tensor(self: Any, fake_mode: Any, t: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        fake = usual(self, fake_mode, t, *args, **kwargs)
-        if fake.dtype == torch.int64 and fake.dim() == 0 and isinstance(fake.item_memo, torch.SymInt):
-            if not is_unbacked(fake.item_memo):
-                fake.item_memo = None
-        return fake
-
-    return from_real_tensor
-
-
-def broadcast_rules() -> list[tuple[Any, str, Any]]:
-    """The tracer's rules of broadcasting: (module, name in it, function)."""
-    from torch import _meta_registrations, _refs
-    from torch._refs import _conversions
-    from torch._subclasses import fake_impls
-
-    places = [(module, "_broadcast_shapes") for module in (_refs, _meta_registrations, _conversions)]
-    places += [(module, "_maybe_broadcast") for module in (_refs, _meta_registrations)]
-    return [(m, name, getattr(m, name)) for m, name in (*places, (fake_impls, "infer_size"))]
 
 
 def has_unbacked_sizes(tensor: torch.Tensor) -> bool:

@@ -15,6 +15,7 @@ from symshape.graph_cache import compile_graph
 from symshape.options import Options
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.torch_private import aot_compile, shape_env_of
+from symshape.runtime.wholes import make_whole, replace_marked
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.report import GraphReport
@@ -54,5 +55,14 @@ def symshape_backend(
         return compiled.run
 
     kinds = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    with traceable_gradients():
-        return aot_compile(gm, example_inputs, joint=rewrite, **kinds)
+    before = len(reports or ())
+    replace_marked(gm)
+    while True:  # every round makes one more call whole
+        try:
+            with traceable_gradients():
+                return aot_compile(gm, example_inputs, joint=rewrite, **kinds)
+        except Exception as error:
+            if not make_whole(gm, error):
+                raise
+        del (reports or [])[before:]
+        replace_marked(gm)

@@ -18,7 +18,9 @@ from torch._dynamo.convert_frame import compile_lock
 
 from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.data_dependent import traceable_sizes
-from symshape.runtime.torch_private import items_are_unbacked, views_by_strides
+from symshape.runtime.torch_private import views_by_strides
+from symshape.runtime.torch_unbacked import items_are_unbacked
+from symshape.runtime.wholes import whole_where_needed
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
-    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time)
+    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed)
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:

@@ -1,0 +1,202 @@
+"""How PyTorch traces sizes that are in the data, and what changes it.
+
+With ``torch_private`` and ``torch_tracing`` the only file that touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from symshape.runtime.torch_private import is_unbacked, symbol_hint
+
+
+def never_one(size: Any) -> bool:
+    """Whether a size is known not to be 1; nothing is assumed of a data-dependent one."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return size != 1 if type(size) is int else statically_known_true(size != 1)
+
+
+def known_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are known to be equal."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return a is b or statically_known_true(a == b)
+
+
+def items_are_unbacked() -> Callable[[], None]:
+    """``item`` of an integer input is a data-dependent size, as that of any other tensor. Returns what puts the usual
+    rule back: a symbol with guards on the element, which are compiled anew for 0, for 1 and for what is branched on."""
+    from torch._subclasses.fake_tensor import FakeTensorConverter
+
+    usual: Any = FakeTensorConverter.from_real_tensor
+    converter: Any = FakeTensorConverter
+    converter.from_real_tensor = _without_item(usual)
+
+    def revert() -> None:
+        converter.from_real_tensor = usual
+
+    return revert
+
+
+@functools.cache
+def _without_item(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def from_real_tensor(self: Any, fake_mode: Any, t: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        fake = usual(self, fake_mode, t, *args, **kwargs)
+        if fake.dtype == torch.int64 and fake.dim() == 0 and isinstance(fake.item_memo, torch.SymInt):
+            if not is_unbacked(fake.item_memo):
+                fake.item_memo = None
+        return fake
+
+    return from_real_tensor
+
+
+def broadcast_rules() -> list[tuple[Any, str, Any]]:
+    """The tracer's rules of broadcasting: (module, name in it, function)."""
+    from torch import _meta_registrations, _refs
+    from torch._refs import _conversions
+    from torch._subclasses import fake_impls
+
+    places = [(module, "_broadcast_shapes") for module in (_refs, _meta_registrations, _conversions)]
+    places += [(module, "_maybe_broadcast") for module in (_refs, _meta_registrations)]
+    return [(m, name, getattr(m, name)) for m, name in (*places, (fake_impls, "infer_size"))]
+
+
+
+def asks_for_sizes(error: BaseException | None) -> bool:
+    """Whether an error of a trace says that it had to know a size that is in the data."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, GuardOnDataDependentSymNode) or "with symbolic sizes/strides" in str(error):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def expression(size: Any, values: Mapping[Any, int]) -> int:
+    """A traced size for these values of its symbols."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return int(size.node.expr.xreplace({symbol: sympy.Integer(value) for symbol, value in values.items()}))
+
+
+def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
+    """Of the symbols in some sizes: what those of inputs were at the first call, and those that are in the data."""
+    fixed: dict[Any, int] = {}
+    unknown: dict[Any, None] = {}
+    for size in sizes:
+        for symbol in sorted(size.node.expr.free_symbols, key=str) if isinstance(size, torch.SymInt) else ():
+            hint = symbol_hint(size.node.shape_env, symbol)
+            if hint is None:
+                unknown[symbol] = None
+            else:
+                fixed[symbol] = hint
+    return fixed, list(unknown)
+
+
+@contextlib.contextmanager
+def without_modes() -> Iterator[None]:
+    """While entered, operators run as they are: nothing is traced, nothing is fake."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
+
+
+class _Random(TorchDispatchMode):
+    found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found = self.found or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+def is_random() -> _Random:
+    """A context that sees (``found``) whether random numbers are drawn."""
+    return _Random()
+
+
+def with_node_runner(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
+    """What ``wrap`` makes of the function that Dynamo runs a node with: (graph, node, args, kwargs, module) -> result.
+    Returns what puts the usual one back."""
+    from torch._dynamo import utils
+
+    usual = utils.run_node
+    utils.run_node = wrap(usual)  # type: ignore[assignment]
+
+    def revert() -> None:
+        utils.run_node = usual
+
+    return revert
+
+
+def sizes_at_hand(graph: Any) -> dict[Any, int]:
+    """What sizes of inputs that are traced as unknown are at this call, by symbol."""
+    found = {}
+    for node in graph.graph.nodes if graph is not None else ():
+        example = getattr(node.meta.get("grapharg"), "example", None) if node.op == "placeholder" else None
+        fake = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and isinstance(fake, torch.Tensor) and example.dim() == fake.dim():
+            for size, real in zip(fake.shape, example.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    found[size.node.expr] = int(real)
+    return found
+
+
+_FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+def _unless_error(record: logging.LogRecord) -> bool:
+    return record.levelno < logging.ERROR
+
+
+@contextlib.contextmanager
+def forgetting_new_sizes(env: Any) -> Iterator[None]:
+    """After an error in here, unknown sizes that were made and lost are forgotten."""
+    pending = env.pending_fresh_unbacked_symbols
+    before = len(pending)
+    _FAKE_LOG.addFilter(_unless_error)  # the error is raised as well
+    try:
+        yield
+    except Exception:
+        del pending[before:]
+        raise
+    finally:
+        _FAKE_LOG.removeFilter(_unless_error)
+
+
+def unknown_size(env: Any) -> Any:
+    """A new size that nobody knows."""
+    from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
+
+    size = env.create_unbacked_symint()
+    _constrain_range_for_size(size)
+    return size
+
+
+def failing_node(error: BaseException) -> torch.fx.Node | None:
+    """The node of a graph that was being run when an error was raised, the innermost one with a value from Dynamo."""
+    found = None
+    seen: set[int] = set()
+    step: BaseException | None = error
+    while step is not None and id(step) not in seen:
+        seen.add(id(step))
+        for frame, _ in traceback.walk_tb(step.__traceback__):
+            node = frame.f_locals.get("n") if frame.f_code.co_name == "run_node" else None
+            if isinstance(node, torch.fx.Node) and "example_value" in node.meta:
+                found = node
+        step = step.__cause__ or step.__context__
+    return found

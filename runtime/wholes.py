@@ -1,0 +1,157 @@
+"""Which calls of a traced graph become one operator: those whose tracing asks for a size that nobody knows.
+
+While Dynamo traces, the result of such a call is made from what `Probe` finds, and the call is marked; before the graph
+is compiled, marked calls are replaced by ``symshape::whole``. So are calls that only fail when AOTAutograd traces what
+they are made of.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.runtime.probing import Probe
+from symshape.runtime.torch_private import user_lines
+from symshape.runtime.torch_unbacked import (
+    asks_for_sizes,
+    failing_node,
+    forgetting_new_sizes,
+    sizes_at_hand,
+    unknown_size,
+    with_node_runner,
+)
+from symshape.runtime.whole_calls import NotWhole, decode, encode, function_of, made_from, name_of, whole
+
+log = logging.getLogger("symshape.frames")
+_MARK = "symshape_whole"
+_CALLS = ("call_function", "call_method")
+
+
+def whole_where_needed() -> Callable[[], None]:
+    """Dynamo's tracing goes on where a call asks for an unknown size. Returns what puts the usual way back."""
+    return with_node_runner(_runner)
+
+
+@functools.cache
+def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
+        env = getattr(graph, "shape_env", None)
+        if env is None or node.op not in _CALLS:
+            return usual(graph, node, args, kwargs, module)
+        try:
+            with forgetting_new_sizes(env):
+                return usual(graph, node, args, kwargs, module)
+        except Exception as error:
+            if not asks_for_sizes(error):
+                raise
+            try:
+                return _mark(node, args, kwargs, sizes_at_hand(graph), env)
+            except NotWhole as reason:
+                log.info("%s: %s", node.target, reason)
+                raise error from None
+
+    return run_node
+
+
+def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any) -> Any:
+    """Marks the node with its text; returns its traced result."""
+    call, tensors, sizes, spec = _text(node, args, kwargs, known)
+    made = made_from(json.loads(call)["results"], tensors, sizes, lambda: unknown_size(env))
+    node.meta[_MARK] = call
+    return pytree.tree_unflatten(made, spec)
+
+
+def _text(node: torch.fx.Node, args: Any, kwargs: Any, known: Any) -> tuple[str, list[Any], list[Any], Any]:
+    tensors: list[Any] = []
+    sizes: list[Any] = []
+    parts = [encode(part, tensors, sizes, _is_tensor, _is_size) for part in (list(args), kwargs)]
+    name = name_of(node.target)
+    function = function_of(name)
+    specs: list[Any] = []
+
+    def call(operands: Sequence[torch.Tensor], numbers: Sequence[int]) -> Any:
+        result = function(*decode(parts[0], operands, numbers), **decode(parts[1], operands, numbers))
+        leaves, spec = pytree.tree_flatten(result)
+        if spec.num_leaves != 1 and spec.num_nodes != spec.num_leaves + 1:
+            raise NotWhole("its results are nested")
+        specs.append(spec)
+        return result
+
+    probe = Probe(call, tensors, sizes, known)
+    results = probe.results()
+    if probe.random and any(t.requires_grad for t in tensors):
+        raise NotWhole("it draws random numbers, and its gradient would draw others")
+    text = {"function": name, "args": parts[0], "kwargs": parts[1], "results": results}
+    return json.dumps(text), tensors, sizes, specs[0]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, torch.SymInt)
+
+
+# --- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
+    """Marks the call of a Dynamo graph that could not be traced further; whether there is one that can be whole."""
+    node = failing_node(error) if asks_for_sizes(error) else None
+    if node is None or node.graph is not gm.graph or node.op not in _CALLS:
+        return False
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
+    try:
+        node.meta[_MARK] = _text(node, args, kwargs, sizes_at_hand(gm))[0]
+    except NotWhole as reason:
+        log.info("%s: %s", node.target, reason)
+        return False
+    return True
+
+
+def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
+    """Marked calls become ``symshape::whole``. (function, ``file:line``) of each."""
+    found = []
+    for node in list(gm.graph.nodes):
+        call = node.meta.pop(_MARK, None)
+        if call is not None:
+            _replace(node, call)
+            file, line = (user_lines(node) or [("", 0)])[-1]
+            found.append((str(json.loads(call)["function"]).rpartition(" ")[2], f"{file}:{line}"))
+    if found:
+        gm.recompile()
+    return found
+
+
+def _replace(node: torch.fx.Node, call: str) -> None:
+    tensors: list[Any] = []
+    sizes: list[Any] = []
+
+    def is_kind(kind: type) -> Callable[[Any], bool]:
+        return lambda v: isinstance(v, torch.fx.Node) and isinstance(v.meta.get("example_value"), kind)
+
+    for part in (list(node.args), node.kwargs):
+        encode(part, tensors, sizes, is_kind(torch.Tensor), is_kind(torch.SymInt))
+    graph = node.graph
+    single = isinstance(node.meta["example_value"], torch.Tensor)
+    with graph.inserting_before(node):
+        made = graph.call_function(whole, (call, tensors, sizes))
+        result = graph.call_function(_only, (made,)) if single else made
+    for new in (made, result):
+        new.meta.update({k: v for k, v in node.meta.items() if k not in ("example_value", "unbacked_bindings")})
+    result.meta["example_value"] = node.meta["example_value"]
+    if "unbacked_bindings" in node.meta:
+        result.meta["unbacked_bindings"] = node.meta["unbacked_bindings"]
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+
+
+def _only(results: Sequence[torch.Tensor]) -> torch.Tensor:
+    return results[0]
