@@ -53,21 +53,34 @@ class _Search:
         """Takes in the accesses that are fast along a dim; False where masks never let them be wide."""
         kernel = self.kernel
         run, size = kernel.run_of(side)
-        least = 0
-        for access in kernel.accesses:
-            vector = max(1, _VECTOR // kernel.arguments[access.arg].bits)
-            if access.stride(side) == 1 and not access.masked and self._address(access, run, vector):
-                self.arguments[access.arg] = None
-                least = vector if not least else min(least, vector)
-        if not least:
+        axis = [d for d in kernel.dims if d.reduced == side.reduced]
+        fast = [a for a in kernel.accesses if a.stride(side) == 1 and not a.masked]
+        # A tile by its symbols alone: code generation may see the dim together with others, or split.
+        whole = [] if in_tile else [a for a in fast if _numbers(a, axis)]
+        vectors = [v for access in whole if (v := self._take(access, axis))]
+        before = dict(self.symbols), dict(self.arguments)
+        others = [v for access in fast if access not in whole and (v := self._take(access, run))]
+        parts = any(d not in run and d.size != 1 for d in axis)
+        if others and parts and not in_tile and not self._multiple(size, min(others)):
+            self.symbols, self.arguments = before  # their neighbours part at every multiple of the run's size
+            if not vectors:
+                return False
+            others = []
+        if not vectors and not others:
             return True
-        if in_tile:  # by its symbols alone: code generation may see the dim together with others, or split
+        least = min(vectors + others)
+        if in_tile:
             return self._multiple(size, least)
-        others = [d for d in kernel.dims if d.reduced == side.reduced and d not in run and d.size != 1]
-        if others and not self._multiple(size, least):
-            return False  # neighbours part at every multiple of the run's size
         name, bound = ("rnumel", kernel.rnumel) if side.reduced else ("xnumel", kernel.xnumel)
         return self._bound(name, bound, least)
+
+    def _take(self, access: Access, run: list[Dim]) -> int:
+        """The elements in 16 bytes, if it can be seen to that the access has that many at once; else 0."""
+        vector = max(1, _VECTOR // self.kernel.arguments[access.arg].bits)
+        if not self._address(access, run, vector):
+            return 0
+        self.arguments[access.arg] = None
+        return vector
 
     def _address(self, access: Access, run: list[Dim], vector: int) -> bool:
         """Whether all that is added to the fast index may be a multiple; its symbols are then needed."""
@@ -114,7 +127,7 @@ class _Search:
         """Names, and what of them is not proven."""
         kernel = self.kernel
         wanted: list[tuple[str, Expr, bool]] = []
-        for i in self.arguments:
+        for i in sorted(self.arguments):
             wanted.append((kernel.arguments[i].name, Expr.symbol(address_name(i)), i in allocated))
         for name, expr in [*((s, Expr.symbol(s)) for s in self.symbols), *self.bounds.items()]:
             wanted.append((name, expr, kernel.facts.divides(ALIGNMENT, expr)))
@@ -123,3 +136,13 @@ class _Search:
             tuple(name for name, _, proven in wanted if proven),
             tuple(expr for _, expr, proven in wanted if not proven),
         )
+
+
+def _numbers(access: Access, axis: list[Dim]) -> bool:
+    """Whether the address counts the points of all these dims, row-major: sizes along the way then do not matter."""
+    step = Expr.const(1)
+    for dim in reversed(axis):
+        if dim.size != 1 and access.stride(dim) != step:
+            return False
+        step = step * dim.size
+    return True
