@@ -15,7 +15,7 @@ from torch_mlir import ir
 from symshape.codegen.entry_guards import EntryGuards, read_entry
 from symshape.codegen.guard_stub import Constraint, check_lines, check_texts
 from symshape.dialects.conditions import condition_of, read_condition
-from symshape.dialects.places import source_line
+from symshape.dialects.places import source_line, source_lines
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import substitute
@@ -53,6 +53,7 @@ class ProgramText:
     targets: dict[str, str] = field(default_factory=dict)  # Python name -> library op
     checks: list[CheckText] = field(default_factory=list)
     launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
+    places: list[tuple[int, str]] = field(default_factory=list)  # from this line on, what comes from these user's lines
     stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
     calls: list[LibraryCall] = field(default_factory=list)  # in order
     entry: EntryGuards = field(default_factory=EntryGuards)
@@ -72,6 +73,8 @@ def emit_program(
         stub = writer.write()
         name = "program" if function is main else ir.StringAttr(function.attributes["sym_name"]).value
         head, *lines = [f"def {name}(args):\n", *(f"    {line}\n" for line in writer.lines)]
+        first = text.source.count("\n") + 2
+        text.places += [(first + line, place) for line, place in writer.places]
         text.source += head + "".join(lines)
         if function is main:
             text.stub = head + "".join(lines[:stub])
@@ -88,6 +91,7 @@ class _Writer:
         self.block, self.pointers, self.checking, self.device, self.text = block, pointers, checking, device, text
         self.sizes = Sizes(block)
         self.lines: list[str] = []
+        self.places: list[tuple[int, str]] = []
         self.names: dict[ir.Value, str] = {}
         self.exprs: dict[Expr, str] = {}
         self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
@@ -115,6 +119,8 @@ class _Writer:
                 self.check()
             stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
+            if op.name in _FALLIBLE:
+                self.places.append((len(self.lines), ", ".join(self._lines_of(op))))
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
@@ -122,6 +128,23 @@ class _Writer:
             if op.name != "func.return":
                 self._free(last.get(position, ()))
         return stub
+
+    def _lines_of(self, op: Any) -> Sequence[str]:
+        """The user's lines that an error of an operation is about: of a kernel, those that it checks something for."""
+        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value if op.name == "host.launch" else ""
+        if callee not in self.checking:
+            return source_lines(op.location)
+        found: dict[str, None] = {}
+
+        def visit(inner: Any) -> Any:
+            if inner.name in _CHECKING:
+                found.update(dict.fromkeys(source_lines(inner.location)))
+            return ir.WalkResult.ADVANCE
+
+        module = self.block.owner.parent
+        kernel = next(f for f in module.regions[0].blocks[0].operations if f.name.value == callee)
+        kernel.operation.walk(visit)
+        return list(found) or source_lines(op.location)
 
     def _learn(self, operations: list[Any]) -> None:
         for op in operations:
@@ -383,6 +406,8 @@ def _is_work(op: Any) -> bool:
 
 
 _WORK = frozenset({"tensor.empty", "symshape.reuse", "host.cond", "host.launch", "symshape.view", "func.return"})
+_CHECKING = frozenset({"symshape.check_index", "arith.divsi", "arith.remsi", "arith.divui", "arith.remui"})
+_FALLIBLE = frozenset({"host.call", "host.launch", "tensor.empty", "symshape.unbacked_symbol"})
 _SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
 _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "symshape.symbol": _symbol,

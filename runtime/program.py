@@ -6,13 +6,15 @@ import ctypes
 import functools
 import importlib
 import operator
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
 
-from symshape.runtime.checks import CheckText, fail
+from symshape.errors import SymshapeError
+from symshape.runtime.checks import CheckText, fail, with_text
 from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
 
 
@@ -26,6 +28,7 @@ class Program:
     constants: list[Any] = field(default_factory=list)
     device: str = "cpu"
     pointers: bool = True  # kernels take data pointers (CPU code) instead of tensors
+    places: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
 
 
 def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
@@ -39,9 +42,30 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
     }  # fmt: skip
     namespace.update({name: resolve_target(target) for name, target in program.targets.items()})
     namespace.update(kernels)
-    exec(compile(program.source, "<symshape program>", "exec"), namespace)
-    loaded: Callable[[list[Any]], Any] = namespace["program"]
-    return loaded
+    exec(compile(program.source, _FILE, "exec"), namespace)
+    return _with_places(namespace["program"], program.places)
+
+
+_FILE = "<symshape program>"
+
+
+def _with_places(run: Callable[[list[Any]], Any], places: Sequence[tuple[int, str]]) -> Callable[[list[Any]], Any]:
+    """The program; an error that something it calls raises is the same error, with the user's line as a note."""
+
+    def program(args: list[Any]) -> Any:
+        try:
+            return run(args)
+        except SymshapeError:
+            raise  # says where itself
+        except Exception as error:
+            frames = traceback.walk_tb(error.__traceback__)
+            lines = [line for frame, line in frames if frame.f_code.co_filename == _FILE]
+            place = max((p for p in places if lines and p[0] <= lines[-1]), default=(0, ""))
+            for line in filter(None, place[1].split(", ")):
+                error.add_note(f"  at: {with_text(line)}")
+            raise
+
+    return program
 
 
 _DTYPES = {name: getattr(torch, name) for name in (

@@ -94,7 +94,7 @@ def compile_graph(
         functions = [op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes]
         with _replayable("program", "program", imported.module, options):
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
-    program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu")
+    program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)
     run = load_program(program, kernels.image.load(autotune=options.autotune))
     timer.mark("program")
     _fill(report, text, kernels)
