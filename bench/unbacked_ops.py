@@ -133,7 +133,10 @@ def run(name: str, op: Any, most: int) -> Row:
     found = samples_of(op, most)
     passed, reason = 0, "" if found else "no sample has a dim to mark"
     for args, kwargs in found:
-        reason = failure(op, args, kwargs)
+        try:
+            reason = failure(op, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - what cannot even be compared has failed
+            reason = f"{type(error).__name__}: {summary(error)}"
         if reason:
             break
         passed += 1
@@ -160,6 +163,8 @@ def main() -> None:
         for name in names:
             progress.say(name)
             rows.append(run(name, known[name], options.samples))
+            if options.out:
+                write_result(options.out, "unbacked_ops", [asdict(row) for row in rows])
             progress.step()
     failed = [row for row in rows if row.reason]
     print(table(["operator", "passed", "of", "reason"], [[r.name, r.passed, r.samples, r.reason] for r in failed]))

@@ -19,6 +19,8 @@ from symshape.runtime.torch_tracing import AutogradKernel, meta_decomposition
 from symshape.runtime.torch_unbacked import broadcast_rules, known_equal, never_one
 
 aten: Any = torch.ops.aten
+_torch: Any = torch  # these have no types
+_check, _sym_min, _sym_max = _torch._check, _torch.sym_min, _torch.sym_max
 Size = Any  # int | torch.SymInt
 
 
@@ -70,10 +72,10 @@ def joined(a: Size, b: Size) -> Size:
         return b if type(a) is int and a == 1 else a
     if never_one(a) or never_one(b):
         known, unknown = (a, b) if never_one(a) else (b, a)
-        torch._check(sym_or(unknown == 1, unknown == known), lambda: _MESSAGE)
+        _check(sym_or(unknown == 1, unknown == known), lambda: _MESSAGE)
         return known
-    torch._check(sym_or(a == b, a == 1, b == 1), lambda: _MESSAGE)
-    return torch.sym_max(a, b) * torch.sym_min(torch.sym_min(a, b), 1)  # the other one, unless there is nothing
+    _check(sym_or(a == b, a == 1, b == 1), lambda: _MESSAGE)
+    return _sym_max(a, b) * _sym_min(_sym_min(a, b), 1)  # the other one, unless there is nothing
 
 
 _MESSAGE = "sizes that are broadcast must be the same, or 1"
@@ -131,7 +133,7 @@ def repeated(operands: Sequence[Any]) -> list[Any]:
 def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
     for dim, size in enumerate(sizes[len(sizes) - x.dim() :]):
         if undecided(x.size(dim), size):
-            step = torch.sym_min(x.size(dim) - 1, 1)
+            step = _sym_min(x.size(dim) - 1, 1)
             x = x.index_select(dim, torch.arange(size, device=x.device) * step)
     return x
 
@@ -155,7 +157,7 @@ def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
     if not unknown:
         return None
     for size, asked in unknown:
-        torch._check(sym_or(size == 1, size == asked), lambda: "a dim can be expanded if it is 1, or has that size")
+        _check(sym_or(size == 1, size == asked), lambda: "a dim can be expanded if it is 1, or has that size")
     return _repeat(x, wanted)
 
 

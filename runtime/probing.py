@@ -120,7 +120,7 @@ class Probe:
         seen = [shapes[result][1][dim] for _, shapes in self.runs]
         if len(set(seen)) == 1 and covered:
             return seen[0]
-        sources = [(("tensor", i, d), s) for i, t in enumerate(self.tensors) for d, s in enumerate(t.shape)]
+        sources: list[tuple[Any, Any]] = [(("tensor", i, d), s) for i, t in enumerate(self.tensors) for d, s in enumerate(t.shape)]
         sources += [(("size", j), s) for j, s in enumerate(self.sizes)]
         found: dict[Any, Any] = {}
         for origin, size in sources:

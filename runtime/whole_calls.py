@@ -50,7 +50,10 @@ def name_of(function: Any) -> str:
 def _module(name: str) -> Any:
     path = name.split(".")
     if path[:2] == ["torch", "_C"]:
-        return functools.reduce(lambda found, part: getattr(found, part, None), path[1:], torch)
+        found: Any = torch
+        for part in path[1:]:
+            found = getattr(found, part, None)
+        return found
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -61,10 +64,9 @@ def function_of(name: str) -> Callable[..., Any]:
     where, _, what = name.partition(" ")
     if where == "method":
         return lambda x, *args, **kwargs: getattr(x, what)(*args, **kwargs)
-    if where == "op":
-        found: Callable[..., Any] = functools.reduce(getattr, what.split("."), torch.ops)
-        return found
-    return functools.reduce(getattr, what.split("."), _module(where))  # type: ignore[no-any-return]
+    root: Any = torch.ops if where == "op" else _module(where)
+    found: Callable[..., Any] = functools.reduce(getattr, what.split("."), root)
+    return found
 
 
 _NAMED = {torch.dtype: "dtype", torch.memory_format: "memory_format", torch.layout: "layout"}
@@ -132,11 +134,10 @@ def run(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> lis
 
 # --- the operators ---------------------------------------------------------------------------------------------------
 
-_LIBRARY = torch.library.Library("symshape", "FRAGMENT")
+_library: Any = torch.library.Library
+_LIBRARY = _library("symshape", "FRAGMENT")
 _LIBRARY.define("whole(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]")
-_LIBRARY.define(
-    "whole_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor?[] gradients) -> Tensor[]"
-)  # fmt: skip
+_LIBRARY.define("whole_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor?[] gradients) -> Tensor[]")
 
 
 def _whole(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
