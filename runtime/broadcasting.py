@@ -41,7 +41,8 @@ def broadcast_at_call_time() -> Callable[[], None]:
 
 def broadcasting_kernels() -> dict[Any, AutogradKernel]:
     """For ``with_autograd_kernels``: operands that may have to be repeated are, before they are differentiated."""
-    return {**dict.fromkeys(_POINTWISE, _pointwise), aten.expand.default: _expand}
+    return {**dict.fromkeys(_POINTWISE, _pointwise), aten.expand.default: _expand,
+            **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze)}  # fmt: skip
 
 
 _POINTWISE = (
@@ -136,6 +137,22 @@ def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
             step = _sym_min(x.size(dim) - 1, 1)
             x = x.index_select(dim, torch.arange(size, device=x.device) * step)
     return x
+
+
+def perhaps_squeezed(x: torch.Tensor, dim: Any = None) -> bool:
+    """Whether ``x.squeeze(dim)`` drops a dim depends on sizes that are in the data."""
+    dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    return any(undecided(x.size(d), 2) for d in dims if x.dim())
+
+
+def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
+    """As it is traced, a dim of unknown size stays: then it must not be 1."""
+    if perhaps_squeezed(x, *dim):
+        for d in range(x.dim()) if not dim else [dim[0]] if isinstance(dim[0], int) else dim[0]:
+            if undecided(x.size(d), 2):
+                _check(x.size(d) != 1, lambda: "a dim of size 1 would be dropped")
+    result: torch.Tensor = usual(x, *dim)
+    return result
 
 
 def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:

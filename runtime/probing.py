@@ -120,7 +120,9 @@ class Probe:
         seen = [shapes[result][1][dim] for _, shapes in self.runs]
         if len(set(seen)) == 1 and covered:
             return seen[0]
-        sources: list[tuple[Any, Any]] = [(("tensor", i, d), s) for i, t in enumerate(self.tensors) for d, s in enumerate(t.shape)]
+        sources: list[tuple[Any, Any]] = []
+        for i, tensor in enumerate(self.tensors):
+            sources += [(("tensor", i, d), s) for d, s in enumerate(tensor.shape)]
         sources += [(("size", j), s) for j, s in enumerate(self.sizes)]
         found: dict[Any, Any] = {}
         for origin, size in sources:

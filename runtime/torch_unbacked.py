@@ -10,7 +10,7 @@ import functools
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import sympy
 import torch
@@ -75,15 +75,55 @@ def broadcast_rules() -> list[tuple[Any, str, Any]]:
 
 def asks_for_sizes(error: BaseException | None) -> bool:
     """Whether an error of a trace says that it had to know a size that is in the data."""
+    return _question(error) is not None
+
+
+def what_was_asked(error: BaseException) -> str:
+    """The question about sizes, in the tracer's words."""
+    text = str(_question(error) or error).partition("\n")[0]
+    return text.partition(" (unhinted")[0].replace("Could not guard on", "not known:")
+
+
+def _question(error: BaseException | None) -> BaseException | None:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     seen: set[int] = set()
+    found = None
     while error is not None and id(error) not in seen:
-        if isinstance(error, GuardOnDataDependentSymNode) or "with symbolic sizes/strides" in str(error):
-            return True
+        if isinstance(error, GuardOnDataDependentSymNode):
+            return error
+        if "with symbolic sizes/strides" in str(error):
+            found = error
         seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return False
+    return found
+
+
+def with_breaks_at_questions() -> Callable[[], None]:
+    """Where Dynamo itself asks for a size that is in the data (``tolist``), it breaks the graph, as it does for other
+    things that it cannot trace. Returns what puts the usual way back, an error."""
+    from torch._dynamo.exc import Unsupported
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+    translator: Any = InstructionTranslatorBase
+    usual = translator.call_function
+
+    @functools.wraps(usual)
+    def call_function(self: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return usual(self, fn, args, kwargs)
+        except Unsupported:
+            raise
+        except Exception as error:
+            if _question(error) is None:
+                raise
+            unimplemented(str(fn), what_was_asked(error), error)
+
+    def revert() -> None:
+        translator.call_function = usual
+
+    translator.call_function = call_function
+    return revert
 
 
 def expression(size: Any, values: Mapping[Any, int]) -> int:
@@ -201,3 +241,11 @@ def failing_node(error: BaseException) -> torch.fx.Node | None:
                 found = node
         step = step.__cause__ or step.__context__
     return found
+
+
+def unimplemented(what: str, reason: str, error: Exception | None) -> NoReturn:
+    """Dynamo's way of saying that a call is not for the graph."""
+    from torch._dynamo import exc
+
+    exc.unimplemented(gb_type="Data-dependent call", context=what, explanation=f"{what} cannot be compiled: {reason}",
+                      hints=[], **({} if error is None else {"from_exc": error}))  # fmt: skip

@@ -11,11 +11,12 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.runtime.broadcasting import perhaps_squeezed
 from symshape.runtime.probing import Probe
 from symshape.runtime.torch_private import user_lines
 from symshape.runtime.torch_unbacked import (
@@ -23,6 +24,9 @@ from symshape.runtime.torch_unbacked import (
     failing_node,
     forgetting_new_sizes,
     sizes_at_hand,
+    unimplemented,
+    what_was_asked,
+    with_breaks_at_questions,
     unknown_size,
     with_node_runner,
 )
@@ -35,12 +39,22 @@ _CALLS = ("call_function", "call_method")
 
 def whole_where_needed() -> Callable[[], None]:
     """Dynamo's tracing goes on where a call asks for an unknown size. Returns what puts the usual way back."""
-    return with_node_runner(_runner)
+    reverts = with_node_runner(_runner), with_breaks_at_questions()
+
+    def revert() -> None:
+        for one in reverts:
+            one()
+
+    return revert
 
 
 @functools.cache
 def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
+        if _BREAKS and place_of(node) in _BREAKS[-1]:
+            break_graph(node, _BREAKS[-1][place_of(node)])
+        if place_of(node)[0] == "squeeze" and perhaps_squeezed(*args, **kwargs):
+            break_graph(node, "a dim whose size is in the data is dropped if it is 1")
         env = getattr(graph, "shape_env", None)
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
@@ -53,8 +67,7 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
             except NotWhole as reason:
-                log.info("%s: %s", node.target, reason)
-                raise error from None
+                break_graph(node, f"{reason}; {what_was_asked(error)}", error)
 
     return run_node
 
@@ -99,11 +112,51 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, torch.SymInt)
 
 
+# --- graph breaks ----------------------------------------------------------------------------------------------------
+
+Place = tuple[str, str]  # a function, and the user's line
+_WHERE = "symshape_where"
+_BREAKS: list[dict[Place, str]] = []  # of the frames that are being compiled
+_SAID: set[Place] = set()
+
+
+def place_of(node: torch.fx.Node) -> Place:
+    file, line = (user_lines(node) or [("", 0)])[-1]
+    return str(getattr(node.target, "__name__", node.target)), f"{file}:{line}"
+
+
+def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None) -> NoReturn:
+    """Dynamo breaks the graph at this call; said once for each line."""
+    name, line = place = place_of(node)
+    if place not in _SAID:
+        _SAID.add(place)
+        log.warning("the graph is broken at %s, %s: %s", name, line, reason)
+    unimplemented(f"{name} at {line}", reason, error)
+
+
+def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str]) -> Any:
+    """Compiles a frame; where a call turns out to be impossible to compile, the frame is analysed again, and the graph
+    is broken there. ``breaks``: those known for the function, with the reason; more are added."""
+    _BREAKS.append(breaks)
+    try:
+        while True:
+            try:
+                return compile_frame()
+            except Exception as error:
+                found = getattr(getattr(error, "inner_exception", None), _WHERE, None)
+                if found is None or found[0] in breaks:
+                    raise
+                breaks[found[0]] = found[1]
+    finally:
+        _BREAKS.pop()
+
+
 # --- graphs ----------------------------------------------------------------------------------------------------------
 
 
 def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
-    """Marks the call of a Dynamo graph that could not be traced further; whether there is one that can be whole."""
+    """Marks the call of a Dynamo graph that could not be traced further; whether there is one that can be whole.
+    If not, the error says where the graph should be broken."""
     node = failing_node(error) if asks_for_sizes(error) else None
     if node is None or node.graph is not gm.graph or node.op not in _CALLS:
         return False
@@ -111,7 +164,7 @@ def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
     try:
         node.meta[_MARK] = _text(node, args, kwargs, sizes_at_hand(gm))[0]
     except NotWhole as reason:
-        log.info("%s: %s", node.target, reason)
+        setattr(error, _WHERE, (place_of(node), f"{reason}; {what_was_asked(error)}"))
         return False
     return True
 

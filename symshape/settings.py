@@ -20,7 +20,7 @@ from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.torch_private import views_by_strides
 from symshape.runtime.torch_unbacked import items_are_unbacked
-from symshape.runtime.wholes import whole_where_needed
+from symshape.runtime.wholes import Place, compile_with_breaks, whole_where_needed
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,12 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
 def _in_force(compile_frame: Any) -> Any:
     """What Dynamo calls for a frame that it has no code for. The attribute is how it finds the backend behind it."""
 
+    breaks: dict[Place, str] = {}
+
     @functools.wraps(compile_frame)
     def compile_in_force(*args: Any) -> Any:
         with compile_lock, InForce():  # another thread must not see the settings come and go
-            return compile_frame(*args)
+            return compile_with_breaks(lambda: compile_frame(*args), breaks)
 
     compile_in_force._torchdynamo_orig_backend = compile_frame  # type: ignore[attr-defined]
     return compile_in_force
