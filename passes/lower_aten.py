@@ -20,7 +20,7 @@ from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
 from symshape.passes.aten.views import ALIASING
 from symshape.passes.base import Pass, PassContext
 
-TABLES = ("pointwise", "factories", "views", "reductions", "indexing")  # one file each
+TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "compact")  # one file each
 
 
 @cache

@@ -25,6 +25,7 @@ TABLE: dict[str, str] = {
     "eliminate-implied": "symshape.passes.eliminate_implied:EliminateImplied",
     "hoist-guards": "symshape.passes.hoist_guards:HoistGuards",
     "resolve-dims": "symshape.passes.resolve_dims:ResolveDims",
+    "compact-masks": "symshape.passes.compact_masks:CompactMasks",
     "lower-aten": "symshape.passes.lower_aten:LowerAten",
     "unroll-reductions": "symshape.passes.unroll_reductions:UnrollReductions",
     "inline-into-gathers": "symshape.passes.inline_into_gathers:InlineIntoGathers",

@@ -7,7 +7,7 @@ from symshape.errors import OptionError
 STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
-    "linalg": ("lower-aten", "unroll-reductions", "inline-into-gathers"),
+    "linalg": ("compact-masks", "lower-aten", "unroll-reductions", "inline-into-gathers"),
     "kernels": ("fuse-kernels", "reuse-buffers"),
     "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }

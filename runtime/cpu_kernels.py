@@ -24,7 +24,7 @@ class Library:
 
     def __init__(self, data: bytes) -> None:
         with _lock:
-            _initialize()
+            initialize()
             machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
             self._object = llvm.ObjectFileRef.from_data(data)
@@ -85,7 +85,7 @@ def openmp_library() -> str:
 
 
 @cache
-def _initialize() -> None:
+def initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.load_library_permanently(openmp_library())
