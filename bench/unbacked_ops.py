@@ -48,8 +48,10 @@ def entries() -> list[tuple[str, str]]:
 
 def operators() -> dict[str, Any]:
     """By name (``name`` or ``name.variant``) the OpInfo of each operator in the list; None where PyTorch has none."""
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal import common_methods_invocations as invocations
 
+    op_db = invocations.op_db
+    invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # `called` sets it
     known = {(op.name, op.variant_test_name): op for op in op_db}
     return {".".join(filter(None, entry)): known.get(entry) for entry in entries()}
 
@@ -101,9 +103,10 @@ def called(function: Callable[..., Any], args: Any, kwargs: Any, seed: int, mark
 
 
 def summary(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "data-dependent" in line or line.startswith("Explanation")]
-    return (told or lines or [""])[0].removeprefix("Explanation: ")[-200:]
+    lines = [line.strip() for line in str(error).replace("\\n", "\n").splitlines() if line.strip()]
+    told = [line for line in lines if "cannot be compiled" in line or "got RuntimeError" in line]
+    told += [line for line in lines if "data-dependent" in line or line.startswith("Explanation")]
+    return (told or lines or [""])[0].removeprefix("Explanation: ")[-240:]
 
 
 def difference(actual: Any, expected: Any, random: bool = False) -> str:

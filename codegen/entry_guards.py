@@ -14,7 +14,7 @@ from torch_mlir import ir
 
 from symshape.codegen.guard_stub import Constraint
 from symshape.dialects.conditions import condition_of
-from symshape.dialects.places import source_line
+from symshape.dialects.places import source_lines
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.prover.condition import TRUE, at_least, equals
 from symshape.prover.expr import Expr, product
@@ -86,7 +86,8 @@ def read_entry(block: ir.Block, sizes: Sizes) -> EntryGuards:
     for op in operations:
         if op.name == "symshape.guard":
             reason = ir.StringAttr(op.attributes["reason"]).value
-            guards.append(Constraint(condition_of(sizes, op.operands[0]), reason, source_line(op.location)))
+            lines = "\n".join(source_lines(op.location))
+            guards.append(Constraint(condition_of(sizes, op.operands[0]), reason, lines))
     return EntryGuards(tuple(sizes.layouts.get(a) for a in block.arguments), symbols, tuple(guards))
 
 

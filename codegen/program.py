@@ -120,7 +120,7 @@ class _Writer:
             stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
             if op.name in _FALLIBLE:
-                self.places.append((len(self.lines), ", ".join(self._lines_of(op))))
+                self.places.append((len(self.lines), "\n".join(self._lines_of(op))))
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
@@ -257,7 +257,7 @@ def _expect_true(w: _Writer, op: Any) -> None:
     if condition == TRUE:
         return
     message = ir.StringAttr(op.attributes["message"]).value
-    w.pending.append(Constraint(condition, message, source_line(op.location)))
+    w.pending.append(Constraint(condition, message, "\n".join(source_lines(op.location))))
 
 
 def _empty(w: _Writer, op: Any) -> None:

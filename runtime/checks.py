@@ -25,8 +25,9 @@ _FUNCTIONS: dict[str, Any] = {"__builtins__": {}, "max": max, "min": min}
 
 @dataclass(frozen=True)
 class CheckText:
-    """A constraint that generated code checks: the condition as Python text over symbols, its message, the user's line
-    (``file:line``), and where each symbol of it comes from (see ``Origin.parse``)."""
+    """A constraint that generated code checks: the condition as Python text over symbols, its message, the user's
+    lines (``file:line``, one below the other: it may stand for several), and where each symbol comes from (see
+    ``Origin.parse``)."""
 
     condition: str
     message: str
@@ -93,7 +94,7 @@ def error_of(check: CheckText, values: Mapping[str, int]) -> ShapeConstraintErro
     message = f"{check.message}: " if check.message else ""
     return ShapeConstraintError(
         f"{message}{constraint} does not hold" + (f" for {', '.join(shown)}" if shown else ""),
-        where=with_text(check.location),
+        where="\n      ".join(map(with_text, check.location.split("\n"))),
         next_step=f"{change}, or relax the constraint where it is made",
         constraint=constraint,
         values={origin.name: values[symbol] for symbol, origin in used.items()},

@@ -61,7 +61,7 @@ def _with_places(run: Callable[[list[Any]], Any], places: Sequence[tuple[int, st
             frames = traceback.walk_tb(error.__traceback__)
             lines = [line for frame, line in frames if frame.f_code.co_filename == _FILE]
             place = max((p for p in places if lines and p[0] <= lines[-1]), default=(0, ""))
-            for line in filter(None, place[1].split(", ")):
+            for line in filter(None, place[1].split("\n")):
                 error.add_note(f"  at: {with_text(line)}")
             raise
 

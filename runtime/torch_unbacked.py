@@ -72,7 +72,6 @@ def broadcast_rules() -> list[tuple[Any, str, Any]]:
     return [(m, name, getattr(m, name)) for m, name in (*places, (fake_impls, "infer_size"))]
 
 
-
 def asks_for_sizes(error: BaseException | None) -> bool:
     """Whether an error of a trace says that it had to know a size that is in the data."""
     return _question(error) is not None
@@ -247,5 +246,6 @@ def unimplemented(what: str, reason: str, error: Exception | None) -> NoReturn:
     """Dynamo's way of saying that a call is not for the graph."""
     from torch._dynamo import exc
 
+    cause: Any = {} if error is None else {"from_exc": error}
     exc.unimplemented(gb_type="Data-dependent call", context=what, explanation=f"{what} cannot be compiled: {reason}",
-                      hints=[], **({} if error is None else {"from_exc": error}))  # fmt: skip
+                      hints=[], **cause)  # fmt: skip

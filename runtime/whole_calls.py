@@ -110,8 +110,10 @@ def decode(value: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
         return {decode(k, tensors, sizes): decode(v, tensors, sizes) for k, v in held}
     if kind in ("list", "tuple", "slice"):
         return getattr(builtins, kind)(*_spread(kind, [decode(v, tensors, sizes) for v in held]))
-    plain = {"tensor": lambda: tensors[held], "size": lambda: sizes[held], "device": lambda: torch.device(held),
-             "torch": lambda: getattr(torch, held), "ellipsis": lambda: Ellipsis}  # fmt: skip
+    plain: dict[str, Callable[[], Any]] = {
+        "tensor": lambda: tensors[held], "size": lambda: sizes[held], "device": lambda: torch.device(held),
+        "torch": lambda: getattr(torch, held), "ellipsis": lambda: Ellipsis,
+    }  # fmt: skip
     return plain[kind]()
 
 

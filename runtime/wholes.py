@@ -25,9 +25,9 @@ from symshape.runtime.torch_unbacked import (
     forgetting_new_sizes,
     sizes_at_hand,
     unimplemented,
+    unknown_size,
     what_was_asked,
     with_breaks_at_questions,
-    unknown_size,
     with_node_runner,
 )
 from symshape.runtime.whole_calls import NotWhole, decode, encode, function_of, made_from, name_of, whole

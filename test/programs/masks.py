@@ -170,6 +170,11 @@ def put_values(x: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tenso
     return y
 
 
+def times_values(x: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    torch._check(x[m].shape[0] == v.shape[0])  # else a single selected element would be repeated for each of v
+    return (x[m].sin() * v).sum()
+
+
 def put_function(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     y = x.clone()
     y[m] = y[m].sigmoid() * 3
@@ -231,7 +236,7 @@ ASSIGNMENTS = [
     P("x[m] = c, half", put_number, matrices(dtype=BF16)),
     P("x[m] = v broadcast", put_vector, rows()),
     P("x[m] = v of masked length", put_values, one_for_each),
-    P("x[m] * v of masked length", lambda x, v, m: (x[m].sin() * v).sum(), one_for_each),
+    P("x[m] * v of masked length", times_values, one_for_each),
     P("y[m] = f(y[m])", put_function, vectors()),
     P("y[m] = f(y[m]), 2 dims", put_function, matrices()),
     P("y[m] = f(y[m]), strides", put_function, strided),
