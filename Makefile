@@ -1,4 +1,5 @@
-# make demo    T5 generates text at many sizes                make test    everything, 15 to 20 minutes on two cores
+# make demo    T5 generates text at many sizes                make test    10 to 15 minutes on two cores
+#                                                              make test-all  what is marked as long too: the double
 # make lint    style, types, import rules                      make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/
 #
@@ -13,7 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test lint smoke bench clean
+.PHONY: demo test test-all lint smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -30,6 +31,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/lit -q -j $(JOBS) test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal test
+
+test-all: $(READY)
+	$(BIN)/lit -q -j $(JOBS) test
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'long or not long' test
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet --output-format concise .

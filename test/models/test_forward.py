@@ -36,6 +36,12 @@ def _count(compiled: Callable[[Any], Any], model: Model, size: Size, shapes: tup
     return graphs
 
 
+def _some(*often: str) -> Any:
+    """Parameters: each model is either full or tiny in the usual run; the other one is long."""
+    return [model if name in often else pytest.param(model, marks=pytest.mark.long) for name, model in MODELS.items()]
+
+
+@pytest.mark.parametrize("model", _some("bert", "gpt2", "t5"), ids=MODELS)
 def test_equals_eager_in_one_graph(model: Model, compiled: Callable[[Any], Any]) -> None:
     """The full model is right at 20 shapes and more, and one graph serves those without a size of 1."""
     shapes = (model.first_shapes[FIRST[model.name]], *model.large_shapes)
@@ -45,6 +51,7 @@ def test_equals_eager_in_one_graph(model: Model, compiled: Callable[[Any], Any])
     assert not graphs.breaks
 
 
+@pytest.mark.parametrize("model", _some("llama", "vit", "resnet"), ids=MODELS)
 def test_sizes_of_one_cost_no_more_graphs_than_the_framework(model: Model, compiled: Callable[[Any], Any]) -> None:
     """All shapes, at the tiny size: how wide or deep a model is changes neither graphs nor kernels."""
     shapes = (model.first_shapes[FIRST[model.name]], *model.shapes)

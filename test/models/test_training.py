@@ -55,10 +55,11 @@ def _build(model: Model, size: Size = "full") -> torch.nn.Module:
     return module
 
 
+@pytest.mark.parametrize("size", ["tiny", pytest.param("full", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SHAPES)
-def test_gradients_equal_eager(name: str, compiled: Callable[[Any], Any]) -> None:
+def test_gradients_equal_eager(name: str, size: Size, compiled: Callable[[Any], Any]) -> None:
     model, wrong = MODELS[name], {}
-    ours, theirs = _build(model), _build(model)
+    ours, theirs = _build(model, size), _build(model, size)
     with Graphs():
         forward = compiled(ours)
         for shape in SHAPES[name]:

@@ -8,7 +8,7 @@ from program import F64, NONEMPTY, P, cube, matrix, normal, square
 
 NUMBERS = [
     P("times size", lambda x: x * x.shape[0] + x.shape[1] // 2, matrix, gradient=True),
-    P("over size", lambda x: x / x.shape[0] + 1 / (x.shape[1] + 1) ** 0.5, matrix, NONEMPTY, gradient=True),
+    P("over size", lambda x: x / x.shape[0] + 1 / (x.shape[1] + 1) ** 0.5, matrix, NONEMPTY, gradient=True, alone=True),
     P("size maximum", lambda x: x[: max(x.shape[0] // 2, 3)] * max(x.shape[0], 16), matrix, gradient=True),
     P("size minimum", lambda x: torch.zeros(min(x.shape[0], 20)) + min(x.shape[1], 5), matrix),
     P("size modulo", lambda x: x * (x.shape[0] % 3) + (-x.shape[0] // 2), matrix, gradient=True),
@@ -41,9 +41,10 @@ NUMBERS = [
         "float argument small",
         lambda x, k: (x + k, (x > k), x.clamp(min=k)),
         lambda n: (normal(5, 3, dtype=F64), 0.1 * n),
+        alone=True,
     ),
     P("bool argument", lambda x, k: x + 1 if k else x - 1, lambda n: (normal(5, 3), n % 2 == 0)),
-    P("pool", lambda x: F.avg_pool1d(x[None], 2) + F.max_pool1d(x[None], 2), matrix, NONEMPTY, gradient=True),
+    P("pool", lambda x: F.avg_pool1d(x[None], 2) + F.max_pool1d(x[None], 2), matrix, NONEMPTY, gradient=True, alone=True),
     P(
         "convolution",
         lambda x, w: F.conv1d(x, w, padding=1).relu(),

@@ -196,7 +196,7 @@ POINTWISE = [
         lambda n: (normal(n), normal(n + 3)),
         gradient=True,
     ),
-    P("linspace", lambda x: x * torch.linspace(0, 1, x.shape[0]), vector, gradient=True),
+    P("linspace", lambda x: x * torch.linspace(0, 1, x.shape[0]), vector, gradient=True, alone=True),
     P("eye", lambda x: x + torch.eye(x.shape[0], x.shape[1]), matrix, gradient=True),
     P("full of size", lambda x: torch.full_like(x, x.shape[0]) + torch.full((x.shape[1],), 0.5), matrix),
     *[

@@ -18,13 +18,15 @@ FLOATS, INTEGERS = (F32, F64, F16, BF16), (I64, I32, I16, I8, U8)
 
 @dataclass(frozen=True)
 class Program:
-    """``inputs(n)`` makes the arguments of size n. ``gradient``: floating inputs require it."""
+    """``inputs(n)`` makes the arguments of size n. ``gradient``: floating inputs require it. ``alone``: the framework
+    compiles it anew for many sizes, and would do so for what is compiled together with it."""
 
     name: str
     function: Callable[..., Any]
     inputs: Callable[[int], tuple[Any, ...]]
     sizes: tuple[int, ...] = SIZES
     gradient: bool = False
+    alone: bool = False
 
 
 def normal(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
