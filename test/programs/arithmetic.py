@@ -44,7 +44,14 @@ NUMBERS = [
         alone=True,
     ),
     P("bool argument", lambda x, k: x + 1 if k else x - 1, lambda n: (normal(5, 3), n % 2 == 0)),
-    P("pool", lambda x: F.avg_pool1d(x[None], 2) + F.max_pool1d(x[None], 2), matrix, NONEMPTY, gradient=True, alone=True),
+    P(
+        "pool",
+        lambda x: F.avg_pool1d(x[None], 2) + F.max_pool1d(x[None], 2),
+        matrix,
+        NONEMPTY,
+        gradient=True,
+        alone=True,
+    ),
     P(
         "convolution",
         lambda x, w: F.conv1d(x, w, padding=1).relu(),
