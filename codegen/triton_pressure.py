@@ -18,7 +18,7 @@ _FIXED: Final = 31  # of them for what does not grow with the elements
 _MAX_WARPS: Final = 32
 _LANES: Final = 32
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
-_DIVISION: Final = 14  # registers of a 64-bit division by a size, and of what it makes of an index
+_DIVISION: Final = 20  # a 64-bit division is a call: what it makes of an index, and what must be kept around it
 _READS: Final = frozenset({"load", "extract"})
 
 
