@@ -74,10 +74,17 @@ def symbol_hint(env: Any, symbol: Any) -> int | None:
         return None
 
 
-def first_seen(value: torch.SymInt) -> int | None:
-    """What a SymInt was at the first call; None for a data-dependent one."""
+def first_seen(value: Any) -> Any:
+    """What a SymInt or SymFloat was at the first call; None for a data-dependent one."""
     node = value.node
-    return int(node.hint) if node.has_hint() else None
+    return node.pytype(node.hint) if node.has_hint() else None
+
+
+def place_of_symbol(path: Any) -> tuple[str, tuple[int, ...]]:
+    """Where a node's result shows a new symbol: what of a tensor it is ("size", "stride"; "" for a number), and the
+    positions on the way there."""
+    kinds = [step.name for step in path if hasattr(step, "name")]
+    return (kinds[0] if kinds else ""), tuple(step.idx for step in path if hasattr(step, "idx"))
 
 
 def symbol_range(env: Any, symbol: Any) -> tuple[int | None, int | None]:

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.runtime.torch_private import first_seen
+
 # Where functions that Dynamo puts into a graph are found by name.
 _MODULES = (
     "torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch._C._nn", "torch._C._linalg",
@@ -84,6 +86,8 @@ def encode(value: Any, tensors: list[Any], sizes: list[Any], is_tensor: Any, is_
     if is_size(value):
         sizes.append(value)
         return {"size": len(sizes) - 1}
+    if isinstance(value, torch.SymFloat):
+        return _number(value)
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, (list, tuple)):
@@ -100,6 +104,13 @@ def encode(value: Any, tensors: list[Any], sizes: list[Any], is_tensor: Any, is_
     if value is Ellipsis:
         return {"ellipsis": True}
     raise NotWhole(f"an argument of type {type(value).__name__}")
+
+
+def _number(value: torch.SymFloat) -> float:
+    """Of an argument that is a number: what it is at this call, and a graph of its own for another."""
+    if first_seen(value) is None:
+        raise NotWhole("a number that only data tells")
+    return float(value)
 
 
 def decode(value: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
@@ -205,7 +216,8 @@ def _remember(ctx: Any, inputs: Any, output: Any) -> None:
 def _backward(ctx: Any, gradients: Any) -> Any:
     tensors = list(ctx.saved_tensors)
     found = torch.ops.symshape.whole_gradient(ctx.call, tensors, ctx.sizes, list(gradients))
-    return None, [g if t.is_floating_point() or t.is_complex() else None for g, t in zip(found, tensors)], None
+    of_sizes: Any = None if ctx.sizes else []  # an empty list is taken for one of tensors
+    return None, [g if t.is_floating_point() or t.is_complex() else None for g, t in zip(found, tensors)], of_sizes
 
 
 _LIBRARY.impl("whole", _whole, "CompositeExplicitAutograd")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -190,11 +191,12 @@ def _replace(node: torch.fx.Node, call: str) -> None:
     def is_kind(kind: type) -> Callable[[Any], bool]:
         return lambda v: isinstance(v, torch.fx.Node) and isinstance(v.meta.get("example_value"), kind)
 
-    for part in (list(node.args), node.kwargs):
-        encode(part, tensors, sizes, is_kind(torch.Tensor), is_kind(torch.SymInt))
     graph = node.graph
     single = isinstance(node.meta["example_value"], torch.Tensor)
     with graph.inserting_before(node):
+        opened = torch.fx.node.map_arg((list(node.args), node.kwargs), lambda n: _opened(n, n.meta["example_value"]))
+        for part in opened:
+            encode(part, tensors, sizes, is_kind(torch.Tensor), is_kind(torch.SymInt))
         made = graph.call_function(whole, (call, tensors, sizes))
         result = graph.call_function(_only, (made,)) if single else made
     for new in (made, result):
@@ -204,6 +206,20 @@ def _replace(node: torch.fx.Node, call: str) -> None:
         result.meta["unbacked_bindings"] = node.meta["unbacked_bindings"]
     node.replace_all_uses_with(result)
     graph.erase_node(node)
+
+
+def _opened(node: torch.fx.Node, value: Any) -> Any:
+    """An argument of a node with this traced value, as nodes of tensors and sizes; of a number nothing, which is in the
+    text."""
+    if isinstance(value, (tuple, list)):
+        return [_opened(_item(node, i, one), one) for i, one in enumerate(value)]
+    return node if isinstance(value, (torch.Tensor, torch.SymInt)) else None
+
+
+def _item(node: torch.fx.Node, position: int, value: Any) -> torch.fx.Node:
+    item = node.graph.call_function(operator.getitem, (node, position))
+    item.meta["example_value"] = value
+    return item
 
 
 def _only(results: Sequence[torch.Tensor]) -> torch.Tensor:

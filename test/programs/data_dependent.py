@@ -289,6 +289,10 @@ def embedding(m: torch.Tensor, x: torch.Tensor) -> Any:
     return F.embedding(m.nonzero()[:, 0], x) * 2
 
 
+def number_argument(k: torch.Tensor, x: torch.Tensor, step: float) -> Any:
+    return torch.trapezoid(x[k.item() :], dx=step, dim=0)
+
+
 # --- sizes of 1 ------------------------------------------------------------------------------------------------------
 
 
@@ -383,6 +387,7 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("against sizes", against_sizes, rows),
     P("against each other", against_each_other, pair),
     P("expand to five", expand_to_five, five, values=(7, 0, 1, 2, 5, 1000)),
+    P("number argument", number_argument, lambda u: (torch.tensor(u), torch.randn(2 * u + 2, 4), 0.5)),
     P("gradient of rows", gradient_of_rows, rows, gradient=True),
     P("gradient of split", gradient_of_split, two, gradient=True),
     P("gradient of repeats", gradient_of_repeats, repeats, gradient=True),

@@ -29,7 +29,8 @@ def compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[Gra
 def outcome(function: Callable[..., Any], program: DataProgram, u: int) -> Any:
     """Results and gradients; or the type of the error."""
     torch.manual_seed(u)
-    inputs = [x.requires_grad_(program.gradient and x.is_floating_point()) for x in program.inputs(u)]
+    inputs = [x.requires_grad_(program.gradient and x.is_floating_point()) if isinstance(x, torch.Tensor) else x
+              for x in program.inputs(u)]  # fmt: skip
     try:
         result = function(*inputs)
     except (RuntimeError, IndexError, ValueError) as error:
@@ -38,7 +39,7 @@ def outcome(function: Callable[..., Any], program: DataProgram, u: int) -> Any:
     if program.gradient:
         outputs = [t for t in pytree.tree_leaves(result) if t.requires_grad]
         torch.manual_seed(1)
-        leaves = [x for x in inputs if x.requires_grad]
+        leaves = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
         found.append(torch.autograd.grad(outputs, leaves, [torch.randn(t.shape) for t in outputs]))
     return pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, found)
 
@@ -67,3 +68,49 @@ def test_equals_eager(name: str) -> None:
             else:
                 assert ours == theirs and type(ours) is type(theirs), f"u = {u}: {ours} instead of {theirs}"
     assert len(reports) == 1 + program.gradient, [str(report) for report in reports]
+
+
+def same_size(k: torch.Tensor, x: torch.Tensor) -> Any:
+    """What is asserted of a size in the data stands for it in the trace: it is checked nevertheless."""
+    u, v, w = torch.unique(k), x[x[:, 0] > 0], k.max().item() + 1
+    for n in (u.shape[0], v.shape[0], w):
+        torch._check(n == x.shape[0])
+    return u + x[:, 0], v @ x.t(), torch.ones(w)
+
+
+def of_split(k: torch.Tensor, x: torch.Tensor) -> Any:
+    a, b = torch.split(x * 2, [k.item(), 4])
+    return a.sin(), b.sum(0)
+
+
+def test_asserted_sizes_are_checked() -> None:
+    whole, _ = compiled(same_size)
+    parts, reports = compiled(of_split)
+    for rows in (5, 8):
+        k, x = torch.arange(rows), torch.rand(rows, 3) + 1
+        torch.testing.assert_close(whole(k, x), same_size(k, x))
+        torch.testing.assert_close(parts(torch.tensor(rows - 4), x), of_split(torch.tensor(rows - 4), x))
+        for bad in ((k[1:], x), (k + 1, x), (k, x - (k == 1)[:, None] * 2)):
+            with pytest.raises(RuntimeError, match=__file__):
+                whole(*bad)
+        for count in (rows, rows - 5, -1):
+            with pytest.raises(RuntimeError):
+                parts(torch.tensor(count), x)
+    assert len(reports) == 1
+
+
+def constant_and_moved(k: torch.Tensor, x: torch.Tensor) -> Any:
+    """The second size of x is not in the data, but no constant; nor has the call a size as an argument."""
+    rows = x[k > 0]
+    return rows.roll(1, 0), rows.tensor_split(3)[0] * 2
+
+
+def test_calls_as_one_operator_at_other_sizes() -> None:
+    function, reports = compiled(constant_and_moved)
+    for columns in (4, 6, 3):
+        k, x = torch.arange(7) - columns, torch.randn(7, columns, requires_grad=True)
+        found, expected = function(k, x), constant_and_moved(k, x)
+        torch.testing.assert_close(found, expected)
+        ours, theirs = (torch.autograd.grad(sum(y.sin().sum() for y in ys), x) for ys in (found, expected))
+        torch.testing.assert_close(ours, theirs)
+    assert len(reports) == 2
