@@ -13,7 +13,7 @@ from symshape.dialects.conditions import emit_condition, read_condition
 from symshape.dialects.host import CondOp
 from symshape.errors import CompileError
 from symshape.frontend.symbols import size_expr
-from symshape.frontend.values import bind, define_unbacked, is_new_symbol, type_of
+from symshape.frontend.values import bind, check_replaced, define_unbacked, is_new_symbol, type_of
 from symshape.prover.condition import Condition, any_of, at_least, equals, negation
 from symshape.prover.expr import Expr, maximum, minimum
 from symshape.prover.sympy_bridge import UnsupportedExpr
@@ -76,7 +76,8 @@ def import_cond(importer: Importer, node: torch.fx.Node, import_function: Import
         results[i] = result
     new = [(i, d) for i in kept if isinstance(fakes[i], torch.Tensor) for d, size in enumerate(fakes[i].size())
            if is_new_symbol(importer, size_expr(size))]  # fmt: skip
-    define_unbacked(importer, fakes, kept, op.operation, results)
+    defined = define_unbacked(importer, fakes, kept, op.operation, results)
+    check_replaced(importer, node, dict(zip(kept, op.operation.results)), defined)
     for i, d in new:
         sizes = [_size_of(branch.returned[kept.index(i)], d) for branch in branches]
         _assume_merged(importer, size_expr(fakes[i].size(d)), sizes)

@@ -21,10 +21,13 @@ from symshape.frontend.symbols import SymbolRow, collect_symbols, size_expr
 from symshape.frontend.values import (
     Constant,
     bind,
+    check_item,
+    check_replaced,
     define_offset,
     define_unbacked,
     emit_symbol,
     emit_unbacked,
+    is_new_symbol,
     type_of,
     unchecked,
 )
@@ -230,7 +233,8 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
-    define_unbacked(importer, fakes, kept, op, results)
+    defined = define_unbacked(importer, fakes, kept, op, results)
+    check_replaced(importer, node, dict(zip(kept, op.results)), defined)
     define_offset(importer, node, value)
     for i, result in zip(kept, op.results):
         bind(importer, result, fakes[i], op.location)
@@ -252,15 +256,17 @@ def _is_fresh(target: Any) -> bool:
 def _import_item(importer: Importer, node: torch.fx.Node) -> Any:
     """``item``: an integer becomes a symbol (a new one where the tracer made one), a float a library call."""
     value = node.meta.get("val")
-    if isinstance(value, torch.SymInt):
-        expr = size_expr(value)
-        name = next(iter(expr.symbols), "")
-        if expr == Expr.symbol(name):
-            if expr in importer.sizes:
-                return importer.sizes.value(expr)
-            source: Any = node.args[0]
-            return emit_unbacked(importer, importer.values[source], name, "item")
-    return _import_library_call(importer, node, value)
+    if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool):
+        return _import_library_call(importer, node, value)
+    expr = size_expr(value)
+    source: Any = node.args[0]
+    if is_new_symbol(importer, expr):
+        return emit_unbacked(importer, importer.values[source], next(iter(expr.symbols)), "item")
+    known = _known_size(importer, value)
+    if known is None:
+        return _import_library_call(importer, node, value)
+    check_item(importer, node, importer.values[source], expr)
+    return known
 
 
 def _import_assert(importer: Importer, node: torch.fx.Node) -> Any:

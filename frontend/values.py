@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch_mlir import ir
 
+from symshape.dialects.conditions import emit_condition
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.offsets import start_offset
 from symshape.frontend.symbols import INT64_MAX, SymbolRow, layout_of, size_expr
+from symshape.prover.condition import equals
 from symshape.prover.expr import Expr
-from symshape.runtime.torch_private import symbol_range
+from symshape.runtime.torch_private import place_of_symbol, symbol_range
 
 if TYPE_CHECKING:
     from symshape.frontend.import_fx import Importer
@@ -69,9 +71,13 @@ def bind(importer: Importer, value: ir.Value, fake: Any, location: ir.Location) 
     ir.Operation.create("symshape.bind", [], [value, *operands], loc=location)
 
 
-def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> None:
+Places = set[tuple[int, str, int]]  # of sizes and strides: result, which of both, dim
+
+
+def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> Places:
     """Symbols that first appear in a call's results: read off the results' sizes, or off an integer result, which they
-    replace in ``results``."""
+    replace in ``results``. Returns where they are read."""
+    places: Places = set()
     for i, result in zip(kept, op.results):
         fake = fakes[i]
         if isinstance(fake, torch.SymInt):
@@ -82,6 +88,8 @@ def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: A
                 for name in expr.symbols:
                     if expr == Expr.symbol(name) and expr not in importer.sizes:
                         emit_unbacked(importer, result, name, kind, dim)
+                        places.add((i, kind, dim))
+    return places
 
 
 def define_offset(importer: Importer, node: torch.fx.Node, fake: Any) -> None:
@@ -105,9 +113,48 @@ def _define_number(importer: Importer, result: ir.Value, expr: Expr) -> ir.Value
     return result
 
 
-def emit_unbacked(importer: Importer, tensor: ir.Value, name: str, kind: str, dim: int = 0) -> ir.Value:
+def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, ir.Value], defined: Places) -> None:
+    """Where an assertion says what a size of a result is (``torch._check(y.shape[0] == x.shape[0])``), the tracer has
+    that in place of the symbol, and takes the assertion for true: the size is read, and checked before any use.
+
+    ``results``: the values of the node's results, by position. ``defined``: where symbols are read as they are.
+    """
+    fakes = node.meta.get("val")
+    for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+        read = Expr.symbol(str(symbol))
+        kind, positions = place_of_symbol(path)
+        if kind not in ("size", "stride") or read in importer.sizes:
+            continue
+        result, dim = positions if isinstance(fakes, (tuple, list)) else (0, *positions)
+        if (result, kind, dim) in defined:
+            continue
+        fake = fakes[result] if isinstance(fakes, (tuple, list)) else fakes
+        emit_unbacked(importer, results[result], read.python(), kind, dim, anything=True)
+        _expect_equal(importer, read, size_expr(getattr(fake, kind)()[dim]))
+
+
+def check_item(importer: Importer, node: torch.fx.Node, source: ir.Value, expr: Expr) -> None:
+    """The same for an ``item``, of which is asserted that it is ``expr``."""
+    for symbol in node.meta.get("unbacked_bindings") or ():
+        read = Expr.symbol(str(symbol))
+        if read not in importer.sizes:
+            emit_unbacked(importer, source, read.python(), "item", anything=True)
+            _expect_equal(importer, read, expr)
+
+
+def _expect_equal(importer: Importer, read: Expr, expr: Expr) -> None:
+    if all(Expr.symbol(name) in importer.sizes for name in expr.symbols):
+        condition = emit_condition(importer.sizes, equals(read, expr))
+        message = ir.StringAttr.get("runtime assertion failed")
+        ir.Operation.create("symshape.expect_true", [], [condition], {"message": message})
+
+
+def emit_unbacked(
+    importer: Importer, tensor: ir.Value, name: str, kind: str, dim: int = 0, *, anything: bool = False
+) -> ir.Value:
+    """``anything``: what the tracer knows of the symbol has not been checked, and is no fact."""
     symbol = next((s for s in importer.env.var_to_range if str(s) == name), None)
-    low, high = symbol_range(importer.env, symbol)
+    low, high = (None, None) if anything else symbol_range(importer.env, symbol)
     i64 = ir.IntegerType.get_signless(64)
     attributes = {
         "name": ir.StringAttr.get(name), "min": ir.IntegerAttr.get(i64, -INT64_MAX if low is None else low),

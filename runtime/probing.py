@@ -41,7 +41,7 @@ class Probe:
 
         NotWhole where no sizes are found with which it runs, or where what it returns depends on them.
         """
-        self.fixed, self.symbols = first_seen_sizes([*self.sizes, *(s for t in self.tensors for s in t.shape)])
+        self.inputs, self.symbols = first_seen_sizes([*self.sizes, *(s for t in self.tensors for s in t.shape)])
         first = next(filter(self._try, itertools.islice(self._choices(), _MOST_RUNS)), None)
         if first is None:
             raise NotWhole("no sizes were found with which it runs")
@@ -68,7 +68,9 @@ class Probe:
         return {symbol: self.known[symbol] for symbol in self.symbols if symbol in self.known}
 
     def _vary(self, first: Values) -> bool:
-        """Runs it with other sizes, one by one or, where they must be equal, together. Whether each could be moved."""
+        """Runs it with other sizes, one by one or, where they must be equal, together. Whether each could be moved:
+        those of inputs as well, which are only known at the first call."""
+        first = {**self.inputs, **first}
         together: dict[int, list[Any]] = {}
         for symbol, value in first.items():
             together.setdefault(value, []).append(symbol)
@@ -80,7 +82,7 @@ class Probe:
 
     def _move(self, first: Values, group: Sequence[Any]) -> bool:
         value = first[group[0]]
-        for other in (1, 0):
+        for other in (1, 0) if not any(symbol in self.inputs for symbol in group) else ():
             self._try({**first, **dict.fromkeys(group, other)})
         others = (value + 1, 2 * value, value + 2, 3 * value)
         moved = [self._try({**first, **dict.fromkeys(group, other)}) for other in others]
@@ -90,7 +92,7 @@ class Probe:
 
     def _try(self, values: Values) -> bool:
         """Runs it and remembers what came back; False if it fails."""
-        at = {**self.fixed, **values}
+        at = {**self.inputs, **values}
         shapes = [[expression(s, at) for s in t.shape] for t in self.tensors]
         sizes = [expression(s, at) for s in self.sizes]
         if any(s < 0 for shape in shapes for s in shape):

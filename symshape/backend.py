@@ -13,6 +13,7 @@ from symshape.frontend.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.specialisations import check_marked, specialisations
 from symshape.graph_cache import compile_graph
 from symshape.options import Options
+from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
@@ -57,6 +58,7 @@ def symshape_backend(
     kinds = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
     before = len(reports or ())
     replace_marked(gm)
+    assert_items(gm)
     while True:  # every round makes one more call whole
         try:
             with traceable_gradients():

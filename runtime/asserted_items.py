@@ -1,0 +1,32 @@
+"""Integers read off tensors, of which the program asserts that they are a size (``torch._check(n == x.shape[0])``).
+
+The tracer puts that size wherever the integer is used, and drops the read together with the assertion. Here the
+assertion is written on the tensor, before the graph is traced further.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from symshape.runtime.torch_private import user_lines
+
+
+def assert_items(gm: torch.fx.GraphModule) -> None:
+    """Adds a ``_assert_async`` behind each ``item`` of a Dynamo graph whose symbol was replaced."""
+    changed = False
+    for node in list(gm.graph.find_nodes(op="call_method", target="item")):
+        number = node.meta.get("example_value")
+        bindings = node.meta.get("unbacked_bindings") or {}
+        if not isinstance(number, torch.SymInt) or not bindings or number.node.expr in bindings:
+            continue
+        file, line = (user_lines(node) or [("", 0)])[-1]
+        message = f"runtime assertion failed: an integer is not {number.node.expr} ({file}:{line})"
+        with gm.graph.inserting_after(node):
+            equal = gm.graph.call_function(torch.eq, (node.args[0], node))
+        with gm.graph.inserting_after(equal):
+            whole = gm.graph.call_function(torch.all, (equal,))
+        with gm.graph.inserting_after(whole):
+            gm.graph.call_function(torch.ops.aten._assert_async.msg, (whole, message))
+        changed = True
+    if changed:
+        gm.recompile()
