@@ -15,7 +15,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.runtime.torch_unbacked import expression, first_seen_sizes, is_random, without_modes
+from symshape.runtime.torch_private import storage_of
+from symshape.runtime.torch_unbacked import expression, first_seen_sizes, what_is_run, without_modes
 from symshape.runtime.whole_calls import NotWhole
 
 _USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
@@ -34,6 +35,8 @@ class Probe:
     sizes: Sequence[Any]
     known: Values = field(default_factory=dict)  # what some unknown sizes are at this call
     random: bool = False
+    shares: bool = False  # whether a result is in the memory of an operand
+    by_values: bool = False  # whether sizes of results are in the data of operands
     runs: list[tuple[Values, Shapes]] = field(default_factory=list)
 
     def results(self) -> list[tuple[str, list[Any]]]:
@@ -98,21 +101,28 @@ class Probe:
         if any(s < 0 for shape in shapes for s in shape):
             return False
         small = sum(_product(shape) for shape in shapes) < _MOST_ELEMENTS
-        for device in ("meta", "cpu") if small else ("meta",):
+        devices = ("meta", "cpu") if self.runs else ("cpu", "meta")  # a write to an operand shows on a CPU only
+        for device in devices if small else ("meta",):
             with without_modes(), torch.random.fork_rng(devices=[]), torch.no_grad():
                 operands = [_made(t.dtype, shape, device) for t, shape in zip(self.tensors, shapes)]
+                before = [t.clone() for t in operands] if device == "cpu" else operands
                 versions = [t._version for t in operands]
                 try:
-                    with is_random() as random:
+                    with what_is_run() as seen:
                         result = self.call(operands, sizes)
                 except NotWhole:
                     raise
                 except Exception:  # noqa: BLE001 - sizes that do not fit, or no rule for tensors without data
                     continue
-            if versions != [t._version for t in operands]:
+                # Versions do not show everything: running statistics of a batch norm are written behind their back.
+                kept = device == "meta" or all(map(torch.equal, before, operands))
+            if versions != [t._version for t in operands] or not kept:
                 raise NotWhole("it changes an operand")
-            self.random |= random.found
             self.runs.append((at, _shapes(result)))
+            self.random |= seen.random
+            self.by_values |= seen.sizes_of_values
+            taken = {storage_of(t) for t in operands}
+            self.shares |= any(storage_of(t) in taken for t in pytree.tree_leaves(result))
             return True
         return False
 
@@ -120,6 +130,8 @@ class Probe:
 
     def _origin(self, result: int, dim: int, covered: bool) -> Any:
         seen = [shapes[result][1][dim] for _, shapes in self.runs]
+        if self.by_values:
+            return ["fresh"]
         if len(set(seen)) == 1 and covered:
             return seen[0]
         sources: list[tuple[Any, Any]] = []

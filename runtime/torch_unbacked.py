@@ -155,17 +155,20 @@ def without_modes() -> Iterator[None]:
         yield
 
 
-class _Random(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    found = False
+class _Run(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    random = False
+    sizes_of_values = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.found = self.found or torch.Tag.nondeterministic_seeded in func.tags
+        self.random = self.random or torch.Tag.nondeterministic_seeded in func.tags
+        self.sizes_of_values = self.sizes_of_values or torch.Tag.dynamic_output_shape in func.tags
         return func(*args, **(kwargs or {}))
 
 
-def is_random() -> Any:
-    """A context that sees (``found``) whether random numbers are drawn."""
-    made: Any = _Random
+def what_is_run() -> Any:
+    """A context that sees what operators do: whether random numbers are drawn (``random``), and whether sizes of
+    results are in the data (``sizes_of_values``)."""
+    made: Any = _Run
     return made()
 
 

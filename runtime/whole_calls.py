@@ -156,12 +156,25 @@ _LIBRARY.define("whole_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tens
 def _whole(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
     taken = {t.untyped_storage().data_ptr() for t in tensors}
     found = []
-    for result in run(call, tensors, sizes):
+    results = run(call, tensors, sizes)
+    _check_sizes(call, results, tensors, sizes)
+    for result in results:
         own = result.contiguous()
         own = own.clone() if own.untyped_storage().data_ptr() in taken else own
         taken.add(own.untyped_storage().data_ptr())
         found.append(own.detach())
     return found
+
+
+def _check_sizes(
+    call: str, results: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], sizes: Sequence[int]
+) -> None:
+    """RuntimeError where a size is not what it was taken for: compiled code would read past the end."""
+    parsed = parse(call)
+    for result, (_, origins) in zip(results, parsed["results"], strict=True):
+        wanted = [_size(origin, tensors, sizes, lambda: None) for origin in origins]
+        if any(size not in (None, actual) for size, actual in zip(wanted, result.shape, strict=True)):
+            raise RuntimeError(f"{parsed['function']} returned {list(result.shape)} instead of {wanted}")
 
 
 def _whole_gradient(
@@ -189,16 +202,17 @@ def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> l
 def made_from(results: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> list[torch.Tensor]:
     """Results of the sizes that the text says; ``fresh()`` makes a size that nobody knows."""
 
-    def size(origin: Any) -> Any:
-        if isinstance(origin, int):
-            return origin
-        kind, *where = origin
-        known = {"tensor": lambda i, d: tensors[i].size(d), "size": lambda j: sizes[j], "fresh": fresh}
-        return known[kind](*where)
-
     device = tensors[0].device if tensors else torch.device("cpu")
-    return [torch.empty([size(o) for o in origins], dtype=getattr(torch, dtype), device=device)
+    return [torch.empty([_size(o, tensors, sizes, fresh) for o in origins], dtype=getattr(torch, dtype), device=device)
             for dtype, origins in results]  # fmt: skip
+
+
+def _size(origin: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> Any:
+    if isinstance(origin, int):
+        return origin
+    kind, *where = origin
+    known = {"tensor": lambda i, d: tensors[i].size(d), "size": lambda j: sizes[j], "fresh": fresh}
+    return known[kind](*where)
 
 
 def _fake_gradient(

@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 
 from symshape.runtime.broadcasting import perhaps_squeezed
 from symshape.runtime.probing import Probe
+from symshape.runtime.shared_memory import matters
 from symshape.runtime.torch_private import user_lines
 from symshape.runtime.torch_unbacked import (
     asks_for_sizes,
@@ -101,7 +102,7 @@ def _text(node: torch.fx.Node, args: Any, kwargs: Any, known: Any) -> tuple[str,
     results = probe.results()
     if probe.random and any(t.requires_grad for t in tensors):
         raise NotWhole("it draws random numbers, and its gradient would draw others")
-    text = {"function": name, "args": parts[0], "kwargs": parts[1], "results": results}
+    text = {"function": name, "args": parts[0], "kwargs": parts[1], "results": results, "shares": probe.shares}
     return json.dumps(text), tensors, sizes, specs[0]
 
 
@@ -163,16 +164,34 @@ def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
     try:
-        node.meta[_MARK] = _text(node, args, kwargs, sizes_at_hand(gm))[0]
+        call = _text(node, args, kwargs, sizes_at_hand(gm))[0]
+        refuse_shared(node, call)
     except NotWhole as reason:
         setattr(error, _WHERE, (place_of(node), f"{reason}; {what_was_asked(error)}"))
         return False
+    node.meta[_MARK] = call
     return True
 
 
+def refuse_shared(node: torch.fx.Node, call: str) -> None:
+    """NotWhole for a view where it matters that it is one: results of an operator are tensors of their own."""
+    if json.loads(call)["shares"] and matters(node):
+        raise NotWhole("its result is a view, and what it shows is changed or returned")
+
+
 def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
-    """Marked calls become ``symshape::whole``. (function, ``file:line``) of each."""
+    """Marked calls become ``symshape::whole``. (function, ``file:line``) of each.
+
+    NotWhole, which says where the graph should be broken, for a view that is more than its values.
+    """
     found = []
+    for node in gm.graph.nodes:
+        if _MARK in node.meta:
+            try:
+                refuse_shared(node, node.meta[_MARK])
+            except NotWhole as reason:
+                setattr(reason, _WHERE, (place_of(node), str(reason)))
+                raise
     for node in list(gm.graph.nodes):
         call = node.meta.pop(_MARK, None)
         if call is not None:

@@ -1,0 +1,49 @@
+"""Whether a program can tell a view from a copy: it changes one of them, or its caller gets both."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from symshape.runtime.torch_private import storage_of
+
+
+def matters(view: torch.fx.Node) -> bool:
+    """``view``: a node of a Dynamo graph whose results are views of its operands."""
+    results = set(_storages(view))
+    operands = {storage for node in view.all_input_nodes for storage in _storages(node)}
+    outside: set[Any] = set()
+    returned: set[Any] = set()
+    for node in view.graph.nodes:
+        if any(storage in results or storage in operands for one in _changed(node) for storage in _storages(one)):
+            return True
+        if node.op == "placeholder":
+            outside.update(_storages(node))
+        elif node.op == "output":
+            returned.update(storage for one in node.all_input_nodes for storage in _storages(one))
+    return bool(results & returned and operands & (outside | returned))
+
+
+def _storages(node: torch.fx.Node) -> Iterator[Any]:
+    for value in torch.utils._pytree.tree_leaves(node.meta.get("example_value")):
+        if isinstance(value, torch.Tensor):
+            yield storage_of(value)
+
+
+def _changed(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The tensors that a call writes to, or more."""
+    name = str(getattr(node.target, "__name__", node.target))
+    schema = getattr(node.target, "_schema", None)
+    in_place = name.endswith("_") and not name.endswith("__") if schema is None else schema.is_mutable
+    is_call = node.op in ("call_function", "call_method")
+    if not is_call or not (in_place or "out" in node.kwargs or node.target in _WRITING or name == "__setitem__"):
+        return []
+    return node.all_input_nodes
+
+
+_WRITING = frozenset({operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv,
+                      operator.ifloordiv, operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor,
+                      operator.ilshift, operator.irshift, operator.imatmul})  # fmt: skip
