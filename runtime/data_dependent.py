@@ -1,7 +1,7 @@
 """Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
 
-The gradients of ``var`` and ``prod`` branch on it, that of ``masked_select`` fixes the sizes of its operand, and
-``logsumexp`` tests for emptiness. Here are forms that need no answer; for other sizes the usual ones are used.
+The gradients of ``var``, ``prod`` and ``cumsum`` branch on it, that of ``masked_select`` fixes sizes of its operand,
+and ``logsumexp`` tests for emptiness. Here are forms that need no answer; for other sizes the usual ones are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def traceable_gradients() -> AbstractContextManager[None]:
     """While entered, AOTAutograd traces these operators with data-dependent sizes."""
     return with_autograd_kernels({
         aten.var.correction: _var, aten.std.correction: _std, aten.var_mean.correction: _var_mean,
-        aten.prod.default: _prod, aten.masked_select.default: _masked_select, **broadcasting_kernels(),
+        aten.prod.default: _prod, aten.masked_select.default: _masked_select,
+        aten.cumsum.default: _cumsum, **broadcasting_kernels(),
     })  # fmt: skip
 
 
@@ -103,6 +104,26 @@ def _prod(usual: Any, x: torch.Tensor, *, dtype: Any = None) -> Any:
     if not differentiated or not has_unbacked_sizes(x):
         return usual(x, dtype=dtype)
     return _Product.apply(x if dtype is None else x.to(dtype), usual)  # type: ignore[no-untyped-call]
+
+
+class _RunningSum(torch.autograd.Function):
+    """Its gradient is the running sum from the end. The usual form tests for emptiness."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
+        ctx.dim = dim
+        result: torch.Tensor = usual(x, dim)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient.flip(ctx.dim).cumsum(ctx.dim).flip(ctx.dim), None, None
+
+
+def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
+    if not (x.requires_grad and torch.is_grad_enabled() and x.dim() and has_unbacked_sizes(x)):
+        return usual(x, dim, dtype=dtype)
+    return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
 
 
 def _masked_select(usual: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:

@@ -392,5 +392,6 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("gradient of split", gradient_of_split, two, gradient=True),
     P("gradient of repeats", gradient_of_repeats, repeats, gradient=True),
     P("gradient of selected", gradient_of_selected, flagged, gradient=True),
+    P("gradient of scans", scans, rows, gradient=True),
     P("gradient against sizes", gradient_against_sizes, rows, gradient=True),
 )  # fmt: skip
