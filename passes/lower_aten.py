@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.facts import facts_of
+from symshape.dialects.places import source_line
 from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
@@ -73,12 +74,20 @@ class LowerAten(Pass):
             target = ir.StringAttr(op.attributes["target"]).value
             rule = table.get(target)
             if rule is None or (self.only and target not in self.only):
-                kept.setdefault(target, "no rule")
+                kept[target] = _reason(op, target, kept.get(target))
                 continue
             try:
                 _lower_call(builder, rule, op, binds)
             except Unsupported as reason:
                 kept[target] = str(reason)
+
+
+def _reason(op: Any, target: str, before: str | None) -> str:
+    """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
+    if target not in ("symshape.whole.default", "symshape.whole_gradient.default"):
+        return before or "no rule"
+    line = source_line(op.location)
+    return f"{before}, {line}" if before else f"its tracing asks for sizes that are in the data: {line}"
 
 
 def _binds(block: ir.Block) -> dict[ir.Value, Any]:

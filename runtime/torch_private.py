@@ -119,9 +119,11 @@ def source_name(source: Any) -> str:
 
 
 def replacements(env: Any) -> list[tuple[Any, Any, tuple[str, int]]]:
-    """Symbols that the ShapeEnv replaced: (symbol, by what, (file, line) of the first reason)."""
-    reasons = env.replacements_slocs
-    return [(s, env.replace(value), user_frame(reasons.get(s))) for s, value in env.replacements.items()]
+    """Symbols that the ShapeEnv replaced: (symbol, by what, (file, line) of the first reason). Not data-dependent ones
+    that a second trace gave another name."""
+    reasons, renamed = env.replacements_slocs, env.unbacked_renamings
+    found = [(s, env.replace(value), user_frame(reasons.get(s))) for s, value in env.replacements.items()]
+    return [(s, value, place) for s, value, place in found if s not in renamed or value != env.replace(renamed[s])]
 
 
 @dataclass(frozen=True)

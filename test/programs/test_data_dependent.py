@@ -114,6 +114,8 @@ def test_calls_as_one_operator_at_other_sizes() -> None:
         ours, theirs = (torch.autograd.grad(sum(y.sin().sum() for y in ys), x) for ys in (found, expected))
         torch.testing.assert_close(ours, theirs)
     assert len(reports) == 2
+    text = str(reports[0])
+    assert f"are in the data: {__file__}:" in text and "torch/_functorch" not in text
 
 
 def shifted_view(k: torch.Tensor, x: torch.Tensor) -> Any:
