@@ -116,13 +116,18 @@ class PlanKernel:
     def fast(self) -> Dim | None:
         """The dim along which most of what is read and written at full level lies next to each other in memory.
 
-        A store counts as two loads: it cannot be had from a cache.
+        A store counts as two loads: it cannot be had from a cache. Accesses that vary along more dims move more: those
+        that vary along fewer (a number for each channel) only count where no other has neighbours.
         """
-        votes: dict[Dim, int] = {}
+        dims = [dim for dim in self.dims if dim.size != 1]
+        votes: dict[Dim, tuple[int, int]] = {}
         for access in self.accesses:
-            for dim in self.dims:
-                if not access.row and access.stride(dim) == 1 and dim.size != 1:
-                    votes[dim] = votes.get(dim, 0) + 1 + access.store
+            level = sum(access.stride(dim) != 0 for dim in dims)
+            for dim in dims:
+                if not access.row and access.stride(dim) == 1:
+                    before, count = votes.get(dim, (level, 0))
+                    if before <= level:
+                        votes[dim] = level, (count if before == level else 0) + 1 + access.store
         return max(votes, key=lambda dim: votes[dim]) if votes else None
 
     def run_of(self, first: Dim) -> tuple[list[Dim], Expr]:

@@ -205,5 +205,23 @@ def test_facts_of_the_graph_reach_the_table() -> None:
     torch.testing.assert_close(report.result, torch.softmax(x, -1))
 
 
+def test_tables_do_not_decide_what_is_aligned() -> None:
+    """Four numbers for each channel are read beside every element: the elements are what must be wide."""
+    import symshape
+
+    x, channels = torch.randn(3, 8, 5, 7), [torch.rand(8) for _ in range(4)]
+    report = symshape.explain(_normalised, x, *channels, options={"target": "triton"})
+    (kernel,) = report.graphs[0].kernels
+    large = {arg.name for arg in kernel.loops.args if len(arg.sizes) == 4}
+    assert len(large) == 2
+    assert all(large <= {*v.aligned} for v in kernel.planned if v.name.endswith("_aligned"))
+    torch.testing.assert_close(report.result, _normalised(x, *channels))
+
+
+def _normalised(x: torch.Tensor, *channels: torch.Tensor) -> torch.Tensor:
+    a, b, c, d = (one[:, None, None] for one in channels)
+    return ((x - a) * b * c + d).relu()
+
+
 def _softmax(x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x, -1)
