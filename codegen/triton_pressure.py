@@ -6,6 +6,7 @@ code in its order, and an address for each load, because the assembler moves loa
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +19,7 @@ _FIXED: Final = 31  # of them for what does not grow with the elements
 _MAX_WARPS: Final = 32
 _LANES: Final = 32
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
-_DIVISION: Final = 20  # a 64-bit division is a call: what it makes of an index, and what must be kept around it
+_DIVIDED: Final = 4  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
 _READS: Final = frozenset({"load", "extract"})
 
 
@@ -34,7 +35,7 @@ def registers_per_element(kernel: LoopKernel, wide: bool) -> int:
         peak = max(peak, sum(live.values()))
         for value in [value for value in live if last.get(value, position) <= position]:
             del live[value]
-    return peak + 2 * sum(instr.op in _READS for instr in code) + (_DIVISION if wide and _divides(kernel) else 0)
+    return peak + 2 * sum(instr.op in _READS for instr in code)
 
 
 def _divides(kernel: LoopKernel) -> bool:
@@ -49,8 +50,9 @@ def _words(instr: Instr, wide: bool) -> int:
 
 def fit(variant: Variant, kernel: LoopKernel) -> Variant:
     """The variant with smaller blocks, where they cannot be smaller more warps, until a thread's registers suffice."""
-    each = registers_per_element(kernel, variant.index_bits == 64)
-    while (elements := _elements(variant)) > 1 and elements * each > _registers(variant) - _FIXED:
+    wide = variant.index_bits == 64
+    each, most = registers_per_element(kernel, wide), _DIVIDED if wide and _divides(kernel) else sys.maxsize
+    while (elements := _elements(variant)) > 1 and (elements > most or elements * each > _registers(variant) - _FIXED):
         free = ("xblock", "rblock") if variant.form in ("looped", "split") else ("xblock", "yblock")
         largest = max(free, key=lambda name: getattr(variant, name))
         if getattr(variant, largest) > 1:
