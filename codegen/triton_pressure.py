@@ -19,7 +19,7 @@ _FIXED: Final = 31  # of them for what does not grow with the elements
 _MAX_WARPS: Final = 32
 _LANES: Final = 32
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
-_DIVIDED: Final = 4  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
+_DIVIDED: Final = 2  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
 _READS: Final = frozenset({"load", "extract"})
 
 
