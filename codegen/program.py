@@ -7,13 +7,14 @@ their binds promise; every constraint that was not proven is checked as soon as 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
 
-from symshape.codegen.entry_guards import EntryGuards, read_entry
+from symshape.codegen.entry_guards import read_entry
+from symshape.codegen.error_lines import FALLIBLE, lines_of
 from symshape.codegen.guard_stub import Constraint, check_lines, check_texts
+from symshape.codegen.program_text import Buffer, LibraryCall, ProgramText
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.places import source_line, source_lines
 from symshape.dialects.reals import is_real, python
@@ -23,7 +24,6 @@ from symshape.dialects.types import TORCH_NAMES, dtype_of
 from symshape.errors import CompileError
 from symshape.prover.condition import TRUE
 from symshape.prover.expr import Expr, product
-from symshape.runtime.checks import CheckText
 
 # The result strides of these are what the tracer says on every backend: no check at run time.
 _EXACT_STRIDES = frozenset(
@@ -32,31 +32,6 @@ _EXACT_STRIDES = frozenset(
 
 
 Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element type
-Buffer = tuple[tuple[Expr, ...], str]  # sizes, element type
-
-
-@dataclass(frozen=True)
-class LibraryCall:
-    """``buffers``: sizes and element type of each buffer that it reads or makes; views stand for what they show, and
-    results that nothing uses are left out (as in the metrics of Inductor)."""
-
-    target: str
-    buffers: tuple[Buffer, ...]
-
-
-@dataclass
-class ProgramText:
-    """``source`` defines ``program(args)``; the names it uses besides its own are listed for the loader."""
-
-    source: str = ""
-    kernels: list[str] = field(default_factory=list)  # names of launched kernels
-    targets: dict[str, str] = field(default_factory=dict)  # Python name -> library op
-    checks: list[CheckText] = field(default_factory=list)
-    launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
-    places: list[tuple[int, str]] = field(default_factory=list)  # from this line on, what comes from these user's lines
-    stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
-    calls: list[LibraryCall] = field(default_factory=list)  # in order
-    entry: EntryGuards = field(default_factory=EntryGuards)
 
 
 def emit_program(
@@ -119,8 +94,8 @@ class _Writer:
                 self.check()
             stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
-            if op.name in _FALLIBLE:
-                self.places.append((len(self.lines), "\n".join(self._lines_of(op))))
+            if op.name in FALLIBLE:
+                self.places.append((len(self.lines), "\n".join(lines_of(op, self.checking))))
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
@@ -128,23 +103,6 @@ class _Writer:
             if op.name != "func.return":
                 self._free(last.get(position, ()))
         return stub
-
-    def _lines_of(self, op: Any) -> Sequence[str]:
-        """The user's lines that an error of an operation is about: of a kernel, those that it checks something for."""
-        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value if op.name == "host.launch" else ""
-        if callee not in self.checking:
-            return source_lines(op.location)
-        found: dict[str, None] = {}
-
-        def visit(inner: Any) -> Any:
-            if inner.name in _CHECKING:
-                found.update(dict.fromkeys(source_lines(inner.location)))
-            return ir.WalkResult.ADVANCE
-
-        module = self.block.owner.parent
-        kernel = next(f for f in module.regions[0].blocks[0].operations if f.name.value == callee)
-        kernel.operation.walk(visit)
-        return list(found) or source_lines(op.location)
 
     def _learn(self, operations: list[Any]) -> None:
         for op in operations:
@@ -406,8 +364,6 @@ def _is_work(op: Any) -> bool:
 
 
 _WORK = frozenset({"tensor.empty", "symshape.reuse", "host.cond", "host.launch", "symshape.view", "func.return"})
-_CHECKING = frozenset({"symshape.check_index", "arith.divsi", "arith.remsi", "arith.divui", "arith.remui"})
-_FALLIBLE = frozenset({"host.call", "host.launch", "tensor.empty", "symshape.unbacked_symbol"})
 _SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
 _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "symshape.symbol": _symbol,

@@ -16,7 +16,8 @@ from torch_mlir import ir
 from symshape import dialects
 from symshape.codegen.entry_guards import EntryGuards
 from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
-from symshape.codegen.program import ProgramText, emit_program
+from symshape.codegen.program import emit_program
+from symshape.codegen.program_text import ProgramText
 from symshape.constraints import read_constraints
 from symshape.errors import CompileError, KernelError, OptionError, SymshapeError
 from symshape.frontend.import_fx import import_graph

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symshape.codegen.program import LibraryCall
+from symshape.codegen.program_text import LibraryCall
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.specialisations import Specialisation
