@@ -16,7 +16,7 @@ import torch.utils._pytree as pytree
 
 from symshape.runtime.torch_private import is_unbacked
 from symshape.runtime.torch_tracing import AutogradKernel, meta_decomposition
-from symshape.runtime.torch_unbacked import broadcast_rules, known_equal, never_one
+from symshape.runtime.torch_unbacked import broadcast_rules, either, known_equal, never_one
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -67,15 +67,13 @@ def _patches() -> list[tuple[Any, str, Any, Any]]:
 
 def joined(a: Size, b: Size) -> Size:
     """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
-    from torch.fx.experimental.symbolic_shapes import sym_or
-
     if not undecided(a, b):
         return b if type(a) is int and a == 1 else a
     if never_one(a) or never_one(b):
         known, unknown = (a, b) if never_one(a) else (b, a)
-        _check(sym_or(unknown == 1, unknown == known), lambda: _MESSAGE)
+        _check(either(unknown == 1, unknown == known), lambda: _MESSAGE)
         return known
-    _check(sym_or(a == b, a == 1, b == 1), lambda: _MESSAGE)
+    _check(either(a == b, a == 1, b == 1), lambda: _MESSAGE)
     return _sym_max(a, b) * _sym_min(_sym_min(a, b), 1)  # the other one, unless there is nothing
 
 
@@ -166,15 +164,13 @@ def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
     """``x.expand(sizes)`` up to dims that are known to be repeated; None where all of it is known."""
-    from torch.fx.experimental.symbolic_shapes import sym_or
-
     lead = len(sizes) - x.dim()
     wanted = [x.size(d) if type(s) is int and s == -1 else s for d, s in enumerate(sizes[lead:])]
     unknown = [(x.size(d), s) for d, s in enumerate(wanted) if not never_one(x.size(d)) and undecided(x.size(d), s)]
     if not unknown:
         return None
     for size, asked in unknown:
-        _check(sym_or(size == 1, size == asked), lambda: "a dim can be expanded if it is 1, or has that size")
+        _check(either(size == 1, size == asked), lambda: "a dim can be expanded if it is 1, or has that size")
     return _repeat(x, wanted)
 
 

@@ -13,6 +13,30 @@ from symshape.runtime.cpu_kernels import Library, initialize
 
 CHUNK: Final = 32768  # elements that a thread counts, and later writes, at a time
 
+# Of each thread's share, every chunk: the code of one follows, up to a block "chunk_done".
+_LOOP = """entry:
+  %first_at = alloca i64
+  %end_at = alloca i64
+  call void @share(ptr %words, ptr %first_at, ptr %end_at)
+  %first = load i64, ptr %first_at
+  %end = load i64, ptr %end_at
+  %mask_word = call i64 @word(ptr %words, i64 0)
+  %mask = inttoptr i64 %mask_word to ptr
+  %length = call i64 @word(ptr %words, i64 2)
+  %starts_word = call i64 @word(ptr %words, i64 4)
+  %starts = inttoptr i64 %starts_word to ptr
+  br label %chunks
+chunks:
+  %chunk = phi i64 [ %first, %entry ], [ %chunk_next, %chunk_done ]
+  %more = icmp slt i64 %chunk, %end
+  br i1 %more, label %chunk_start, label %done
+done:
+  ret void
+chunk_start:
+  %chunk_next = add i64 %chunk, 1
+  %low = mul i64 %chunk, %length
+  %start_at = getelementptr i64, ptr %starts, i64 %chunk"""
+
 # Words: mask, its elements, elements of a chunk, chunks, how many are selected before each chunk (and before the end),
 # positions. A chunk's loop ends with its last selected element: what it writes ahead is its own.
 _CODE = """
@@ -43,25 +67,8 @@ define internal void @share(ptr %words, ptr %first, ptr %end) alwaysinline {
 }
 
 define internal void @count_chunks(ptr %words) {
-entry:
-  %first_at = alloca i64
-  %end_at = alloca i64
-  call void @share(ptr %words, ptr %first_at, ptr %end_at)
-  %first = load i64, ptr %first_at
-  %end = load i64, ptr %end_at
-  %mask_word = call i64 @word(ptr %words, i64 0)
-  %mask = inttoptr i64 %mask_word to ptr
+LOOP_OVER_CHUNKS
   %n = call i64 @word(ptr %words, i64 1)
-  %length = call i64 @word(ptr %words, i64 2)
-  %starts_word = call i64 @word(ptr %words, i64 4)
-  %starts = inttoptr i64 %starts_word to ptr
-  br label %chunks
-chunks:
-  %chunk = phi i64 [ %first, %entry ], [ %chunk_next, %chunk_done ]
-  %more = icmp slt i64 %chunk, %end
-  br i1 %more, label %chunk_start, label %done
-chunk_start:
-  %low = mul i64 %chunk, %length
   %high_full = add i64 %low, %length
   %high = call i64 @llvm.smin.i64(i64 %high_full, i64 %n)
   br label %elements
@@ -80,37 +87,14 @@ element:
   br label %elements
 chunk_done:
   %count = zext i32 %total to i64
-  %start_at = getelementptr i64, ptr %starts, i64 %chunk
   store i64 %count, ptr %start_at
-  %chunk_next = add i64 %chunk, 1
   br label %chunks
-done:
-  ret void
 }
 
 define internal void @write_chunks(ptr %words) {
-entry:
-  %first_at = alloca i64
-  %end_at = alloca i64
-  call void @share(ptr %words, ptr %first_at, ptr %end_at)
-  %first = load i64, ptr %first_at
-  %end = load i64, ptr %end_at
-  %mask_word = call i64 @word(ptr %words, i64 0)
-  %mask = inttoptr i64 %mask_word to ptr
-  %length = call i64 @word(ptr %words, i64 2)
-  %starts_word = call i64 @word(ptr %words, i64 4)
-  %starts = inttoptr i64 %starts_word to ptr
+LOOP_OVER_CHUNKS
   %positions_word = call i64 @word(ptr %words, i64 5)
   %positions = inttoptr i64 %positions_word to ptr
-  br label %chunks
-chunks:
-  %chunk = phi i64 [ %first, %entry ], [ %chunk_next, %chunk_done ]
-  %more = icmp slt i64 %chunk, %end
-  br i1 %more, label %chunk_start, label %done
-chunk_start:
-  %low = mul i64 %chunk, %length
-  %chunk_next = add i64 %chunk, 1
-  %start_at = getelementptr i64, ptr %starts, i64 %chunk
   %start = load i64, ptr %start_at
   %stop_at = getelementptr i64, ptr %starts, i64 %chunk_next
   %stop = load i64, ptr %stop_at
@@ -132,8 +116,6 @@ element:
   br label %elements
 chunk_done:
   br label %chunks
-done:
-  ret void
 }
 
 declare i64 @llvm.smin.i64(i64, i64)
@@ -175,7 +157,7 @@ define void @write(ptr %words) {
   call void @GOMP_parallel(ptr @write_chunks, ptr %words, i32 %threads, i32 0)
   ret void
 }
-"""
+""".replace("LOOP_OVER_CHUNKS", _LOOP)
 
 
 def positions(mask: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The only file that touches private PyTorch APIs; everything else imports them from here."""
+"""Private PyTorch APIs: with ``torch_tracing`` and ``torch_unbacked`` the only files that touch them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tracing without Dynamo, for ``symshape.jit``.
 
-With ``torch_private`` the only file that touches private PyTorch APIs.
+With ``torch_private`` and ``torch_unbacked`` the only file that touches private PyTorch APIs.
 """
 
 from __future__ import annotations

@@ -61,6 +61,13 @@ def _without_item(usual: Callable[..., Any]) -> Callable[..., Any]:
     return from_real_tensor
 
 
+def either(*conditions: Any) -> Any:
+    """A condition on sizes that holds where one of these does; none of them has to be known."""
+    from torch.fx.experimental.symbolic_shapes import sym_or
+
+    return sym_or(*conditions)
+
+
 def broadcast_rules() -> list[tuple[Any, str, Any]]:
     """The tracer's rules of broadcasting: (module, name in it, function)."""
     from torch import _meta_registrations, _refs
