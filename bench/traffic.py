@@ -24,6 +24,7 @@ from inductor_nodes import schedule
 from torch_mlir import ir
 
 from symshape import dialects
+from symshape.codegen.fold_loops import fold
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.program import emit_program
 from symshape.codegen.read_kernel import read_kernel
@@ -78,7 +79,7 @@ def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
     with context, ir.Location.unknown(context):
         functions = list(imported.module.body.operations)
         kernels = {k.name: k for f in functions if "symshape.kernel" in f.operation.attributes
-                   for k in [normalise(read_kernel(f))]}  # fmt: skip
+                   for k in [normalise(fold(read_kernel(f)))]}  # fmt: skip
         host = [f for f in functions if "symshape.kernel" not in f.operation.attributes]
         checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
         text = emit_program(host, pointers=True, checking=checking, device="cpu")

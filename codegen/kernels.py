@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from symshape.codegen.fold_loops import fold
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.read_kernel import read_kernel
@@ -35,9 +36,9 @@ class KernelSet:
 
 
 def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
-    """Reads, normalises and prints every kernel; CPU kernels of a graph are compiled together into one object."""
+    """Reads, folds, normalises and prints every kernel; CPU kernels of a graph are compiled into one object."""
     functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
-    loops = [normalise(read_kernel(f)) for f in functions]
+    loops = [normalise(fold(read_kernel(f))) for f in functions]
     kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
