@@ -1,5 +1,9 @@
 """Programs over a boolean mask: symshape and Inductor on the mask form, symshape on a ``where`` written by hand.
 
+``by hand`` is the program of the same meaning: nothing selected, NaN, infinities and places out of range where the mask
+is false give the same values and gradients (checked first). ``plain`` is the shorter ``where`` that is only right if
+what is hidden is finite and in range, and something is selected.
+
     python bench/masks.py [--elements 4194304] [--share 0.5] [--rounds 9] [--out bench/results/masks.json]
 
 Forward, and forward with backward, on vectors (cross entropy: rows of 16 logits). All are compiled and warm before
@@ -27,11 +31,12 @@ CLASSES = 16
 
 @dataclass(frozen=True)
 class Case:
-    """``masked`` and ``by_hand`` compute the same of the same inputs."""
+    """``masked`` and ``by_hand`` compute the same of the same inputs, ``plain`` of harmless ones."""
 
     name: str
     masked: Callable[..., torch.Tensor]
     by_hand: Callable[..., torch.Tensor]
+    plain: Callable[..., torch.Tensor]
     inputs: Callable[[int, float], tuple[torch.Tensor, ...]]
 
 
@@ -49,6 +54,10 @@ def chain(x: torch.Tensor, _: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
 
 
 def chain_by_hand(x: torch.Tensor, _: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return torch.where(m, (torch.where(m, x, 0) * 2).exp(), 0).sum()
+
+
+def chain_plain(x: torch.Tensor, _: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return torch.where(m, (x * 2).exp(), 0).sum()
 
 
@@ -57,6 +66,11 @@ def mse(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
 
 
 def mse_by_hand(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    difference = torch.where(m, x - y, 0)
+    return (difference * difference).sum() / m.sum()
+
+
+def mse_plain(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return torch.where(m, F.mse_loss(x, y, reduction="none"), 0).sum() / m.sum()
 
 
@@ -65,6 +79,10 @@ def cross_entropy(x: torch.Tensor, t: torch.Tensor, m: torch.Tensor) -> torch.Te
 
 
 def cross_entropy_by_hand(x: torch.Tensor, t: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(torch.where(m[:, None], x, 0), torch.where(m, t, -100))
+
+
+def cross_entropy_plain(x: torch.Tensor, t: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     return torch.where(m, F.cross_entropy(x, t, reduction="none"), 0).sum() / m.sum()
 
 
@@ -76,20 +94,26 @@ def assignment(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> torch.Tenso
 
 def assignment_by_hand(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     z = y * x
+    return torch.where(m, torch.tanh(torch.where(m, z, 0)), z)
+
+
+def assignment_plain(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    z = y * x
     return torch.where(m, torch.tanh(z), z)
 
 
 CASES = (
-    Case("(x[m]*2).exp().sum()", chain, chain_by_hand, vectors),
-    Case("mse(x[m], y[m])", mse, mse_by_hand, vectors),
-    Case("cross_entropy(x[m], t[m])", cross_entropy, cross_entropy_by_hand, rows),
-    Case("y[m] = tanh(y[m])", assignment, assignment_by_hand, vectors),
+    Case("(x[m]*2).exp().sum()", chain, chain_by_hand, chain_plain, vectors),
+    Case("mse(x[m], y[m])", mse, mse_by_hand, mse_plain, vectors),
+    Case("cross_entropy(x[m], t[m])", cross_entropy, cross_entropy_by_hand, cross_entropy_plain, rows),
+    Case("y[m] = tanh(y[m])", assignment, assignment_by_hand, assignment_plain, vectors),
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds per call. ``ratios``: Inductor on the mask form, and ``where`` by hand, against symshape's mask form."""
+    """Seconds per call. ``inductor``: its mask form against symshape's; ``by_hand``, ``plain``: symshape's mask form
+    against symshape's ``where``."""
 
     program: str
     backward: bool
@@ -103,6 +127,10 @@ class Row:
     @property
     def by_hand(self) -> float:
         return self.seconds["symshape"] / self.seconds["by hand"]
+
+    @property
+    def plain(self) -> float:
+        return self.seconds["symshape"] / self.seconds["plain"]
 
 
 def own(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,7 +147,26 @@ def differentiated(fn: Callable[..., torch.Tensor], leaves: list[torch.Tensor]) 
     return run
 
 
+def check_meaning(case: Case) -> None:
+    """The mask form and the one by hand agree in eager mode, whatever is hidden."""
+    for share in (0.5, 0.0, 1.0):
+        torch.manual_seed(1)
+        first, second, m = case.inputs(40 * CLASSES, share)
+        hidden = ~m.view(-1, *[1] * (first.dim() - 1))
+        bad = [first.masked_fill(hidden, float("nan")),
+               second.masked_fill(~m, float("inf") if second.is_floating_point() else 1000)]  # fmt: skip
+        found = []
+        for f in (case.masked, case.by_hand):
+            leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in bad]
+            result = f(*leaves, m)
+            wanted = [x for x in leaves if x.requires_grad]
+            found.append([result, *torch.autograd.grad(result.sum(), wanted, allow_unused=True)])
+        torch.testing.assert_close(*([None if y is None else y.detach() for y in one]
+                                     for one in found), equal_nan=True)  # fmt: skip
+
+
 def measure(case: Case, backward: bool, n: int, share: float, rounds: int) -> Row:
+    check_meaning(case)
     torch._dynamo.reset()
     torch.manual_seed(0)
     inputs = case.inputs(n, share)
@@ -127,6 +174,7 @@ def measure(case: Case, backward: bool, n: int, share: float, rounds: int) -> Ro
     functions: dict[str, Callable[..., Any]] = {
         "eager": case.masked, "inductor": compile_for("inductor", own(case.masked)),
         "symshape": compile_for("symshape", own(case.masked)), "by hand": compile_for("symshape", own(case.by_hand)),
+        "plain": compile_for("symshape", own(case.plain)),
     }  # fmt: skip
     if backward:
         functions = {name: differentiated(fn, leaves) for name, fn in functions.items()}
@@ -151,12 +199,17 @@ def main() -> None:
             for backward in (False, True):
                 progress.step(f"{case.name}{', with backward' if backward else ''}")
                 found.append(measure(case, backward, args.elements, args.share, args.rounds))
-    heading(f"Masks: {args.elements} elements, {args.share:.0%} selected")
+    print(heading(f"Masks: {args.elements} elements, {args.share:.0%} selected"))
     names = list(found[0].seconds)
     lines = [[r.program, "fwd+bwd" if r.backward else "fwd", *(f"{r.seconds[n] * 1e3:.2f}" for n in names),
-              f"{r.inductor:.2f}", f"{r.by_hand:.2f}", f"{r.error:.1e}"] for r in found]  # fmt: skip
-    table(["program", "", *(f"{n} ms" for n in names), "inductor/ours", "ours/by hand", "error"], lines)
-    write_result(args.out, "masks", [{**asdict(r), "inductor_ratio": r.inductor, "by_hand_ratio": r.by_hand}
+              f"{r.inductor:.2f}", f"{r.by_hand:.2f}", f"{r.plain:.2f}", f"{r.error:.1e}"] for r in found]  # fmt: skip
+    print(
+        table(
+            ["program", "", *(f"{n} ms" for n in names), "inductor/ours", "ours/by hand", "ours/plain", "error"], lines
+        )
+    )
+    write_result(args.out, "masks", [{**asdict(r), "inductor_ratio": r.inductor, "by_hand_ratio": r.by_hand,
+                                      "plain_ratio": r.plain}
                                      for r in found], elements=args.elements, share=args.share)  # fmt: skip
 
 

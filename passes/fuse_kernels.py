@@ -10,8 +10,8 @@ from torch_mlir import ir
 from symshape.dialects.facts import facts_of
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.base import Pass, PassContext
-from symshape.passes.fusion.anchors import choose_anchors
-from symshape.passes.fusion.graph import Graph, read_graph
+from symshape.passes.fusion.anchors import choose_anchors, read_by_one_kernel
+from symshape.passes.fusion.graph import Compute, Graph, read_graph
 from symshape.passes.fusion.group import Group, Grouping, place
 from symshape.passes.fusion.kernel import KernelWriter, kernel_symbols
 from symshape.passes.fusion.plan import KernelPlan, Step, plan_kernel
@@ -71,9 +71,16 @@ class FuseKernels(Pass):
         return len(outlined)
 
     def _group(self, graph: Graph, facts: Facts) -> Grouping:
+        """Anchors are chosen before it is known who meets whom; those that prove not to be needed float after all."""
+        anchors = choose_anchors(graph)
+        grouping = self._place(graph, facts, anchors)
+        floating = read_by_one_kernel(grouping)
+        return self._place(graph, facts, anchors - floating) if floating else grouping
+
+    def _place(self, graph: Graph, facts: Facts, anchors: set[Compute]) -> Grouping:
         """Greedy, in program order. Reductions over a tensor meet before anything is computed from their results;
         other groups that could merge do so at the end, when they cannot be in the way of a consumer any more."""
-        grouping = Grouping(graph, facts, self.max_members, choose_anchors(graph))
+        grouping = Grouping(graph, facts, self.max_members, anchors)
         siblings = Siblings(grouping)
         for node in graph.computes:
             if node in grouping.anchors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symshape.dialects.types import ITEM_SIZE, dtype_of
 from symshape.passes.fusion.graph import Compute, Graph, dim_symbols
+from symshape.passes.fusion.group import Group, Grouping
 from symshape.prover.expr import Expr
 
 CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
@@ -21,6 +22,24 @@ def choose_anchors(graph: Graph) -> set[Compute]:
         if len(node.users) > 1 and not _cheap(graph, node, len(readers[node])):
             anchors.add(node)
     return anchors
+
+
+def read_by_one_kernel(grouping: Grouping) -> set[Compute]:
+    """Anchors for the sake of several readers that all came into one kernel, which computes a value once: there they
+    may float, and need no memory."""
+    graph = grouping.graph
+    readers: dict[Compute, set[Group]] = {}
+    must = {n for n in grouping.anchors if n.is_reduction or any(r in graph.buffer_uses for r in n.results)}
+    for reader, reads in grouping.reads.items():
+        for access in reads:
+            producer = graph.producer.get(access.base)
+            if producer is not None:
+                readers.setdefault(producer, set()).add(grouping.group_of[reader])
+                if access.conditions and _may_raise(graph, producer, grouping.anchors - {producer}):
+                    must.add(producer)
+    return {node for node, groups in readers.items()
+            if node not in must and len(groups) == 1 and grouping.group_of[node] not in groups
+            and _cheap(graph, node, 1)}  # fmt: skip
 
 
 def _cheap(graph: Graph, node: Compute, readers: int) -> bool:

@@ -142,3 +142,17 @@ def test_cross_entropy_stores_rows_only() -> None:
     rows, columns = (next(row.name for row in graph.symbols if row.hint == hint) for hint in (6, 8))
     moved = [graph.bytes_accessed(**{rows: 1000, columns: m}) for m in (1000, 2000)]
     assert moved[1] - moved[0] <= 2 * 1000 * 1000 * 4  # by the reduction and, at most, the gather
+
+
+def test_what_one_kernel_reads_is_not_stored() -> None:
+    """A value of rows has two readers, the sum and what follows it, which come into one kernel."""
+
+    def function(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        kept = t != 3
+        first = torch.arange(x.shape[1]) == torch.where(kept, t, 0)[:, None]
+        y = torch.where(first, -1.0, 0.0) * torch.where(kept, 2.0, 1.0)[:, None]
+        return y - x.exp() * y.sum(1, keepdim=True)
+
+    inputs = torch.randn(6, 8), torch.arange(6)
+    assert symshape.explain(function, *inputs).graphs[0].launches == 1
+    agree(function, symshape.compile(function), *inputs)
