@@ -220,6 +220,7 @@ def _earlier(path: Path, kernels: Sequence[str]) -> tuple[list[Row], dict[str, d
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", default=",".join(PROGRAMS))
+    parser.add_argument("--shapes", default="", help="only these: 10007x1,1009x991")
     parser.add_argument("--min-elements", type=float, default=0)
     parser.add_argument("--max-elements", type=float, default=2e8)
     parser.add_argument("--rounds", type=int, default=5)
@@ -237,6 +238,9 @@ def main() -> None:
         name: [s for s in PROGRAMS[name].shapes if options.min_elements <= elements(s) <= options.max_elements]
         for name in names
     }
+    if options.shapes:
+        only = [tuple(map(int, text.split("x"))) for text in options.shapes.split(",")]
+        chosen = {name: [shape for shape in shapes if shape in only] for name, shapes in chosen.items()}
     rows, graphs = _earlier(Path(options.out), names) if options.add else ([], {})
     with Progress("kernels", sum(map(len, chosen.values()))) as progress:
         for name, shapes in chosen.items():

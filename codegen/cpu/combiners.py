@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from symshape.codegen.cpu import types
 from symshape.codegen.cpu.casts import from_f32, to_f32
@@ -90,13 +91,7 @@ def identities(state: State, reduction: Reduction, uniform: bool) -> list[str]:
 def accumulate(state: State, reduction: Reduction, accumulators: Sequence[str], value: Value, index: str, uniform: bool,
                ) -> list[str]:
     """The accumulators with one more element per (active) lane; ``index`` is its number, for argmax."""
-    name = value.name if uniform else state.lanes(value)
-    if reduction.dtype in types.HALF:
-        name = to_f32(state, name, reduction.dtype, uniform)
-    new = [name, index] if reduction.arg else [name]
-    if reduction.flagged:
-        type_ = reduction.element if uniform else state.vector(reduction.element)
-        new.append(state.writer.pure(f"arith.cmpf uno, {name}, {name} : {type_}"))
+    new = _alone(state, reduction, value, index, uniform)
     if state.mask is not None and not uniform:
         neutral = identities(state, reduction, uniform)
         mask, bools = state.mask, state.vector("i1")
@@ -105,6 +100,17 @@ def accumulate(state: State, reduction: Reduction, accumulators: Sequence[str], 
             for one, other, element in zip(new, neutral, reduction.elements)
         ]
     return combine(state, reduction, accumulators, new, uniform)
+
+
+def _alone(state: State, reduction: Reduction, value: Value, index: str, uniform: bool) -> list[str]:
+    """The accumulators of one element."""
+    name = value.name if uniform else state.lanes(value)
+    if reduction.dtype in types.HALF:
+        name = to_f32(state, name, reduction.dtype, uniform)
+    if reduction.flagged:
+        type_ = reduction.element if uniform else state.vector(reduction.element)
+        return [name, state.writer.pure(f"arith.cmpf uno, {name}, {name} : {type_}")]
+    return [name, index] if reduction.arg else [name]
 
 
 def combine(state: State, reduction: Reduction, left: Sequence[str], right: Sequence[str], uniform: bool) -> list[str]:
@@ -188,3 +194,15 @@ def results(state: State, reduction: Reduction, accumulators: Sequence[str], uni
         name = from_f32(state, name, reduction.dtype, uniform)
     values = [Value(name, reduction.dtype, uniform)]
     return [*values, Value(accumulators[1], "i64", uniform)] if reduction.arg else values
+
+
+def combined(state: State, instr: Instr, operands: Sequence[Value]) -> list[Value]:
+    """The results of a reduction of a few values that are all there (``combine``). Sums begin at 0: of -0.0 alone
+    the sum is 0.0."""
+    one, uniform = reduction(instr), state.lane is None
+    numbers = [(state.constant if uniform else state.splat)(k, "i64") if one.arg else "" for k in range(len(operands))]
+    parts = [_alone(state, one, value, number, uniform) for value, number in zip(operands, numbers, strict=True)]
+    if one.combiner == "add":
+        parts.insert(0, identities(state, one, uniform))
+    total = reduce(lambda left, right: combine(state, one, left, right, uniform), parts)
+    return results(state, one, total, uniform)

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from symshape.codegen.cpu import launch, split
 from symshape.codegen.cpu.body import Body
 from symshape.codegen.cpu.expressions import scalar
-from symshape.codegen.cpu.layout import MAX_SPLITS, SPLITS, Layout, layout
-from symshape.codegen.cpu.schedule import Schedule, schedule, weight
+from symshape.codegen.cpu.forms import Form, cost, forms_of
+from symshape.codegen.cpu.layout import MAX_SPLITS, SPLITS, Layout
 from symshape.codegen.cpu.state import State
 from symshape.codegen.cpu.target import Target, host
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
-from symshape.prover.expr import Expr, product
+from symshape.prover.expr import product
 
 _UNIT_WORK = 256  # a unit's own cost, in elementwise operations
-_THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
-_MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
-
-
-@dataclass(frozen=True)
-class _Form:
-    """One way to run a kernel, for sizes of which all ``bounds`` hold: (size, least, most). ``suffix`` tells its
-    functions apart."""
-
-    suffix: str
-    plan: Schedule
-    division: Layout
-    bounds: tuple[tuple[Expr, int, int | None], ...] = ()
 
 
 def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
@@ -39,64 +25,22 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
     """
     target = target or host()
     shared: dict[str, str] = {}
-    forms = _forms(kernel, target)
+    forms = forms_of(kernel, target)
     lines = _entry(kernel, forms, target)
     for form in forms:
-        lines += _functions(kernel, form, target, shared)
+        lines += _functions(kernel.name, form, target, shared)
     return "\n".join([*lines, *(launch.shared(name, text) for name, text in shared.items()), ""])
 
 
-def _forms(kernel: LoopKernel, target: Target) -> list[_Form]:
-    """The usual form, then those for sizes that may turn out to be too small for it."""
-    plan, width = schedule(kernel), target.lanes
-    usual = layout(kernel, plan, width)
-    forms = [_Form("", plan, usual)]
-    if usual.tile is not None:
-        forms += _thin(kernel, plan, usual, width)
-    elif usual.across:
-        forms += _rows(kernel, plan, width)
-    elif usual.lane is not None and usual.copies > 1 and any(dim.reduced for dim in kernel.dims):
-        narrow = layout(kernel, plan, width, narrow=True)
-        forms.append(_Form("_narrow", plan, narrow, ((usual.lane.size, 0, width),)))
-    return [form for form in forms if all(size.as_int() is None for size, _, most in form.bounds if most is not None)]
-
-
-def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[_Form]:
-    """Without tiles, which would be nearly empty: lanes along the other of the two dims."""
-    assert usual.lane is not None and usual.tile is not None and plan.lane is not None
-    along = schedule(kernel, lane=kernel.dims.index(usual.tile))
-    return [
-        _Form("_flat", plan, layout(kernel, plan, width, tiled=False), ((usual.tile.size, 0, _THIN),)),
-        _Form("_along", along, layout(kernel, along, width, tiled=False), ((usual.lane.size, 0, _THINNER),)),
-    ]
-
-
-def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[_Form]:
-    """A vector of rows at a time, where a row fits into a vector and there are rows enough to fill one."""
-    assert plan.lane is not None
-    if sum(dim.reduced for dim in kernel.dims) > 1 or _cost(plan) > _MOST_TWICE:
-        return []
-    rows = schedule(kernel, short=plan.lane)
-    if rows.lane is None:
-        return []
-    division = layout(kernel, rows, width)
-    bounds = ((kernel.dims[plan.lane].size, 0, width), (kernel.dims[rows.lane].size, width, None))
-    return [_Form("_rows", rows, division, bounds)] if division.transposed else []
-
-
-def _cost(plan: Schedule) -> int:
-    return sum(weight(instr) for one in plan.passes for instr in one.code)
-
-
-def _functions(kernel: LoopKernel, form: _Form, target: Target, shared: dict[str, str]) -> list[str]:
+def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) -> list[str]:
     """The body, and the second stage of a split reduction."""
-    name = kernel.name + form.suffix
-    state = State(Writer(), kernel, target, shared=shared)
+    name = kernel + form.suffix
+    state = State(Writer(), form.kernel, target, shared=shared, groups=form.division.groups)
     _enter(state, form.division, ("%begin", "%end"))
     Body(state, form.plan, form.division).compute("%begin", "%end")
     lines = launch.function(f"{name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
     if form.division.split is not None:
-        state = State(Writer(), kernel, target, shared=shared)
+        state = State(Writer(), form.kernel, target, shared=shared)
         _enter(state, form.division, ("%count",))
         Body(state, form.plan, form.division).join("%count")
         lines += launch.function(f"{name}_join", "%context: !llvm.ptr, %count: i64", state.writer)
@@ -128,7 +72,7 @@ def _enter(state: State, division: Layout, names: tuple[str, ...]) -> None:
         state.workspace = pointer(word(launch.WORKSPACE_WORD))
 
 
-def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
+def _entry(kernel: LoopKernel, forms: list[Form], target: Target) -> list[str]:
     """The C function: arguments into a context on the stack, sizes into the form, units and work, then `ss_launch`."""
     writer = Writer()
     state = State(writer, kernel, target)
@@ -136,11 +80,11 @@ def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
     state.symbols.update(zip(kernel.symbols, names[len(kernel.args):], strict=False))
     context = launch.context(writer, names)
 
-    def start(form: _Form) -> list[str]:
+    def start(form: Form) -> list[str]:
         _start(state, form, context)
         return []
 
-    def choose(others: list[_Form]) -> list[str]:
+    def choose(others: list[Form]) -> list[str]:
         if not others:
             return start(forms[0])
         writer.branch(_holds(state, others[0]), [], lambda: start(others[0]), lambda: choose(others[1:]))
@@ -150,7 +94,7 @@ def _entry(kernel: LoopKernel, forms: list[_Form], target: Target) -> list[str]:
     return launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
 
 
-def _holds(state: State, form: _Form) -> str:
+def _holds(state: State, form: Form) -> str:
     """Whether the sizes are within the form's bounds."""
     pure, conditions = state.writer.pure, []
     for size, least, most in form.bounds:
@@ -162,19 +106,19 @@ def _holds(state: State, form: _Form) -> str:
     return reduce(lambda left, right: pure(f"arith.andi {left}, {right} : i1"), conditions)
 
 
-def _start(state: State, form: _Form, context: str) -> None:
+def _start(state: State, form: Form, context: str) -> None:
     """Runs one form of the kernel."""
-    kernel, writer, division = state.kernel, state.writer, form.division
-    name = kernel.name + form.suffix
+    dims, writer, division = form.kernel.dims, state.writer, form.division
+    name = state.kernel.name + form.suffix
     splits = None
     if division.split is not None:
-        splits = state.symbols[SPLITS] = scalar(state, division.splits(kernel.dims))
+        splits = state.symbols[SPLITS] = scalar(state, division.splits(dims))
         reductions = Body(state, form.plan, division).reductions[0]
         sets = 1 if division.across else division.copies
         room = MAX_SPLITS * split.slot_bytes(reductions, sets, state.width)
         launch.workspace(writer, context, splits, room)
-    cost = _cost(form.plan) + 2
-    work = scalar(state, product(dim.size for dim in kernel.dims) * cost + division.units * _UNIT_WORK)
+    points = product(dim.size for dim in dims)
+    work = scalar(state, points * (cost(form.plan) + 2) + division.units * _UNIT_WORK)
     launch.start(writer, name, context, scalar(state, division.units), work)
     if splits is not None:
         many = writer.pure(f"arith.cmpi sgt, {splits}, {state.constant(1, 'i64')} : i64")

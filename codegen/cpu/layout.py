@@ -7,9 +7,10 @@ the number of threads, so results do not either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from symshape.codegen.cpu.interleave import Member, find_groups
 from symshape.codegen.cpu.schedule import Pass, Schedule, contiguous, weight
 from symshape.codegen.cpu.transpose import tile_dim
 from symshape.codegen.loops import Dim, Instr, LoopKernel
@@ -33,7 +34,7 @@ class Layout:
     it is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
     sake of the ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too.
     ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
-    of their own, without masks; what is left of a row has another."""
+    of their own, without masks; what is left of a row has another. ``groups``: see `interleave`."""
 
     lane: Dim | None
     copies: int
@@ -45,6 +46,7 @@ class Layout:
     granule: int
     returned: tuple[Instr, ...] = ()
     peeled: bool = False
+    groups: Mapping[Instr, Member] = field(default_factory=dict)
 
     @property
     def short(self) -> bool:
@@ -104,15 +106,17 @@ def layout(
     if split is not None:
         counters.append((SPLIT_INDEX, Expr.symbol(SPLITS)))
     granule = _LANE_GRANULE if split is lane else _ROW_GRANULE
-    found = Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule)
+    groups = find_groups([instr for one in schedule.passes for instr in one.code], lane.name if lane else None)
+    found = Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule, groups=groups)
     return replace(found, peeled=_is_peeled(found, schedule, any(dim.reduced for dim in dims), width))
 
 
 def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> bool:
-    """Where rows are long and little is done for each element, so that masks cost as much as the work."""
+    """Where rows are long and little is done for each element, so that masks cost as much as the work, or accesses can
+    be made together only in full vectors."""
     if found.lane is None or found.full(width) or found.tile is not None or (reduces and not found.across):
         return False
-    return sum(weight(instr) for one in schedule.passes for instr in one.code) <= _PEELED
+    return bool(found.groups) or sum(weight(instr) for one in schedule.passes for instr in one.code) <= _PEELED
 
 
 def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:

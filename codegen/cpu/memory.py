@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symshape.codegen.cpu import types
 from symshape.codegen.cpu.expressions import per_lane, scalar
+from symshape.codegen.cpu.interleave import Member, picked, spread
 from symshape.codegen.cpu.state import State, Value
 from symshape.codegen.loops import Instr
 from symshape.prover.expr import Expr, product
@@ -21,6 +22,8 @@ def load(state: State, instr: Instr) -> Value:
     if stride is not None and stride.as_int() == 0 and not vectors:
         base = _element(state, pointer, scalar(state, instr.address), dtype)
         return Value(_load_scalar(state, base, dtype, scalars), dtype)
+    if instr in state.groups and state.mask is None:
+        return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
     if scalars:
         pointer = _select(state, scalars, pointer, state.safe)
     mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
@@ -89,9 +92,56 @@ def store(state: State, instr: Instr, value: Value) -> None:
         address = _contiguous_address(state, pointer, instr.address, dtype)
         _store_vector(state, name, address, vector, align)
         return
+    if instr in state.groups and state.mask is None:
+        _spread(state, instr, state.groups[instr], name)
+        return
     addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     state.writer.effect(f"llvm.intr.masked.scatter {name}, {addresses}, {state.active()} {{alignment = {align} : i32}}"
                         f" : {vector}, {bools} into vector<{state.width}x!llvm.ptr>")
+
+
+def _picked(state: State, instr: Instr, member: Member) -> str:
+    """One value of a group of loads, from the vectors that hold all of them."""
+    assert instr.address is not None
+    dtype, pure = state.kernel.args[instr.arg].dtype, state.writer.pure
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector, first = state.vector(kind), scalar(state, instr.address - member.index)
+    base = _element(state, state.pointers[instr.arg], first, dtype)
+    parts = []
+    for k in range(member.stride):
+        address = _element(state, base, state.constant(k * state.width, "i64"), dtype)
+        text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+        parts.append(pure(text, at_least=state.writer.depth))
+    orders = picked(member.stride, member.index, state.width)
+    return _as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
+
+
+def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
+    """One value of a group of stores, which is made when the last value is there."""
+    assert instr.address is not None
+    dtype = state.kernel.args[instr.arg].dtype
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector = state.vector(kind)
+    values = state.waiting.setdefault(member.group, {})
+    values[member.index] = name
+    if len(values) < member.stride:
+        return
+    parts = [values[k] for k in range(member.stride)]
+    del state.waiting[member.group]
+    base = _element(state, state.pointers[instr.arg], scalar(state, instr.address - member.index), dtype)
+    for k in range(member.stride):
+        address = _element(state, base, state.constant(k * state.width, "i64"), dtype)
+        whole = _shuffled(state, parts, spread(member.stride, k, state.width), vector)
+        state.writer.effect(f"llvm.store {whole}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
+
+
+def _shuffled(state: State, parts: list[str], orders: list[list[int]], vector: str) -> str:
+    """The first part, shuffled with each of the others in turn."""
+    found = parts[0]
+    for part, order in zip(parts[1:], orders, strict=True):
+        lanes = ", ".join(map(str, order))
+        found = state.writer.pure(f"vector.shuffle {found}, {part} [{lanes}] : {vector}, {vector}")
+    return found
 
 
 def check_index(state: State, instr: Instr, index: Value) -> Value:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from symshape.codegen.cpu import arithmetic, memory, transpose
-from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, identities
+from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, combined, identities
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.layout import Layout
 from symshape.codegen.cpu.schedule import Pass
@@ -18,6 +18,7 @@ from symshape.prover.expr import Expr
 
 _SUM_BLOCK = 4096  # elements of the lane dim that are added up before they join the row's sum (rounding errors)
 _ROWS_BLOCK = 256  # the same for a scalar loop over a reduced dim
+_BLOCKS = 64  # blocks that are added up before they join the row's sum
 
 Result = TypeVar("Result")
 Values = dict[int, Value]
@@ -31,6 +32,9 @@ def instruction(state: State, instr: Instr, values: Values) -> None:
     match instr.op:
         case "store":
             memory.store(state, instr, operands[0])
+            return
+        case "combine":
+            values.update(zip(instr.results, combined(state, instr, operands), strict=True))
             return
         case "load":
             value = memory.load(state, instr)
@@ -180,22 +184,33 @@ class PassLoops:
         self, reductions: list[Reduction], bounds: tuple[str, str, str], block: int, size: Expr,
         accumulators: Accumulators, step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:
-        """A loop in which sums restart every ``block`` indices."""
-        state, (lower, upper, stride) = self.state, bounds
-        constant = size.as_int()
+        """A loop in which sums restart every ``block`` indices, and sums of blocks every `_BLOCKS` blocks: errors grow
+        with the length of each chain of additions, not with the number of elements."""
         sums = any(one.combiner == "add" and one.element.startswith("f") for one in reductions)
-        if not sums or (constant is not None and constant <= block):
+        steps = [block * _BLOCKS, block] if sums else []
+        constant = size.as_int()
+        if constant is not None:
+            steps = [length for length in steps if length < constant]
+        return self._cascade(reductions, bounds, steps, accumulators, step)
+
+    def _cascade(
+        self, reductions: list[Reduction], bounds: tuple[str, str, str], steps: list[int], accumulators: Accumulators,
+        step: Callable[[str, Accumulators], Accumulators],
+    ) -> Accumulators:
+        """A loop over parts of ``steps[0]`` indices, each a loop over parts of ``steps[1]``, and so on."""
+        if not steps:
             return self._loop(reductions, bounds, accumulators, step)
+        state, (lower, upper, stride), (length, *inner) = self.state, bounds, steps
 
         def outer(first: str, current: Accumulators) -> Accumulators:
-            after = state.writer.pure(f"arith.addi {first}, {state.constant(block, 'i64')} : i64")
+            after = state.writer.pure(f"arith.addi {first}, {state.constant(length, 'i64')} : i64")
             last = state.writer.pure(f"arith.minsi {after}, {upper} : i64")
             fresh = [identities(state, one, self.uniform) for one in reductions]
-            partial_ = self._loop(reductions, (first, last, stride), fresh, step)
+            partial_ = self._cascade(reductions, (first, last, stride), inner, fresh, step)
             pairs = zip(reductions, current, partial_, strict=True)
             return [combine(state, one, a, b, self.uniform) for one, a, b in pairs]
 
-        return self._loop(reductions, (lower, upper, state.constant(block, "i64")), accumulators, outer)
+        return self._loop(reductions, (lower, upper, state.constant(length, "i64")), accumulators, outer)
 
     def _loop(
         self, reductions: list[Reduction], bounds: tuple[str, str, str], accumulators: Accumulators,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from symshape.codegen.cpu import types
+from symshape.codegen.cpu.interleave import Member
 from symshape.codegen.cpu.target import Target
 from symshape.codegen.cpu.writer import Writer
-from symshape.codegen.loops import LoopKernel
+from symshape.codegen.loops import Instr, LoopKernel
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class State:
     safe: str = ""
     workspace: str = ""
     shared: dict[str, str] = field(default_factory=dict)  # helper functions this kernel calls: name -> text
+    groups: Mapping[Instr, Member] = field(default_factory=dict)  # accesses that are made together, see `interleave`
+    waiting: dict[int, dict[int, str]] = field(default_factory=dict)  # what is to be stored together: group -> values
 
     @property
     def width(self) -> int:

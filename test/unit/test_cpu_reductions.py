@@ -9,7 +9,8 @@ import torch
 from loop_builder import D0, D1, D2, SYMBOLS, ZERO, Builder, build, cpu_target, layer_norm, reduction, softmax, threads
 
 __all__ = ["cpu_target"]  # every test here runs once per target
-SHORT_ROWS = ((40, 1), (16, 3), (33, 8), (70, 16), (1000, 7))  # no longer than a vector, and many
+SHORT_ROWS = ((40, 1), (50, 2), (1016, 3), (77, 4), (33, 8), (70, 16), (1000, 7))  # no longer than a vector, and many
+SMALL_DIMS = ((77, 1), (515, 2), (70, 4), (1, 515))  # those with forms of their own; `SHORT_ROWS` too
 
 
 def test_softmax_and_layer_norm() -> None:
@@ -49,7 +50,7 @@ def test_reductions(axis: int) -> None:
              "and": torch.all}
     functions = build(*(reduction(c, d, axis) for c, d, _ in cases))
     for function, (combiner, _, dtype) in zip(functions, cases):
-        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3), (33, 8)):
+        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3), (33, 8), *SMALL_DIMS):
             x = (torch.randn(n, m) * 2 + (combiner in ("or", "and"))).to(dtype)
             exact = x.double() if combiner == "add" and dtype.is_floating_point else x
             expected = apply[combiner](exact, axis).to(dtype)
@@ -75,7 +76,7 @@ def test_arg_reductions(axis: int) -> None:
     cases = [(f, d) for f in (torch.max, torch.min) for d in (torch.float32, torch.int64, torch.uint8)]
     apply = {torch.max: torch.argmax, torch.min: torch.argmin}
     for function, (kind, dtype) in zip(functions, cases):
-        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17), (70, 5), (5, 70)):
+        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17), (70, 5), (5, 70), (70, 3), (515, 4)):
             for spread in (2, 1000):  # a small spread gives ties
                 x = torch.randint(0, spread, (n, m)).to(dtype)
                 if dtype is torch.float32 and n > 1:

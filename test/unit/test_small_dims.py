@@ -1,0 +1,108 @@
+"""Forms for dims of a few elements: nothing is left of the dim's loop, and no access is a gather or a scatter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+from loop_builder import D0, D1, KINDS, SYMBOLS, Builder, build, cpu_target, layer_norm, reduction
+
+from symshape.codegen.cpu.emit import emit_cpu
+from symshape.codegen.cpu.forms import forms_of
+from symshape.codegen.cpu.interleave import find_groups, picked, spread
+from symshape.codegen.cpu.target import Target
+
+__all__ = ["cpu_target"]
+WIDE = Target(16, True, True)
+COUNTS = (1, 2, 3, 4)
+
+
+def transposed(dtype: str) -> Builder:
+    """out[i, j] = a[j, i] with an operand b[i, j] that is contiguous."""
+    n, m = SYMBOLS[:2]
+    builder = Builder(f"transposed_{dtype}", [n, m])
+    a, b, out = builder.arg(dtype, [m, n]), builder.arg(dtype, [n, m]), builder.arg(dtype, [n, m], output=True)
+    left, right = builder.load(a, D1 * n + D0), builder.load(b, D0 * m + D1)
+    better = builder.add("arith.ori", left, right, dtype=dtype) if dtype == "i1" else left
+    operation = "arith.addf" if dtype.startswith("f") else "arith.addi"
+    value = better if dtype in ("i1", "bf16") else builder.add(operation, left, right, dtype=dtype)
+    builder.store(value, out, D0 * m + D1)
+    return builder
+
+
+def body(text: str, suffix: str) -> str:
+    """The function of one form: a loop over full vectors, then one over what is left of a row."""
+    found = re.search(rf"@\w+{suffix}_body\(.*?\n}}", text, re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+@pytest.mark.parametrize("make", [lambda: reduction("add", "f32", 1), layer_norm, lambda: transposed("f32")])
+def test_small_sizes_have_forms_without_gathers(make: Callable[[], Builder]) -> None:
+    kernel = make().kernel()
+    text = emit_cpu(kernel, WIDE)
+    forms = {form.suffix: form for form in forms_of(kernel, WIDE)}
+    for count in COUNTS:
+        form = forms[f"_d1_{count}"]
+        assert form.bounds == ((SYMBOLS[1], count, count),)
+        assert not any(dim.reduced for dim in form.kernel.dims)
+        code = body(text, form.suffix)
+        slow = [found.start() for found in re.finditer(r"masked\.(gather|scatter)", code)]
+        assert (code.count("vector.shuffle") > 0) == (len(form.division.groups) > 0) == (count > 1)
+        assert min(slow, default=len(code)) > code.rfind("vector.shuffle")  # only in what is left of a row, if at all
+        assert count > 1 or not slow
+
+
+@pytest.mark.parametrize("width", [8, 16])
+def test_picked_and_spread_are_inverse(width: int) -> None:
+    for stride in (2, 3, 4):
+        parts = torch.arange(stride * width).view(stride, width)
+        values = []
+        for index in range(stride):
+            found = parts[0]
+            for part, order in zip(parts[1:], picked(stride, index, width), strict=True):
+                found = torch.cat([found, part])[order]
+            assert found.tolist() == list(range(index, stride * width, stride))
+            values.append(found)
+        for number in range(stride):
+            found = values[0]
+            for value, order in zip(values[1:], spread(stride, number, width), strict=True):
+                found = torch.cat([found, value])[order]
+            assert torch.equal(found, parts[number])
+
+
+def test_only_whole_groups_are_made_together() -> None:
+    builder = Builder("strided", [SYMBOLS[0]])
+    x, out = builder.arg("f32", [SYMBOLS[0] * 3]), builder.arg("f32", [SYMBOLS[0]], output=True)
+    first, last = builder.load(x, D0 * 3), builder.load(x, D0 * 3 + 2)
+    builder.store(builder.add("arith.addf", first, last), out, D0)
+    code = builder.kernel().code
+    assert find_groups(code, "d0") == {}  # the element between them may not be there
+    builder.load(x, D0 * 3 + 1)
+    assert sorted(member.index for member in find_groups(builder.kernel().code, "d0").values()) == [0, 1, 2]
+
+
+def test_transposed_accesses() -> None:
+    dtypes = ("f32", "f64", "f16", "bf16", "i64", "ui8", "i1")
+    functions = build(*(transposed(dtype) for dtype in dtypes))
+    for dtype, function in zip(dtypes, functions, strict=True):
+        for n, m in ((70, 1), (1, 70), (2, 77), (77, 2), (3, 515), (515, 3), (4, 65), (65, 4), (3, 3), (5, 9), (0, 4)):
+            a, b = ((torch.randn(shape) * 3).to(KINDS[dtype]) for shape in ((m, n), (n, m)))
+            expected = a.t() | b if dtype == "i1" else a.t() if dtype == "bf16" else a.t() + b
+            out = torch.empty(n, m, dtype=KINDS[dtype])
+            function(a, b, out, n, m)
+            torch.testing.assert_close(out, expected.contiguous(), rtol=0, atol=0)
+
+
+def test_negative_zero_and_nan() -> None:
+    add, most = build(reduction("add", "f32", 1), reduction("max", "f32", 1))
+    out = torch.empty(40)
+    for count in COUNTS:
+        x = torch.full((40, count), -0.0)
+        add(x, out, 40, count)
+        assert not torch.signbit(out).any() and torch.equal(out, x.sum(1))
+        x[3, -1] = float("nan")
+        most(x, out, 40, count)
+        torch.testing.assert_close(out, x.amax(1), equal_nan=True)
