@@ -217,6 +217,7 @@ RULES: dict[str, Rule] = {
     "aten.slice_scatter.default": slice_scatter,
     "aten.select_scatter.default": select_scatter,
     "aten.flip.default": flip,
+    "prims.rev.default": flip,
     "aten.roll.default": roll,
     "aten.repeat.default": repeat,
     "aten.pixel_shuffle.default": pixel_shuffle,

@@ -85,6 +85,8 @@ FLOAT_POOLS: dict[str, list[float]] = {
 }  # fmt: skip
 # Eager multiplies by a 1/6 that is rounded to f32.
 ONLY = {"aten.hardsigmoid_backward.default": (torch.float32,)}
+# Eager's own errors are larger than what is allowed here: test_special_functions.py.
+ELSEWHERE = ("special_bessel_", "chebyshev")
 
 
 def overload(target: str) -> Any:
@@ -159,7 +161,7 @@ class CallGraph:
         return lower_graph(torch.fx.GraphModule({}, self.graph))
 
 
-@pytest.mark.parametrize("target", sorted(pointwise.RULES))
+@pytest.mark.parametrize("target", sorted(t for t in pointwise.RULES if not any(name in t for name in ELSEWHERE)))
 def test_rule(target: str) -> None:
     """As many values as special pairs, then fewer in another order."""
     samples = {dtype: tensors(target, dtype) for dtype in ONLY.get(target, DTYPES)}

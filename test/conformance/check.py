@@ -1,0 +1,230 @@
+"""Runs the cases of a variant through a backend of ``torch.compile`` and in eager mode, and compares."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+import torch._dynamo
+from cases import Case, alone, cases, tensors_in
+from differences import WRONG, difference
+from variants import Variant
+
+import symshape
+import symshape.backend
+
+UNINITIALISED = ("empty", "new_empty", "empty_like", "empty_permuted", "empty_strided", "new_empty_strided")
+ERROR = "error"
+
+
+@dataclass
+class Outcome:
+    """What became of one case: ``kind`` is "" (equal to eager's), "wrong value", "wrong layout" or "error"."""
+
+    label: str
+    kind: str = ""
+    what: str = ""
+    gradient: bool = False  # whether gradients were compared
+    entry: str = ""  # "symshape.compile" where torch.compile alone cannot trace it
+    trace: str = field(default="", repr=False)
+
+
+@dataclass
+class Result:
+    """All cases of a variant. ``calls``: the library calls of its graphs, by kind; ``graphs``: how many there are."""
+
+    key: str
+    group: str
+    backend: str
+    outcomes: list[Outcome]
+    calls: dict[str, list[str]]
+    graphs: int
+    seconds: float
+
+    @property
+    def status(self) -> str:
+        kinds = [one.kind for one in self.outcomes if one.kind]
+        return next((kind for kind in (WRONG, ERROR, *kinds) if kind in kinds), "pass" if self.outcomes else "none")
+
+    def record(self) -> dict[str, Any]:
+        made = asdict(self) | {"status": self.status}
+        for one in made["outcomes"]:
+            del one["trace"]
+        return made
+
+
+@dataclass
+class Ran:
+    """What a call left behind; ``gradients`` is None where none were asked for or eager has none."""
+
+    result: Any
+    inputs: Any
+    gradients: list[torch.Tensor | None] | None
+    shared: list[int]
+
+
+def check(variant: Variant, dtype: torch.dtype, backend: str = "symshape", most: int = 0,
+          only: str = "", target: str = "", writing: bool | None = None) -> Result:  # fmt: skip
+    """Every case of a variant; ``only``: those whose label begins so. ``target``: of symshape's code.
+
+    ``writing``: only the cases in place and with ``out=``, or all but these.
+    """
+    started = time.process_time()
+    torch._dynamo.reset()
+    outcomes: list[Outcome] = []
+    compiled = Compiled(backend, target)
+    with Recorded() as graphs, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in cases(variant, dtype, most):
+            if case.label.startswith(only) and writing in (None, bool(case.parts)):
+                outcomes += run_case(case, compiled, variant.info.name not in UNINITIALISED)
+    torch._dynamo.reset()
+    calls: dict[str, list[str]] = {}
+    for kind, called in graphs:
+        calls[kind] = sorted({*calls.get(kind, ()), *called})
+    return Result(variant.key, variant.group, backend, outcomes, calls, len(graphs),
+                  round(time.process_time() - started, 2))  # fmt: skip
+
+
+class Compiled:
+    """What is compiled of the functions of cases, once for each; ``more``: by ``symshape.compile``."""
+
+    def __init__(self, backend: str, target: str) -> None:
+        self.backend, self.options = backend, {"target": target} if target else {}
+        self._made: dict[tuple[int, bool], Callable[..., Any]] = {}
+
+    def __call__(self, case: Case, more: bool = False) -> Callable[..., Any]:
+        key = id(case.function), more
+        if key not in self._made:
+            if more:
+                self._made[key] = symshape.compile(case.function, fullgraph=True, **self.options)
+            else:
+                options = {"options": self.options} if self.options else {}
+                self._made[key] = torch.compile(
+                    case.function, backend=self.backend, dynamic=True, fullgraph=True, **options
+                )
+        return self._made[key]
+
+
+class Recorded:
+    """(kind, library calls) of every graph that symshape compiles."""
+
+    def __enter__(self) -> list[tuple[str, list[str]]]:
+        graphs: list[tuple[str, list[str]]] = []
+        self.before = compile_graph = symshape.backend.compile_graph
+
+        def recording(gm: Any, options: Any, *, kind: str = "forward", keep_stages: bool = False) -> Any:
+            made = compile_graph(gm, options, kind=kind, keep_stages=keep_stages)
+            graphs.append((kind, made.report.library_calls))
+            return made
+
+        symshape.backend.compile_graph = recording
+        return graphs
+
+    def __exit__(self, *_: Any) -> None:
+        symshape.backend.compile_graph = self.before
+
+
+def run_case(case: Case, compiled: Compiled, values: bool = True) -> list[Outcome]:
+    """None where eager itself raises; the parts of a case one by one where together they fail.
+
+    What ``torch.compile`` cannot do is tried with ``symshape.compile``, which traces more, and the outcome says so.
+    """
+    try:
+        expected = call(case, case.function, 0)
+    except Exception:  # noqa: BLE001 - no case for a compiler
+        return []
+    outcome = _compare(case, compiled(case), expected, values)
+    if outcome.kind and len(case.parts) > 1:
+        return [one for part in alone(case) for one in run_case(part, compiled, values)]
+    if outcome.kind == ERROR and compiled.backend == "symshape":
+        again = _compare(case, compiled(case, more=True), expected, values)
+        if again.kind != ERROR:
+            again.entry, outcome = "symshape.compile", again
+    return [outcome]
+
+
+def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bool) -> Outcome:
+    outcome = Outcome(case.label, gradient=expected.gradients is not None)
+    try:
+        actual = call(case, compiled, 0, gradient=outcome.gradient)
+        random = values and bool(difference(call(case, case.function, 1).result, expected.result)[1])
+        outcome.kind, outcome.what = _between(actual, expected, None, values and not random)
+        if outcome.kind == WRONG and case.wide is not None and not random:
+            exact = call(case.wide, case.function, 0)
+            outcome.kind, outcome.what = _between(actual, expected, exact, values)
+        if random and not outcome.kind:
+            again = call(case, compiled, 0, gradient=outcome.gradient)
+            kind, what = _between(again, actual, None, True)
+            if kind:
+                outcome.kind, outcome.what = kind, f"not the same again after torch.manual_seed: {what}"
+    except Exception as error:  # noqa: BLE001 - an error is a result
+        outcome.kind, outcome.what = ERROR, summary(error)
+        outcome.trace = "".join(traceback.format_exception(error))
+    return outcome
+
+
+def _between(actual: Ran, expected: Ran, exact: Ran | None, values: bool) -> tuple[str, str]:
+    for what, name in (("result", ""), ("inputs", "an argument afterwards: "), ("gradients", "gradient: ")):
+        sides = [getattr(one, what, None) for one in (actual, expected, exact)]
+        kind, text = difference(*sides, values=values)
+        if kind and not (what == "gradients" and kind == "wrong layout"):  # of gradients eager promises none
+            return kind, name + text
+    if actual.shared != expected.shared:
+        return "wrong layout", f"memory is shared as {actual.shared} instead of {expected.shared}"
+    return "", ""
+
+
+def call(case: Case, function: Callable[..., Any], seed: int, gradient: bool | None = None) -> Ran:
+    """Runs a case once. ``gradient``: must there be one; None: only if eager has it."""
+    args, kwargs = case.inputs()
+    before = tensors_in((args, kwargs))
+    torch.manual_seed(seed)
+    with torch.set_grad_enabled(case.gradient):
+        result = function(*args, **kwargs)
+        processed = case.process(result) if case.process is not None else result
+    gradients = None
+    if case.gradient and gradient is not False:
+        try:
+            gradients = _gradients(processed, before)
+        except Exception:
+            if gradient:
+                raise
+    outputs = tensors_in(result)
+    return Ran(result, (args, kwargs) if not _has_module(args) else before, gradients, shared([*before, *outputs]))
+
+
+def _has_module(args: Any) -> bool:
+    return any(isinstance(one, torch.nn.Module) for one in args)
+
+
+def _gradients(result: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None] | None:
+    outputs = [one for one in tensors_in(result) if one.requires_grad]
+    wanted = [one for one in inputs if one.requires_grad and one.is_leaf]
+    if not outputs or not wanted:
+        return None
+    generator = torch.Generator().manual_seed(7)
+    weights = [torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.dtype) for one in outputs]
+    return list(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
+
+
+def shared(tensors: list[torch.Tensor]) -> list[int]:
+    """For each tensor the first one whose memory it is in."""
+    keys = [one.untyped_storage()._cdata if one.layout == torch.strided else id(one) for one in tensors]
+    return [keys.index(key) for key in keys]
+
+
+def summary(error: BaseException) -> str:
+    """An error in one line: its type, and what says most of it."""
+    while isinstance(error, torch._dynamo.exc.BackendCompilerFailed) and error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    marks = ("got RuntimeError", "Could not guard", "Explanation:", "Error:")
+    told = [line for line in lines if any(mark in line for mark in marks)] or lines[:1]
+    details = [line for line in lines if line.startswith("Developer debug context")]
+    return f"{type(error).__name__}: {' '.join([*told[:1], *details[:1]])}"[:300]

@@ -1,0 +1,8 @@
+"""The runner's modules lie next to the test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
