@@ -76,6 +76,7 @@ class _Writer:
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
         self.counter = 0
         self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
+        self._defined: tuple[int, set[str]] = 0, set()  # lines that were looked at, and the names that they define
 
     def write(self) -> int:
         """Fills ``lines``. How many of them come before any work."""
@@ -146,6 +147,13 @@ class _Writer:
         self.text.checks += check_texts(self.pending, self.sources)
         self.lines += check_lines(self.pending, f"fail({first}, {len(self.text.checks)}, {{values}})")
         self.pending = []
+
+    def is_defined(self, name: str) -> bool:
+        """Whether a line so far gives the name a value."""
+        looked_at, names = self._defined
+        names.update(line.partition(" = ")[0] for line in self.lines[looked_at:])
+        self._defined = len(self.lines), names
+        return name in names
 
     def name(self, value: ir.Value) -> str:
         value = self.alias.get(value, value)
@@ -334,14 +342,10 @@ def _ensure_layout(w: _Writer, result: ir.Value) -> None:
     layout = w.sizes.layouts.get(result)
     if layout is None or not layout.sizes or not _is_used(result):
         return
-    pending = [e for e in (*layout.sizes, *layout.strides) if not all(_defined(w, n) for n in e.symbols)]
+    pending = [e for e in (*layout.sizes, *layout.strides) if not all(map(w.is_defined, e.symbols))]
     if not pending:
         name = w.name(result)
         w.lines.append(f"{name} = with_layout({name}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)})")
-
-
-def _defined(w: _Writer, symbol: str) -> bool:
-    return any(line.startswith(f"{symbol} = ") for line in w.lines)
 
 
 def _return(w: _Writer, op: Any) -> None:

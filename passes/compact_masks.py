@@ -85,22 +85,27 @@ class _Function:
         lines = []
         for op in reads:
             read = _READS[ir.StringAttr(op.attributes["target"]).value](op)
-            if read is not None and self.is_possible(read):
-                lines.append(f"{source_line(op.location)}: compacted")
+            if read is None:
+                continue
+            why = self.why_not(read)
+            lines.append(f"mask at {source_line(op.location)}: " + (f"library call, {why}" if why else "compacted"))
+            if not why:
                 self.rewrite(read)
         return lines
 
-    def is_possible(self, read: _Read) -> bool:
-        """Whether types are ours, and the mask is as large as what it selects from."""
+    def why_not(self, read: _Read) -> str:
+        """Types must be ours, and the mask as large as what it selects from; "" if all is well."""
         layouts = self.sizes.layouts
         values = [v for v in (read.mask, read.x, read.op.results[0]) if v is not None]
         if any(v not in layouts or dtype_of(v) not in NATIVE for v in values) or dtype_of(read.mask) != "i1":
-            return False
+            return "its element type has no kernels"
         if any(_reading(symbol) != ("size", read.dim) for symbol in _symbols(read.op.results[0])):
-            return False
+            return "its number is read in another way"
         mask = layouts[read.mask].sizes
         over = layouts[read.x].sizes[read.dim : read.dim + len(mask)] if read.x is not None else mask
-        return bool(mask) and len(over) == len(mask) and all(map(self.facts.equal, mask, over))
+        if not mask or len(over) != len(mask) or not all(map(self.facts.equal, mask, over)):
+            return "the mask is not known to be as large as what it selects from"
+        return ""
 
     def rewrite(self, read: _Read) -> None:
         result, bind = read.op.results[0], self.binds[read.op.results[0]]
@@ -154,11 +159,12 @@ def _call(name: str, arguments: str, operands: list[Any], type_: ir.Type) -> ir.
 
 
 def _of_index(op: Any) -> _Read | None:
-    """A read by one mask and nothing else."""
+    """A read by one mask and nothing else; None for integers."""
     args, _ = instantiate(ir.StringAttr(op.attributes["arguments"]).value, list(op.operands))
     x, indices = args
     given = [i for i, index in enumerate(indices) if index is not None]
-    return _Read(op, indices[given[0]], x, given[0]) if len(given) == 1 else None
+    by_mask = len(given) == 1 and dtype_of(indices[given[0]]) == "i1"
+    return _Read(op, indices[given[0]], x, given[0]) if by_mask else None
 
 
 def _of_nonzero(op: Any) -> _Read | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -86,8 +87,9 @@ def _reason(op: Any, target: str, before: str | None) -> str:
     """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
     if target not in ("symshape.whole.default", "symshape.whole_gradient.default"):
         return before or "no rule"
-    line = source_line(op.location)
-    return f"{before}, {line}" if before else f"its tracing asks for sizes that are in the data: {line}"
+    function = re.search(r'"function": "(?:\S+ )?([^"]+)"', ir.StringAttr(op.attributes["arguments"]).value)
+    place = f"{function[1]} at {source_line(op.location)}" if function else source_line(op.location)
+    return f"{before}, {place}" if before else f"no tracing rule, or it asks for sizes that are in the data: {place}"
 
 
 def _binds(block: ir.Block) -> dict[ir.Value, Any]:

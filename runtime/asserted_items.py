@@ -10,6 +10,13 @@ import torch
 
 from symshape.runtime.torch_private import user_lines
 
+_MARK = "symshape_asserted"
+
+
+def is_added(node: torch.fx.Node) -> bool:
+    """Whether a node of a Dynamo graph is one that `assert_items` put there."""
+    return _MARK in node.meta
+
 
 def assert_items(gm: torch.fx.GraphModule) -> None:
     """Adds a ``_assert_async`` behind each ``item`` of a Dynamo graph whose symbol was replaced."""
@@ -26,7 +33,8 @@ def assert_items(gm: torch.fx.GraphModule) -> None:
         with gm.graph.inserting_after(equal):
             whole = gm.graph.call_function(torch.all, (equal,))
         with gm.graph.inserting_after(whole):
-            gm.graph.call_function(torch.ops.aten._assert_async.msg, (whole, message))
+            check = gm.graph.call_function(torch.ops.aten._assert_async.msg, (whole, message))
+        check.meta[_MARK] = True
         changed = True
     if changed:
         gm.recompile()

@@ -1,7 +1,8 @@
 """Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
 
-The gradients of ``var``, ``prod`` and ``cumsum`` branch on it, that of ``masked_select`` fixes sizes of its operand,
-and ``logsumexp`` tests for emptiness. Here are forms that need no answer; for other sizes the usual ones are used.
+The gradients of ``var``, ``prod``, ``cumsum`` and ``cumprod`` branch on it, that of ``masked_select`` fixes sizes of
+its operand, and ``logsumexp`` tests for emptiness. Here are forms that need no answer; for other sizes the usual ones
+are used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def traceable_gradients() -> AbstractContextManager[None]:
     return with_autograd_kernels({
         aten.var.correction: _var, aten.std.correction: _std, aten.var_mean.correction: _var_mean,
         aten.prod.default: _prod, aten.masked_select.default: _masked_select,
-        aten.cumsum.default: _cumsum, **broadcasting_kernels(),
+        aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod, **broadcasting_kernels(),
     })  # fmt: skip
 
 
@@ -117,13 +118,47 @@ class _RunningSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return gradient.flip(ctx.dim).cumsum(ctx.dim).flip(ctx.dim), None, None
+        return _sum_from_the_end(gradient, ctx.dim), None, None
+
+
+def _sum_from_the_end(x: torch.Tensor, dim: int) -> torch.Tensor:
+    return x.flip(dim).cumsum(dim).flip(dim)
 
 
 def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
     if not (x.requires_grad and torch.is_grad_enabled() and x.dim() and has_unbacked_sizes(x)):
         return usual(x, dim, dtype=dtype)
     return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
+
+
+class _RunningProduct(torch.autograd.Function):
+    """Before the first 0 the gradient is the sum of what follows, divided by the element; at the first 0 the sum of
+    the products without it; behind it 0. The usual form tests for emptiness, and for zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
+        result: torch.Tensor = usual(x, dim)
+        ctx.dim = dim
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, result = ctx.saved_tensors
+        zero = x == 0
+        seen = zero.cumsum(ctx.dim)
+        first = zero & (seen == 1)
+        without = torch.where(first, 1, x).cumprod(ctx.dim)
+        before = _sum_from_the_end(gradient * result, ctx.dim) / torch.where(zero, 1, x)
+        at_first = torch.where(first, _sum_from_the_end(gradient * without, ctx.dim), 0)
+        return torch.where(seen == 0, before, at_first), None, None
+
+
+def _cumprod(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
+    differentiated = x.requires_grad and torch.is_grad_enabled() and not x.is_complex()
+    if not (differentiated and x.dim() and has_unbacked_sizes(x)):
+        return usual(x, dim, dtype=dtype)
+    return _RunningProduct.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
 
 
 def _masked_select(usual: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:

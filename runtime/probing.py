@@ -122,7 +122,8 @@ class Probe:
             self.random |= seen.random
             self.by_values |= seen.sizes_of_values
             taken = {storage_of(t) for t in operands}
-            self.shares |= any(storage_of(t) in taken for t in pytree.tree_leaves(result))
+            # Whether an empty tensor is that of an operand nobody can see.
+            self.shares |= any(t.numel() and storage_of(t) in taken for t in pytree.tree_leaves(result))
             return True
         return False
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from symshape.runtime.torch_private import is_unbacked, symbol_hint
@@ -31,6 +32,12 @@ def known_equal(a: Any, b: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return a is b or statically_known_true(a == b)
+
+
+def assert_equal(a: Any, b: Any) -> bool:
+    """The tracer takes one size for the other from now on; False if it cannot."""
+    torch._check(a == b)  # type: ignore[no-untyped-call]
+    return known_equal(a, b)
 
 
 def items_are_unbacked() -> Callable[[], None]:
@@ -80,7 +87,8 @@ def broadcast_rules() -> list[tuple[Any, str, Any]]:
 
 
 def asks_for_sizes(error: BaseException | None) -> bool:
-    """Whether an error of a trace says that it had to know a size that is in the data."""
+    """Whether an error of a trace says that it had to know a size that is in the data, or that there is no rule for
+    what an operator returns."""
     return _question(error) is not None
 
 
@@ -91,12 +99,13 @@ def what_was_asked(error: BaseException) -> str:
 
 
 def _question(error: BaseException | None) -> BaseException | None:
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException, UnsupportedOperatorException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     seen: set[int] = set()
     found = None
     while error is not None and id(error) not in seen:
-        if isinstance(error, GuardOnDataDependentSymNode):
+        if isinstance(error, (GuardOnDataDependentSymNode, DynamicOutputShapeException, UnsupportedOperatorException)):
             return error
         if "with symbolic sizes/strides" in str(error):
             found = error
@@ -193,6 +202,40 @@ def with_node_runner(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -
     return revert
 
 
+def checks_of_layers_at_call_time() -> Callable[[], None]:
+    """A normalisation of a single value is an error in training: asserted, where the tracer would have to know. Returns
+    what puts the usual checks back."""
+    import torch.nn.functional as functional
+
+    module: Any = functional
+    usual = {name: getattr(module, name) for name in ("_verify_batch_size", "_verify_spatial_size")}
+
+    def assert_more_than_one(size: Sequence[Any], first: int) -> None:
+        total: Any = 1 if first else size[0]
+        for one in size[2:]:
+            total = total * one
+        check: Any = torch._check_value
+        check(total != 1, lambda: f"Expected more than 1 value to normalise, got input size {size}")
+
+    def wrapped(name: str, first: int) -> Callable[..., None]:
+        def check(size: Sequence[Any]) -> None:
+            if any(isinstance(one, torch.SymInt) and is_unbacked(one) for one in size):
+                assert_more_than_one(size, first)
+            else:
+                usual[name](size)
+
+        return check
+
+    module._verify_batch_size = wrapped("_verify_batch_size", 0)
+    module._verify_spatial_size = wrapped("_verify_spatial_size", 1)
+
+    def revert() -> None:
+        for name, function in usual.items():
+            setattr(module, name, function)
+
+    return revert
+
+
 def sizes_at_hand(graph: Any) -> dict[Any, int]:
     """What sizes of inputs that are traced as unknown are at this call, by symbol."""
     found: dict[Any, int] = {}
@@ -214,13 +257,26 @@ def _unless_error(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def forgetting_new_sizes(env: Any) -> Iterator[None]:
-    """After an error in here, unknown sizes that were made and lost are forgotten."""
+def forgetting_new_sizes(env: Any) -> Iterator[Callable[[Any], None]]:
+    """After an error in here, unknown sizes that were made and lost are forgotten.
+
+    Yields what is told the result of a call: other sizes that were made on the way are lost as well. (A view of a
+    tensor that was written to is made twice, once for its gradient.)
+    """
     pending = env.pending_fresh_unbacked_symbols
     before = len(pending)
     _FAKE_LOG.addFilter(_unless_error)  # the error is raised as well
+
+    def keep_those_of(result: Any) -> None:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        kinds = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+        found = (free_unbacked_symbols(x) for x in pytree.tree_leaves(result) if isinstance(x, kinds))
+        kept: set[Any] = set().union(*found)
+        pending[before:] = [symbol for symbol in pending[before:] if symbol in kept]
+
     try:
-        yield
+        yield keep_those_of
     except Exception:
         del pending[before:]
         raise

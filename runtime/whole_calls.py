@@ -1,18 +1,19 @@
 """``symshape::whole``: a call that cannot be traced with sizes that nobody knows, as one operator.
 
 Its first argument is the call as text (JSON): the function, its arguments with ``{"tensor": i}`` and ``{"size": j}`` in
-the places of operands, and of each result the element type and where its sizes come from. The text says all, so that a
-compiled graph can be kept on disk. Results are new contiguous tensors. Gradients are one operator too, which runs the
-function again and differentiates it.
+the places of operands, the autocast in force, and of each result the element type and where its sizes come from. The
+text says all, so that a compiled graph can be kept on disk. Results are new contiguous tensors. Gradients are one
+operator too, which runs the function again and differentiates it.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ def name_of(function: Any) -> str:
     """NotWhole for a function that is no public one of a module."""
     if isinstance(function, str):
         return f"method {function}"
-    if isinstance(function, torch._ops.OpOverload):
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return f"op {function}"
     name = getattr(function, "__name__", "")
     for module in (getattr(function, "__module__", None), *_MODULES):
@@ -141,8 +142,28 @@ def run(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> lis
     """The function's results as they are."""
     parsed = parse(call)
     args, kwargs = (decode(parsed[part], tensors, sizes) for part in ("args", "kwargs"))
-    result = function_of(parsed["function"])(*args, **kwargs)
+    with under_autocast(parsed["autocast"]):
+        result = function_of(parsed["function"])(*args, **kwargs)
     return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+_DEVICES = ("cpu", "cuda")
+
+
+def autocast_state() -> list[list[Any]]:
+    """The autocast that is in force, as plain data: [device, whether it is enabled, element type] of each device."""
+    return [[device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)).removeprefix("torch.")]
+            for device in _DEVICES]  # fmt: skip
+
+
+@contextlib.contextmanager
+def under_autocast(state: Sequence[Sequence[Any]]) -> Iterator[None]:
+    """While entered, this `autocast_state` is in force: compiled code runs without any."""
+    with contextlib.ExitStack() as stack:
+        for device, enabled, dtype in state:
+            if enabled != torch.is_autocast_enabled(device) or enabled:
+                stack.enter_context(torch.autocast(device, getattr(torch, dtype), enabled, cache_enabled=False))
+        yield
 
 
 # --- the operators ---------------------------------------------------------------------------------------------------
@@ -196,15 +217,24 @@ def _whole_gradient(
 
 def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
     context = torch.library.get_ctx()
-    return made_from(parse(call)["results"], tensors, sizes, context.new_dynamic_size)
+    return made_from(call, tensors, sizes, context.new_dynamic_size)
 
 
-def made_from(results: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> list[torch.Tensor]:
+def made_from(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> list[torch.Tensor]:
     """Results of the sizes that the text says; ``fresh()`` makes a size that nobody knows."""
-
-    device = tensors[0].device if tensors else torch.device("cpu")
+    parsed = parse(call)
+    device = _device(parsed["kwargs"]["dict"], tensors)
     return [torch.empty([_size(o, tensors, sizes, fresh) for o in origins], dtype=getattr(torch, dtype), device=device)
-            for dtype, origins in results]  # fmt: skip
+            for dtype, origins in parsed["results"]]  # fmt: skip
+
+
+def _device(kwargs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> torch.device:
+    """The one that is asked for, else that of the operands, where tensors without dims on a CPU do not count."""
+    asked = next((value["device"] for key, value in kwargs if key == "device" and value is not None), None)
+    if asked is not None:
+        return torch.device(asked)
+    ordered = sorted(tensors, key=lambda t: t.dim() == 0 and t.device.type == "cpu")
+    return ordered[0].device if ordered else torch.get_default_device()
 
 
 def _size(origin: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> Any:

@@ -7,6 +7,7 @@ they are made of.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -32,7 +33,17 @@ from symshape.runtime.torch_unbacked import (
     with_breaks_at_questions,
     with_node_runner,
 )
-from symshape.runtime.whole_calls import NotWhole, decode, encode, function_of, made_from, name_of, whole
+from symshape.runtime.whole_calls import (
+    NotWhole,
+    autocast_state,
+    decode,
+    encode,
+    function_of,
+    made_from,
+    name_of,
+    under_autocast,
+    whole,
+)
 
 log = logging.getLogger("symshape.frames")
 _MARK = "symshape_whole"
@@ -61,8 +72,11 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
         try:
-            with forgetting_new_sizes(env):
-                return usual(graph, node, args, kwargs, module)
+            with forgetting_new_sizes(env) as keep_those_of:
+                result = usual(graph, node, args, kwargs, module)
+                if not isinstance(node.target, torch._ops.HigherOrderOperator):
+                    keep_those_of(result)
+                return result
         except Exception as error:
             if not asks_for_sizes(error):
                 raise
@@ -76,13 +90,15 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any) -> Any:
     """Marks the node with its text; returns its traced result."""
-    call, tensors, sizes, spec = _text(node, args, kwargs, known)
-    made = made_from(json.loads(call)["results"], tensors, sizes, lambda: unknown_size(env))
+    call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state())
+    made = made_from(call, tensors, sizes, lambda: unknown_size(env))
     node.meta[_MARK] = call
     return pytree.tree_unflatten(made, spec)
 
 
-def _text(node: torch.fx.Node, args: Any, kwargs: Any, known: Any) -> tuple[str, list[Any], list[Any], Any]:
+def _text(
+    node: torch.fx.Node, args: Any, kwargs: Any, known: Any, autocast: list[list[Any]]
+) -> tuple[str, list[Any], list[Any], Any]:
     tensors: list[Any] = []
     sizes: list[Any] = []
     parts = [encode(part, tensors, sizes, _is_tensor, _is_size) for part in (list(args), kwargs)]
@@ -91,7 +107,8 @@ def _text(node: torch.fx.Node, args: Any, kwargs: Any, known: Any) -> tuple[str,
     specs: list[Any] = []
 
     def call(operands: Sequence[torch.Tensor], numbers: Sequence[int]) -> Any:
-        result = function(*decode(parts[0], operands, numbers), **decode(parts[1], operands, numbers))
+        with under_autocast(autocast):
+            result = function(*decode(parts[0], operands, numbers), **decode(parts[1], operands, numbers))
         leaves, spec = pytree.tree_flatten(result)
         if spec.num_leaves != 1 and spec.num_nodes != spec.num_leaves + 1:
             raise NotWhole("its results are nested")
@@ -102,7 +119,8 @@ def _text(node: torch.fx.Node, args: Any, kwargs: Any, known: Any) -> tuple[str,
     results = probe.results()
     if probe.random and any(t.requires_grad for t in tensors):
         raise NotWhole("it draws random numbers, and its gradient would draw others")
-    text = {"function": name, "args": parts[0], "kwargs": parts[1], "results": results, "shares": probe.shares}
+    text = {"function": name, "args": parts[0], "kwargs": parts[1], "results": results, "shares": probe.shares,
+            "autocast": autocast}  # fmt: skip
     return json.dumps(text), tensors, sizes, specs[0]
 
 
@@ -164,13 +182,29 @@ def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])
     try:
-        call = _text(node, args, kwargs, sizes_at_hand(gm))[0]
+        call = _text(node, args, kwargs, sizes_at_hand(gm), _autocast_at(node))[0]
         refuse_shared(node, call)
     except NotWhole as reason:
         setattr(error, _WHERE, (place_of(node), f"{reason}; {what_was_asked(error)}"))
         return False
     node.meta[_MARK] = call
     return True
+
+
+def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
+    """What is in force at a node of a Dynamo graph, which enters and leaves autocast by nodes."""
+    entered: dict[torch.fx.Node, Any] = {}
+    for one in node.graph.nodes:
+        if one is node:
+            break
+        if one.target is torch.amp.autocast_mode._enter_autocast:
+            entered[one] = one.args
+        elif one.target is torch.amp.autocast_mode._exit_autocast:
+            entered.pop(one.args[0], None)
+    with contextlib.ExitStack() as stack:
+        for given in entered.values():
+            stack.enter_context(torch.autocast(*given))
+        return autocast_state()
 
 
 def refuse_shared(node: torch.fx.Node, call: str) -> None:

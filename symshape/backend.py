@@ -15,6 +15,7 @@ from symshape.graph_cache import compile_graph
 from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
+from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
 
@@ -62,7 +63,7 @@ def symshape_backend(
     while True:  # every round makes one more call whole
         try:
             with traceable_gradients():
-                return aot_compile(gm, example_inputs, joint=rewrite, **kinds)
+                return with_eager_errors(aot_compile(gm, example_inputs, joint=rewrite, **kinds), gm)
         except Exception as error:
             if not make_whole(gm, error):
                 raise

@@ -221,6 +221,7 @@ class GraphReport:
         ]
         for name, count in Counter(self.library_calls).most_common():
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
+        lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.passes.get(name, ())]
         lines += [f"  {one}" for one in self.specialisations]
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
         return "\n".join(lines)

@@ -45,12 +45,20 @@ def rows_of(position: int) -> Callable[[Rewriter, Node], Found]:
             raise Cannot("selected elements are read at places")
         rank = args[position].meta["val"].dim()
         before = normal_dims(args[1], args[0].meta["val"].dim())[0] if position == 2 else 0
+        places = r.write.selected(index, rank, 0)
         if position == 2 and index.space.rank > 1:
-            raise Cannot("places under a mask of several dims")
-        args[position] = r.write.selected(index, rank, 0)
+            return Compact(_rows_of_many(r, args[0], before, places), index.space, before)
+        args[position] = places
         return Compact(r.write.call(node.target, *args, **node.kwargs), index.space, before + index.dim)
 
     return rule
+
+
+def _rows_of_many(r: Rewriter, source: Node, dim: int, places: Node) -> Node:
+    """``index_select`` at places of several dims."""
+    w, sizes = r.write, r.write.sizes(source)
+    read = w.call(aten.index_select.default, source, dim, w.reshape(places, [-1]))
+    return w.reshape(read, [*sizes[:dim], *w.sizes(places), *sizes[dim + 1 :]])
 
 
 def embedding_gradient(r: Rewriter, node: Node) -> Found:

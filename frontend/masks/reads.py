@@ -26,6 +26,9 @@ def mask_in(r: Rewriter, indices: Sequence[Any], of: torch.Tensor) -> tuple[Spac
         return None
     dim, first = given[0]
     if len(given) == 1 and first.meta["val"].dtype == torch.bool and first.meta["val"].dim():
+        mask = first.meta["val"]
+        if not all(r.same_size(of.size(dim + k), mask.size(k)) for k in range(mask.dim())):
+            raise Cannot("the mask is not known to be as large as what it selects from")
         return r.space_of(first), dim
     columns = [_column_of(r, index) for _, index in given]
     found = columns[0]

@@ -33,7 +33,7 @@ class MaskReport:
 
     def __str__(self) -> str:
         chain = ", ".join(self.operations)
-        what = f"library call, {self.reason}" if self.reason else f"rewritten: {chain}"
+        what = f"kept: {self.reason}" if self.reason else f"rewritten: {chain}"
         return f"mask {self.mask} ({self.source}): {what}" if self.source else f"mask {self.mask}: {what}"
 
 

@@ -23,6 +23,7 @@ from symshape.frontend.masks.space import (
 )
 from symshape.frontend.masks.writer import Writer, aten, prims
 from symshape.runtime.torch_private import first_seen, has_unbacked_sizes, is_unbacked, require_equal
+from symshape.runtime.torch_unbacked import assert_equal
 
 Found = Value | Sequence[Value | None] | None
 Rule = Callable[["Rewriter", Node], Found]
@@ -149,12 +150,13 @@ class Rewriter:
 
     def same_size(self, a: Any, b: Any) -> bool:
         """Whether two sizes of the traced graph are equal. If they are at the first call, that becomes a guard: a mask
-        and what it selects from have equal sizes in any but strange programs."""
+        and what it selects from have equal sizes in any but strange programs. If one is in the data, it is asserted,
+        which is checked where the size is read."""
         exprs = [size.node.expr if isinstance(size, torch.SymInt) else size for size in (a, b)]
         if exprs[0] == exprs[1]:
             return True
         if not all(isinstance(size, int) or not is_unbacked(size) for size in (a, b)):
-            return False
+            return self.counted(a) is None and self.counted(b) is None and assert_equal(a, b)
         env = self.write.fake_mode.shape_env
         return env is not None and require_equal(env, a, b, "mask-to-where: a mask and what it selects from")
 

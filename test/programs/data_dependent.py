@@ -227,6 +227,14 @@ def cat(k: torch.Tensor, x: torch.Tensor) -> Any:
     return torch.cat([a, x]), torch.cat([x[:u], a, x[u:]]) * 2, torch.stack([a, x[:u]]).sum(0)
 
 
+def written_slices(k: torch.Tensor, x: torch.Tensor) -> Any:
+    y = x * 1
+    y[k.item() :] = 0
+    y[: k.item()] *= 2
+    y[: k.item(), 1] += x[0, 0]
+    return y
+
+
 # --- what operators find ---------------------------------------------------------------------------------------------
 
 
@@ -333,6 +341,15 @@ def gradient_of_selected(m: torch.Tensor, x: torch.Tensor) -> Any:
     return (x[m] @ W).relu()
 
 
+def running_product(m: torch.Tensor, x: torch.Tensor) -> Any:
+    y = x[m].view(-1, 4)
+    return (y * (y > -0.4)).cumprod(0), y.cumprod(1)
+
+
+def gradient_of_branches(k: torch.Tensor, x: torch.Tensor) -> Any:
+    return torch.cond(k > 1, lambda y: y * 2 + y.sin(), lambda y: y.cos() - y, (x,))
+
+
 def gradient_against_sizes(k: torch.Tensor, x: torch.Tensor) -> Any:
     return x * x[: k.item()].tanh()
 
@@ -361,6 +378,7 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("select", select, rows),
     P("split", split, two),
     P("tensor_split", tensor_split, two),
+    P("written slices", written_slices, rows),
     P("softmax", softmax, rows),
     P("reductions", reductions, rows),
     P("maximum of rows", maximum_of_rows, rows),
@@ -393,5 +411,8 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("gradient of repeats", gradient_of_repeats, repeats, gradient=True),
     P("gradient of selected", gradient_of_selected, flagged, gradient=True),
     P("gradient of scans", scans, rows, gradient=True),
+    P("gradient of written slices", written_slices, rows, gradient=True),
+    P("gradient of running products", running_product, flagged, gradient=True),
+    P("gradient of branches", gradient_of_branches, rows, gradient=True),
     P("gradient against sizes", gradient_against_sizes, rows, gradient=True),
 )  # fmt: skip

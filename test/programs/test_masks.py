@@ -126,7 +126,10 @@ def test_what_cannot_vanish_stays_and_says_why() -> None:
         torch.testing.assert_close(run(x, y, m), function(x, y, m))
     kept, gone = reports[0].passes["mask-to-where"]
     assert "returned" in kept.reason and not gone.reason and "sum" in gone.operations
-    assert f"{__file__}:" in kept.source
+    text, place = str(reports[0]), rf"{re.escape(__file__)}:\d+"
+    assert re.search(rf"mask \w+ \({place}\): kept: selected elements are returned \({place}\)", text)
+    assert re.search(rf"mask \w+ \({place}\): rewritten: index, sum", text)
+    assert re.search(rf"mask at {place}: compacted", text)
     assert [call for call in reports[0].library_calls if SELECTING.match(call)] == [POSITIONS]
 
 

@@ -1,0 +1,74 @@
+"""The errors of compiled code are eager's: when a call fails, its graph is run op by op, to learn what eager raises.
+
+Which type an error has (IndexError, ValueError, RuntimeError), and its words, is what each operator of PyTorch decides;
+compiled code only knows that a size or an index does not fit. A failing call may take its time, and has changed none of
+its inputs. On a GPU an index out of range would end the process there, so errors stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.runtime.asserted_items import is_added
+from symshape.runtime.checks import with_text
+from symshape.runtime.torch_private import user_lines
+
+_OURS = "Runtime assertion failed"  # the tracer's words for what it asserts of sizes itself
+
+
+def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """``run``, compiled from a Dynamo graph, with its errors; it is called with the graph's inputs."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError) as error:
+            found = _eager_error(gm, args)
+            if found is None or isinstance(error, type(found)):
+                raise
+            raise found from error
+
+    return call
+
+
+def _eager_error(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> Exception | None:
+    """What the graph raises for copies of these inputs, with the user's line; None if nothing."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if any(t.device.type != "cpu" for t in tensors):
+        return None
+    replay = _Replay(gm)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            replay.run(*(_copied(a) if isinstance(a, torch.Tensor) else a for a in args))
+        except Exception as error:  # noqa: BLE001 - whatever eager mode raises
+            for file, line in replay.lines[-1:]:
+                error.add_note(f"  at: {with_text(f'{file}:{line}')}")
+            return error.with_traceback(None)
+    return None
+
+
+def _copied(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout with the same elements, in memory of its own."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(x.size(), x.stride())) if x.numel() else 0
+    memory = x.detach().as_strided((extent,), (1,)).clone()
+    return memory.as_strided(x.size(), x.stride(), 0)
+
+
+class _Replay(torch.fx.Interpreter):
+    """Runs a graph without what was asserted of sizes while tracing: eager mode asserts nothing."""
+
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        super().__init__(gm)
+        self.extra_traceback = False
+        self.lines: list[tuple[str, int]] = []
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if is_added(n) or _OURS in str(n.args[1:2]):
+            return None
+        self.lines = user_lines(n)
+        return super().run_node(n)
