@@ -124,11 +124,16 @@ def _expected(loops: LoopKernel, variant: Variant, stage: TritonStage, instr: In
         used = [d for d in dims if d.name in instr.address.symbols]
         if used:
             elements *= block
-        if dims and instr.address.coefficient(dims[-1].name) == 1:
+        if dims and instr.address.coefficient(dims[-1].name) == 1 and not _guarded(instr, dims[-1]):
             run = max(run, block)
     item = item_size(loops.args[instr.arg].dtype)
     held = max(1, elements // (_LANES * stage.num_warps))
     return min(WIDEST, item * min(held, run))
+
+
+def _guarded(instr: Instr, dim: Dim) -> bool:
+    """Whether neighbours along the dim may be in the access and out of it."""
+    return any(dim.name in expr.symbols for expr in instr.mask)
 
 
 def _axes(loops: LoopKernel, variant: Variant, blocks: dict[str, int]) -> list[tuple[list[Dim], int]]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from symshape.dialects.plans import address_name
 from symshape.passes.plans.kernel import Access, Dim, PlanKernel
 from symshape.passes.plans.table import ALIGNMENT
-from symshape.prover.atoms import Symbol
+from symshape.prover.atoms import Function, Symbol
 from symshape.prover.expr import Expr
 
 _VECTOR: Final = 128  # bits of the widest access
+_PART: Final = "%part"  # unlike any dim or symbol of a kernel
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class _Search:
         kernel = self.kernel
         run, size = kernel.run_of(side)
         axis = [d for d in kernel.dims if d.reduced == side.reduced]
-        fast = [a for a in kernel.accesses if a.stride(side) == 1 and not a.masked]
+        seen = [_in_parts(a, side) for a in kernel.accesses if side.name not in a.guards]
+        fast = [a for a in seen if a.stride(side) == 1]
         # A tile by its symbols alone: code generation may see the dim together with others, or split.
         whole = [] if in_tile else [a for a in fast if _numbers(a, axis)]
         vectors = [v for access in whole if (v := self._take(access, axis))]
@@ -84,15 +86,15 @@ class _Search:
 
     def _address(self, access: Access, run: list[Dim], vector: int) -> bool:
         """Whether all that is added to the fast index may be a multiple; its symbols are then needed."""
-        rest = access.address.substitute({dim.name: 0 for dim in run})
-        origin = rest.substitute({dim.name: 0 for dim in self.kernel.dims})
+        others = [dim.name for dim in self.kernel.dims if dim not in run]
+        others += [name for name in sorted(access.address.symbols) if name.startswith(_PART)]
+        origin = access.address.substitute(dict.fromkeys((*others, *(dim.name for dim in self.kernel.dims)), 0))
         parts = [origin]
-        for dim in self.kernel.dims:
-            if dim not in run:
-                stride = access.stride(dim)
-                if stride is None:
-                    return False
-                parts.append(stride)
+        for name in others:
+            stride = access.address.coefficient(name)
+            if stride is None:
+                return False
+            parts.append(stride)
         wanted = dict(self.symbols)
         if not all(self._multiple(part, vector) for part in parts):
             self.symbols = wanted
@@ -136,6 +138,20 @@ class _Search:
             tuple(name for name, _, proven in wanted if proven),
             tuple(expr for _, expr, proven in wanted if not proven),
         )
+
+
+def _in_parts(access: Access, side: Dim) -> Access:
+    """The access as one that is fast along the side up to every multiple of some number: where the address has
+    ``d % 32``, that is ``d - d // 32 * 32``, the quotient counts as a dim of its own."""
+    dim = Expr.symbol(side.name)
+
+    def part(atom: Symbol | Function) -> Expr | None:
+        if not isinstance(atom, Function) or atom.kind != "floordiv" or atom.args[0] != dim:
+            return None
+        length = atom.args[1].as_int()
+        return Expr.symbol(f"{_PART}{length}") if length and length % ALIGNMENT == 0 else None
+
+    return replace(access, address=access.address.map_atoms(part))
 
 
 def _numbers(access: Access, axis: list[Dim]) -> bool:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.dialects.affine_maps import read_exprs
+from symshape.dialects.affine_maps import read_exprs, read_set
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.plans import PROCESSORS, PlanSizes
+from symshape.passes.plans.gathers import gathers
 from symshape.prover.condition import Condition
 from symshape.prover.decided import decided, learn
 from symshape.prover.expr import Expr, product
@@ -34,14 +35,15 @@ class Dim:
 class Access:
     """A load or store: elements from the address of tensor argument ``arg``, over dims and symbols.
 
-    ``row``: once for each point of the parallel dims; ``masked``: at some points only.
+    ``row``: once for each point of the parallel dims; ``guards``: the dims on whose index it depends whether there is
+    an access at all.
     """
 
     arg: int
     address: Expr
     row: bool
     store: bool
-    masked: bool
+    guards: frozenset[str] = frozenset()
 
     def stride(self, dim: Dim) -> Expr | None:
         """Elements from one index of the dim to the next; None where that is not always the same."""
@@ -164,7 +166,7 @@ def read_plan_kernel(function: Any, operations: Sequence[Any], sizes: PlanSizes)
 
 
 class _Reader:
-    """Reads the operations of a kernel's block; those inside of generics do not matter here."""
+    """Reads the operations of a kernel's block; of those inside of generics only reads of memory matter here."""
 
     def __init__(self, function: Any, operations: Sequence[Any], sizes: PlanSizes) -> None:
         self.inputs = ir.IntegerAttr(function.attributes["symshape.num_inputs"]).value
@@ -216,8 +218,11 @@ class _Reader:
         exprs = read_exprs(map_.results, self._names(rank), [self.sizes.expr(v) for v in symbols])
         strides = self.sizes.layouts[tensor].strides
         address = sum((e * s for e, s in zip(exprs, strides, strict=True)), Expr.const(0))
-        masked = "domain" in op.attributes
-        self.accesses.append(Access(self.position[tensor], address, rank < len(self.dims), store, masked))
+        guards: frozenset[str] = frozenset()
+        if "domain" in op.attributes:
+            holds = read_set(op.attributes["domain"], self._names(rank), [self.sizes.expr(v) for v in symbols])
+            guards = frozenset(d.name for d in self.dims if any(d.name in e.symbols for e in holds))
+        self.accesses.append(Access(self.position[tensor], address, rank < len(self.dims), store, guards))
 
     def _view(self, op: Any) -> None:
         source, *indices = op.operands
@@ -239,7 +244,9 @@ class _Reader:
             if value in self.position:  # a whole argument, point by point
                 strides = self.sizes.layouts[value].strides
                 address = sum((d * s for d, s in zip(self._names(len(strides)), strides)), Expr.const(0))
-                self.accesses.append(Access(self.position[value], address, False, False, False))
+                self.accesses.append(Access(self.position[value], address, False, False))
+        for tensor, address, rank in gathers(op, self._names, self.sizes):
+            self.accesses.append(Access(self.position[tensor], address, rank < len(self.dims), False))
         stage = max((self._stage_of(v) for v in operands[: len(operands) - outs]), default=0)
         if combines:
             self.passes = max(self.passes, 1 + stage)

@@ -131,3 +131,47 @@ func.func @main(%arg: tensor<?x768xf32>) -> tensor<?xf32> {
   %r = "host.launch"(%x, %d, %n) {callee = @allocated} : (tensor<?x?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// Fast as well: a table that is read over and over, what is read at some rows only, and at indices that are known.
+// CHECK-LABEL: func.func private @seen(
+// CHECK:         aligned = ["in0", "in1", "in2", "out0"], {{.*}} name = "block512_aligned"
+// CHECK:         aligned = [], {{.*}} name = "block512"
+func.func private @seen(%table: tensor<32xf32>, %y: tensor<?x64xf32>, %x: tensor<64xf32>, %dest: tensor<?x64xf32>, %s0: index)
+    -> tensor<?x64xf32>
+    attributes {symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 3 : i64, symshape.num_outputs = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  "symshape.bind"(%table, %c32, %c1, %c0) : (tensor<32xf32>, index, index, index) -> ()
+  "symshape.bind"(%y, %s0, %c64, %c64, %c1, %c0) : (tensor<?x64xf32>, index, index, index, index, index) -> ()
+  "symshape.bind"(%x, %c64, %c1, %c0) : (tensor<64xf32>, index, index, index) -> ()
+  "symshape.bind"(%dest, %s0, %c64, %c64, %c1, %c0) : (tensor<?x64xf32>, index, index, index, index, index) -> ()
+  "symshape.space"(%s0, %c64) {iterators = ["parallel", "parallel"]} : (index, index) -> ()
+  %t = "symshape.view"(%table, %s0, %c64) {map = affine_map<(d0, d1) -> (d1 mod 32)>}
+    : (tensor<32xf32>, index, index) -> tensor<?x64xf32>
+  %v = "symshape.view"(%y, %s0, %c64) {map = affine_map<(d0, d1) -> (d0 - 1, d1)>, domain = affine_set<(d0, d1) : (d0 - 1 >= 0)>}
+    : (tensor<?x64xf32>, index, index) -> tensor<?x64xf32>
+  %e = tensor.empty(%s0) : tensor<?x64xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+    iterator_types = ["parallel", "parallel"]} ins(%t, %v : tensor<?x64xf32>, tensor<?x64xf32>) outs(%e : tensor<?x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %out: f32):
+      %i = linalg.index 1 : index
+      %w = arith.index_cast %i : index to i64
+      %zero = arith.constant 0 : i64
+      %n = arith.constant 64 : i64
+      %negative = arith.cmpi slt, %w, %zero : i64
+      %moved = arith.addi %w, %n : i64
+      %at = arith.select %negative, %moved, %w : i64
+      %j = arith.index_cast %at : i64 to index
+      %k = "symshape.check_index"(%j, %c64) {message = "index out of range"} : (index, index) -> index
+      %c = tensor.extract %x[%k] : tensor<64xf32>
+      %s = arith.addf %a, %b : f32
+      %r = arith.addf %s, %c : f32
+      linalg.yield %r : f32
+  } -> tensor<?x64xf32>
+  %o = "symshape.store"(%g, %dest) {map = affine_map<(d0, d1) -> (d0, d1)>} : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
