@@ -16,6 +16,7 @@ from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.eager_errors import with_eager_errors
+from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
 
@@ -60,6 +61,7 @@ def symshape_backend(
     before = len(reports or ())
     replace_marked(gm)
     assert_items(gm)
+    copy_into_outs(gm)
     while True:  # every round makes one more call whole
         try:
             with traceable_gradients():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import functools
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from variants import Variant, dtype_for
 
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
 GROUPS, EACH = 3, 2  # of an operator's samples: so many kinds of arguments, so many samples of each
 
 
@@ -73,8 +74,6 @@ def _operator_cases(variant: Variant, dtype: torch.dtype, most: int) -> list[Cas
     info = variant.info
     gradient = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
     samples = _samples(info, dtype, gradient)
-    wide = _samples(info, torch.float64, gradient) if _has_wide(info, dtype) else []
-    wide = wide if len(wide) == len(samples) else []
     chosen = spread(samples, most or GROUPS * EACH)
     op = info.op
 
@@ -83,19 +82,29 @@ def _operator_cases(variant: Variant, dtype: torch.dtype, most: int) -> list[Cas
 
     found = []
     for i in chosen:
-        pair = [
-            Case(f"sample {i}", plain, (one.input, *one.args), one.kwargs, gradient, one.output_process_fn_grad)
-            for one in (samples[i], *wide[i : i + 1])
-        ]
-        pair[0].wide = pair[1] if len(pair) > 1 else None
-        found.append(pair[0])
+        one = samples[i]
+        case = Case(f"sample {i}", plain, (one.input, *one.args), one.kwargs, gradient, one.output_process_fn_grad)
+        if dtype in NARROW and torch.float64 in info.supported_dtypes("cpu"):
+            case.wide = widened(case)
+        found.append(case)
     if variant.kind == "op" and chosen:
         found += _mutating(info, samples[chosen[0]], chosen[0])
     return found
 
 
-def _has_wide(info: Any, dtype: torch.dtype) -> bool:
-    return dtype in (torch.float32, torch.float16, torch.bfloat16) and torch.float64 in info.supported_dtypes("cpu")
+def widened(case: Case) -> Case:
+    """The same call on the same numbers in float64."""
+
+    def wide(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            change = leaf.dtype in NARROW
+            return leaf.detach().to(torch.float64).requires_grad_(leaf.requires_grad) if change else leaf
+        if isinstance(leaf, torch.nn.Module):
+            return copy.deepcopy(leaf).to(torch.float64)
+        return torch.float64 if isinstance(leaf, torch.dtype) and leaf in NARROW else leaf
+
+    args, kwargs = pytree.tree_map(wide, (list(case.args), case.kwargs))
+    return dataclasses.replace(case, args=args, kwargs=kwargs)
 
 
 def _samples(info: Any, dtype: torch.dtype, gradient: bool) -> list[Any]:
@@ -109,7 +118,9 @@ def spread(samples: Sequence[Any], most: int) -> list[int]:
     for i, one in enumerate(samples):
         kinds.setdefault(_kind((one.input, *one.args), one.kwargs), []).append(i)
     groups = [_apart(members, EACH) for members in _apart(list(kinds.values()), max(most // EACH, 1))]
-    return sorted(itertools.chain(*groups))[:most]
+    chosen = set(itertools.chain(*groups))
+    rest = [i for i in range(len(samples)) if i not in chosen]
+    return sorted([*sorted(chosen)[:most], *_apart(rest, max(most - len(chosen), 0))])
 
 
 def _kind(args: Any, kwargs: Any) -> Any:
@@ -118,8 +129,8 @@ def _kind(args: Any, kwargs: Any) -> Any:
 
 
 def _apart(items: Sequence[Any], count: int) -> list[Any]:
-    if len(items) <= count:
-        return list(items)
+    if len(items) <= count or not count:
+        return list(items)[:count]
     return [items[i * (len(items) - 1) // max(count - 1, 1)] for i in range(count)]
 
 
@@ -196,13 +207,13 @@ def _module_cases(info: Any, dtype: torch.dtype, most: int) -> list[Case]:
         return []
     found: list[Case] = []
     for training in (True, False) if info.train_and_eval_differ else (True,):
-        made = [_modules(info, kind, training) for kind in (dtype, torch.float64)]
-        indices = _apart(range(len(made[0])), most)
-        for i in indices:
-            pair = [functools.partial(Case, f"sample {i}{'' if training else ' eval'}", _call_module, gradient=True)(
-                (one[i][0], *one[i][1]), one[i][2]) for one in made]  # fmt: skip
-            pair[0].wide = pair[1]
-            found.append(pair[0])
+        made = _modules(info, dtype, training)
+        for i in _apart(range(len(made)), most):
+            module, args, kwargs = made[i]
+            label = f"sample {i}{'' if training else ' eval'}"
+            case = Case(label, _call_module, (module, *args), kwargs, gradient=True)
+            case.wide = widened(case)
+            found.append(case)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch._dynamo
 from cases import Case, alone, cases, tensors_in
-from differences import WRONG, difference
+from differences import HALVES, WRONG, difference
 from variants import Variant
 
 import symshape
@@ -155,7 +155,8 @@ def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bo
         actual = call(case, compiled, 0, gradient=outcome.gradient)
         random = values and bool(difference(call(case, case.function, 1).result, expected.result)[1])
         outcome.kind, outcome.what = _between(actual, expected, None, values and not random)
-        if outcome.kind == WRONG and case.wide is not None and not random:
+        halves = any(one.dtype in HALVES for one in tensors_in((case.args, case.kwargs)))
+        if (outcome.kind == WRONG or halves) and case.wide is not None and not random:
             exact = call(case.wide, case.function, 0)
             outcome.kind, outcome.what = _between(actual, expected, exact, values)
         if random and not outcome.kind:

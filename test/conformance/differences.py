@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+HALVES, HALF_FACTOR = (torch.float16, torch.bfloat16), 1.5
+EXACTLY = {"rtol": 0.0, "atol": 0.0}
 WRONG, LAYOUT = "wrong value", "wrong layout"
 
 
@@ -16,6 +18,7 @@ def difference(actual: Any, expected: Any, reference: Any = None, *, values: boo
 
     Floats may differ by the tolerances of ``torch.testing.assert_close`` for their dtype, from eager's results or from
     the float64 ones. Where eager mode itself is farther off, the result must be as near to float64 as eager's is.
+    Half types must be equal to eager's, or at most HALF_FACTOR times as far from float64.
     """
     ours, theirs = pytree.tree_leaves(actual), pytree.tree_leaves(expected)
     if len(ours) != len(theirs):
@@ -58,14 +61,16 @@ def stride_difference(mine: torch.Tensor, other: torch.Tensor) -> str:
 
 def value_difference(mine: torch.Tensor, other: torch.Tensor, exact: Any) -> str:
     try:
-        torch.testing.assert_close(mine, other, equal_nan=True, check_stride=False)
+        tight = mine.dtype in HALVES and isinstance(exact, torch.Tensor)
+        torch.testing.assert_close(mine, other, equal_nan=True, check_stride=False, **(EXACTLY if tight else {}))
         return ""
     except AssertionError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(exact, torch.Tensor) and exact.shape == other.shape and other.is_floating_point():
         exact = exact.detach().to(torch.float64)
         errors = [distance(one, exact) for one in (mine, other)]
-        if errors[0] <= errors[1] or (errors[0] < math.inf and _close(mine, exact)):
+        allowed = HALF_FACTOR * errors[1] if tight else errors[1]
+        if errors[0] < math.inf and (errors[0] <= allowed or not tight and _close(mine, exact)):
             return ""
         return f"error {errors[0]:.3g}, eager's {errors[1]:.3g}; " + " ".join(lines[:3])
     return " ".join(lines[:3])

@@ -57,6 +57,13 @@ def overlapping_copy(x: torch.Tensor) -> torch.Tensor:
     return x.flip(0)
 
 
+def out_of_composite(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What a composite operator writes into ``out``, and what a structured one does, of one and of several results."""
+    rank, best, at = torch.zeros((), dtype=torch.int64), torch.zeros(len(out)), torch.zeros(len(out), dtype=torch.int64)
+    pair = torch.max(y, 1, out=(best, at))
+    return torch.linalg.matrix_rank(x, out=rank), torch.sum(y, 1, out=out), pair[0] + best, rank + 1
+
+
 def shift_in_place(x: torch.Tensor) -> None:
     x[:, 1:] -= x[:, :-1].clone()
 
@@ -122,6 +129,7 @@ ALIASES = [
     P("mutate same", lambda x, y: x.add_(1) + y, lambda n: (lambda t: (t, t.view(-1)))(normal(n)), (7, 16, 1)),
     P("read before write", read_before_write, matrix),
     P("mutate and alias", mutate_and_alias, matrix),
+    P("out of a composite", out_of_composite, lambda n: (normal(4, 4), torch.ones(n, 3), torch.ones(n)), NONEMPTY),
     P("overlapping copy", overlapping_copy, matrix, NONEMPTY),
     P("shift in place", shift_in_place, matrix),
     P("copy transposed", set_transposed, pair),
