@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from operator import add, mul, sub
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 
 from symshape.codegen.kernel_facts import SpaceFacts, space_facts
 from symshape.codegen.loops import Instr, LoopKernel
@@ -16,6 +16,9 @@ from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
 _ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {"arith.addi": add, "arith.subi": sub, "arith.muli": mul}
+_ORDERED: dict[str, Callable[[float, float], bool]] = {
+    "oeq": eq, "one": ne, "une": ne, "olt": lt, "ole": le, "ogt": gt, "oge": ge,
+}  # fmt: skip
 _CASTS = ("arith.index_cast", "arith.index_castui")
 _WIDE = ("index", "i64")
 _SMALL = 1 << 31  # sums and products of sizes with larger factors might wrap around
@@ -30,13 +33,14 @@ def fold(kernel: LoopKernel) -> LoopKernel:
 
 
 class _Folder:
-    """``exprs`` and ``conditions``: results whose value is known; ``names``: results that are another one's value."""
+    """``exprs``, ``conditions`` and ``numbers``: results whose value is known; ``names``: those that are another's."""
 
     def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
         self.kernel, self.facts = kernel, facts
         self.code: list[Instr] = []
         self.exprs: dict[int, Expr] = {}
         self.conditions: dict[int, bool] = {}
+        self.numbers: dict[int, float] = {}
         self.names: dict[int, int] = {}
 
     def visit(self, instr: Instr) -> None:
@@ -83,6 +87,12 @@ class _Folder:
             value = _ARITHMETIC[instr.op](left, right)
             if all(abs(coefficient) < _SMALL for coefficient, _ in value.terms):
                 self.exprs[result] = value
+        elif instr.op == "constant" and isinstance(instr.value, float):
+            self.numbers[result] = instr.value
+        elif instr.op == "arith.cmpf" and all(operand in self.numbers for operand in instr.operands):
+            x, y = (self.numbers[operand] for operand in instr.operands)
+            if instr.predicate in _ORDERED and x == x and y == y:
+                self.conditions[result] = _ORDERED[instr.predicate](x, y)
         elif instr.op == "arith.cmpi" and None not in operands:
             left, right = operands
             assert left is not None and right is not None
@@ -104,6 +114,10 @@ class _Folder:
                 for known, other in (operands, operands[::-1]):
                     if known in conditions:
                         return other if conditions[known] == neutral else known
+            case "arith.xori" if instr.dtype == "i1":
+                for known, other in (operands, operands[::-1]):
+                    if conditions.get(known) is False:
+                        return other
             case "arith.addi" | "arith.subi" if self.exprs.get(operands[1]) == 0:
                 return operands[0]
             case "arith.addi" if self.exprs.get(operands[0]) == 0:

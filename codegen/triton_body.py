@@ -109,7 +109,7 @@ class TritonBody:
         terms = []
         for number, stride in zip(instr.operands, strides, strict=True):
             constant = self._constants.get(number)
-            index = literal(constant.value or 0) if constant else f"{self._text[number]}.to(INDEX)"
+            index = _literal(constant) if constant else f"{self._text[number]}.to(INDEX)"
             terms.append(index if stride == 1 else f"{index} * ({self.index.expr(stride)})")
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         masks = [_MASKS[axis] for axis in sorted(axes, reverse=True)]
@@ -147,9 +147,12 @@ class TritonBody:
         for position, number in enumerate(instr.operands):
             constant = self._constants.get(number)
             bare = constant is not None and bare_operand(instr, position, constants)
-            operands.append(literal(constant.value or 0) if constant and bare else self.operand(number))
+            operands.append(_literal(constant) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
-        self._define(instr, op_text(instr, operands, self.kernel.name), axes)
+        text = op_text(instr, operands, self.kernel.name)
+        if instr.op == "arith.cmpf" and not axes:  # the interpreter takes one of scalars for a float
+            text = f"(({text}).to(tl.int32) != 0)"
+        self._define(instr, text, axes)
 
     def _check_index(self, instr: Instr) -> None:
         """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
@@ -187,3 +190,9 @@ def check_types(kernel: LoopKernel) -> None:
         if dtype not in TYPES:
             raise KernelError(f"{kernel.name}: values of type {dtype} have no Triton code", where=kernel.name,
                               next_step="leave operations on them to library calls")  # fmt: skip
+
+
+def _literal(constant: Instr) -> str:
+    """Of a constant instruction, with the sign of a zero."""
+    assert constant.value is not None
+    return literal(constant.value)

@@ -100,6 +100,8 @@ class PlanReductions(Pass):
 
     def split(self, kernel: PlanKernel, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:
         """When to split rows, and into how many parts each; None where that is never."""
+        if kernel.xnumel.as_int() == 0:
+            return None
         groups = kernel.xnumel if xblock == 1 else ceildiv(kernel.xnumel, xblock)
         if remaining(at_most(2 * kernel.xnumel, self.most_waves * processors() * xblock), kernel) == FALSE:
             return None  # rows enough for every wave

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import glob
 import linecache
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -252,12 +253,13 @@ def decomposition_table() -> dict[Any, Any]:
     """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
     its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
     its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
-    becomes takes negative places."""
+    becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
+    first; those of rounding to decimals multiply by 0.01."""
     from torch._inductor.decomposition import select_decomp_table
 
     aten = torch.ops.aten
     whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward,
-             aten.index_select)  # fmt: skip
+             aten.index_select, aten.threshold, aten.round)  # fmt: skip
     table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
@@ -315,18 +317,30 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """Nodes that read one value into data-dependent sizes of their own are kept: what follows is traced with both."""
+    """Nodes that read one value into data-dependent sizes of their own are kept: what follows is traced with both.
+    So are those that differ in the sign of a zero alone, which Python takes for equal."""
     from torch._functorch.compile_utils import fx_graph_cse
 
-    tag = "of_symbols"
-    tagged = [node for node in graph.nodes if node.op == "call_function" and node.meta.get("unbacked_bindings")]
-    for node in tagged:
-        node.kwargs = {**node.kwargs, tag: ",".join(sorted(map(str, node.meta["unbacked_bindings"])))}
+    tag = "differs_by"
+    for node in graph.nodes:
+        text = _differences(node)
+        if text:
+            node.kwargs = {**node.kwargs, tag: text}
     found: torch.fx.Graph = fx_graph_cse(graph)
-    for node in (*tagged, *found.nodes):
+    for node in (*graph.nodes, *found.nodes):
         if tag in node.kwargs:
             node.kwargs = {name: value for name, value in node.kwargs.items() if name != tag}
     return found
+
+
+def _differences(node: torch.fx.Node) -> str:
+    """What tells a call from others that have equal arguments; "" if nothing does."""
+    if node.op != "call_function":
+        return ""
+    symbols = sorted(map(str, node.meta.get("unbacked_bindings") or ()))
+    numbers = [x for x in (*node.args, *node.kwargs.values()) if isinstance(x, float)]
+    negative = any(x == 0 and math.copysign(1, x) < 0 for x in numbers)
+    return ",".join(symbols) + (" negative zeros: " + str(numbers) if negative else "")
 
 
 def aot_compile(

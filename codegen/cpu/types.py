@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from functools import cache
 
 from symshape.errors import KernelError
 
@@ -43,9 +42,11 @@ def bits(dtype: str) -> int:
     return int(register(dtype)[1:])
 
 
-@cache
 def literal(value: float | int | bool, type_: str) -> str:
-    """A constant of a register type, as the text of an attribute; floats by their bits, so that none is rounded."""
+    """A constant of a register type, as the text of an attribute; floats by their bits, so that none is rounded.
+
+    Never cached: -0.0 and 0.0 are the same key.
+    """
     if type_ in _FLOAT_FORMAT:
         code, digits = _FLOAT_FORMAT[type_]
         try:

@@ -1,0 +1,155 @@
+"""Runs a program compiled and in eager mode at its sizes; what differs is a `Finding`.
+
+One compile serves all sizes. What PyTorch gets wrong without us is told from our errors by running the same with the
+backend "aot_eager": the tracer, functionalisation and decompositions are its, kernels and sizes are ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from source import Source
+
+sys.path.append(str(Path(__file__).parent.parent / "programs"))
+from compare import assert_same, run, storages, tensors_of  # noqa: E402
+
+import symshape  # noqa: E402
+from symshape.measure import Graphs  # noqa: E402
+
+Compiler = Callable[[Any], Any]
+BACKENDS: dict[str, Compiler] = {
+    "symshape": functools.partial(torch.compile, backend="symshape", dynamic=True),
+    "settings": symshape.compile,
+    "triton": functools.partial(torch.compile, backend="symshape", dynamic=True, options={"target": "triton"}),
+    "aot_eager": functools.partial(torch.compile, backend="aot_eager", dynamic=True),
+    "eager": functools.partial(torch.compile, backend="eager", dynamic=True),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``kind``: "value", "error" (raised where eager does not, or another type), "graphs" (more than backend="eager"),
+    "slow". ``whose``: "symshape", or "pytorch" where aot_eager has the same kind of difference."""
+
+    kind: str
+    message: str
+    whose: str = "symshape"
+
+    @property
+    def type_(self) -> str:
+        """Of an error, the exception that is raised, and the one behind a backend's."""
+        if self.kind != "error":
+            return ""
+        names = [line.split(":")[0] for line in self.message.splitlines()[1:] if re.match(r"[A-Za-z.]+: ?", line)]
+        return " ".join(names[:2])
+
+
+class Different(Exception):
+    """A difference, as a Finding."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.finding = Finding(kind, message)
+
+
+def arguments(source: Source, names: dict[str, Any], n: int, wide: bool = False) -> list[Any]:
+    torch.manual_seed(n)
+
+    def prepare(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+            return x
+        return (x.double() if wide else x).requires_grad_(source.gradient)
+
+    return [prepare(x) for x in names["inputs"](*source.sizes[n])]
+
+
+def outcome(function: Any, inputs: list[Any], gradient: bool) -> Any:
+    """What `run` sees, or the error."""
+    try:
+        return run([function(*inputs)], [inputs], gradient)[0]
+    except Exception as error:  # noqa: BLE001 (any type is compared)
+        return error
+
+
+def reference(source: Source, n: int, expected: Any) -> Any:
+    """In float64. ``expected`` itself where inputs share memory, or where a rounding decided something."""
+    plain = arguments(source, source.load(), n)
+    if len(set(storages(plain))) < len(plain):
+        return expected
+    torch.set_default_dtype(torch.float64)
+    try:
+        names = source.load(wide=True)
+        found = outcome(names["program"], arguments(source, source.load(), n, wide=True), source.gradient)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    leaves = pytree.tree_leaves(found), pytree.tree_leaves(expected)
+    if isinstance(found, Exception) or len(leaves[0]) != len(leaves[1]):
+        return expected
+    for x, y in zip(*leaves):
+        if isinstance(x, torch.Tensor) and (x.shape != y.shape or not torch.equal(x.isfinite(), y.isfinite())):
+            return expected
+    return found
+
+
+def compare(n: int, actual: Any, expected: Any, wide: Any, ours: list[Any], theirs: list[Any]) -> None:
+    """One size; Different says what differs."""
+    if isinstance(expected, Exception) or isinstance(actual, Exception):
+        if type(actual) is type(expected):
+            return
+        shown = [f"{type(x).__name__}: {x}" if isinstance(x, Exception) else "no error" for x in (actual, expected)]
+        raise Different("error", f"{shown[0].splitlines()[0]} (eager: {shown[1].splitlines()[0]}) at {n}\n{shown[0]}")
+    names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
+    leaves = [pytree.tree_leaves(tree) for tree in (actual, expected, wide)]
+    if len(leaves[0]) != len(leaves[1]):
+        raise Different("value", f"{len(leaves[0])} leaves instead of {len(leaves[1])} at {n}")
+    for name, *values in zip(names, *leaves):
+        try:
+            assert_same(name, *values)
+        except AssertionError as error:
+            raise Different("value", f"{error} (at size {n})") from error
+    shared = [storages(tensors_of([inputs, tree["result"]])) for inputs, tree in ((ours, actual), (theirs, expected))]
+    if shared[0] != shared[1]:
+        raise Different("value", f"storages {shared[0]} instead of {shared[1]} at {n}")
+
+
+def differences(source: Source, backend: str) -> tuple[Finding | None, int]:
+    """The first difference to eager, and how many graphs were compiled."""
+    names = source.load()
+    with Graphs() as graphs:
+        compiled = BACKENDS[backend](names["program"])
+        for n in range(len(source.sizes)):
+            theirs, ours = (arguments(source, names, n) for _ in range(2))
+            expected = outcome(names["program"], theirs, source.gradient)
+            actual = outcome(compiled, ours, source.gradient)
+            wide = expected if isinstance(expected, Exception) else reference(source, n, expected)
+            try:
+                compare(n, actual, expected, wide, ours, theirs)
+            except Different as different:
+                return different.finding, graphs.read().graphs
+    return None, graphs.graphs
+
+
+def check(source: Source, backend: str = "symshape", count_graphs: bool = True) -> Finding | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        finding, ours = differences(source, backend)
+        if finding is not None:
+            theirs, _ = differences(source, "aot_eager")
+            same = theirs is not None and theirs.kind == finding.kind
+            return Finding(finding.kind, finding.message, "pytorch" if same else "symshape")
+        if count_graphs and backend != "triton":
+            _, most = differences(source, "eager")
+            if ours > most:
+                _, theirs = differences(source, "aot_eager")
+                whose = "symshape" if ours > theirs else "pytorch"
+                return Finding("graphs", f"{ours} graphs instead of {most}; {theirs} with aot_eager", whose)
+    return None

@@ -1,0 +1,181 @@
+"""Random programs against eager mode, resumable: ``make fuzz N=1000``.
+
+    python test/fuzz/fuzz.py 1000                 seeds 0 to 999, less those that were run before
+    python test/fuzz/fuzz.py 1000 --from 5000     seeds 5000 to 5999
+    python test/fuzz/fuzz.py --program 17         one seed again: its text, what differs, and what it shrinks to
+    python test/fuzz/fuzz.py --file FILE          a saved program
+
+The outcome of each seed is a line of build/fuzz/seeds.jsonl; programs that fail lie beside it. One in ten runs with
+Triton's interpreter as well, every other one with the settings of ``symshape.compile``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TRITON_INTERPRET", "1")
+os.environ["SYMSHAPE_CACHE"] = "0"
+HERE = Path(__file__).parent
+FOLDER = Path("build/fuzz")
+LIMIT = 120  # seconds for one program
+EACH = 100  # programs that one process runs
+
+
+def backend_of(seed: int) -> str:
+    return "triton" if seed % 10 == 9 else "settings" if seed % 2 else "symshape"
+
+
+def program_of(seed: int) -> Any:
+    from grammar import generate
+
+    if backend_of(seed) == "triton":  # interpreted: small
+        return generate(random.Random(seed), (10, 30), (2, 3), 17, 2_000)
+    return generate(random.Random(seed))
+
+
+def outcome(seed: int) -> dict[str, Any]:
+    """Generates and checks one program; the line for it."""
+    from check import check
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"more than {LIMIT} s")
+
+    start = time.monotonic()
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(LIMIT)
+    found = kind = message = ""
+    source = None
+    try:
+        source = program_of(seed)
+        finding = check(source, backend_of(seed), count_graphs=seed % 5 == 0)
+        if finding:
+            found, kind, message = finding.whose, finding.kind, finding.message
+    except TimeoutError as error:
+        found, kind, message = "symshape", "slow", str(error)
+    except Exception:  # noqa: BLE001 (the next program must run)
+        found, kind, message = "symshape", "harness", traceback.format_exc()[-1000:]
+    finally:
+        signal.alarm(0)
+    if found == "symshape" and source is not None:
+        (FOLDER / f"{seed}.py").write_text(source.text)
+    count = len(source.body) if source is not None else 0
+    return {"seed": seed, "backend": backend_of(seed), "statements": count, "whose": found, "kind": kind,
+            "message": message[:1000], "seconds": round(time.monotonic() - start, 2)}  # fmt: skip
+
+
+def work(seeds: list[int]) -> None:
+    """In a process of its own: a line for each seed, before it is begun and when it is done."""
+    import logging
+
+    logging.disable(logging.CRITICAL)
+    for seed in seeds:
+        print(json.dumps({"begun": seed}), flush=True)
+        print(json.dumps(outcome(seed)), flush=True)
+
+
+def run(seeds: list[int]) -> list[dict[str, Any]]:
+    """All seeds, in processes that a crash ends alone."""
+    sys.path.insert(0, str(HERE.parent.parent))
+    from symshape.terminal import Progress
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    log = FOLDER / "seeds.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    done = {line["seed"]: line for line in lines}
+    left = [seed for seed in seeds if seed not in done]
+    with Progress("fuzz", len(seeds)) as progress, log.open("a") as written:
+        progress.done = len(seeds) - len(left)
+        while left:
+            command = [sys.executable, __file__, "--work", *map(str, left[:EACH])]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            begun = left[0]
+            assert process.stdout is not None
+            for text in process.stdout:
+                if not text.startswith("{"):
+                    continue
+                line = json.loads(text)
+                if "begun" in line:
+                    begun = line["begun"]
+                    continue
+                note(line, done, written, progress)
+                left.remove(line["seed"])
+            if process.wait() and begun in left:
+                crash = {"seed": begun, "backend": backend_of(begun), "statements": 0, "whose": "symshape",
+                         "kind": "crash", "message": f"exit status {process.returncode}", "seconds": 0.0}  # fmt: skip
+                note(crash, done, written, progress)
+                left.remove(begun)
+    return [done[seed] for seed in seeds]
+
+
+def note(line: dict[str, Any], done: dict[int, Any], written: Any, progress: Any) -> None:
+    done[line["seed"]] = line
+    written.write(json.dumps(line) + "\n")
+    written.flush()
+    if line["whose"] == "symshape":
+        first = line["message"].splitlines()[0][:150] if line["message"] else ""
+        print(f"\nseed {line['seed']} ({line['backend']}): {line['kind']}: {first}\n"
+              f"    python test/fuzz/fuzz.py --program {line['seed']}", flush=True)  # fmt: skip
+    progress.step(f"{sum(x['whose'] == 'symshape' for x in done.values())} failed")
+
+
+def show(source: Any, backend: str, small: bool) -> int:
+    """One program: its text, what differs, what it shrinks to."""
+    from check import check, differences
+    from shrink import shrink
+
+    print(source.text)
+    finding = check(source, backend)
+    if finding is None:
+        print(f"{backend}: as eager")
+        return 0
+    print(f"{backend}: {finding.whose}: {finding.kind}: {finding.message}")
+    if small:
+
+        def same(smaller: Any) -> bool:
+            found = check(smaller, backend) if finding.kind == "graphs" else differences(smaller, backend)[0]
+            return found is not None and found.kind == finding.kind and found.type_ == finding.type_
+
+        source = shrink(source, same)
+        last = check(source, backend)
+        print(f"\n# shrunk: {last.message if last else 'nothing differs any more'}\n{source.text}")
+    return 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=100)
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--program", type=int, help="a seed")
+    parser.add_argument("--file", type=Path, help="a saved program")
+    parser.add_argument("--backend", help="of a program: symshape, settings, triton, aot_eager")
+    parser.add_argument("--whole", action="store_true", help="do not shrink")
+    parser.add_argument("--work", type=int, nargs="+", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given.work)
+        return 0
+    if given.file or given.program is not None:
+        from source import Source
+
+        source = Source.parse(given.file.read_text()) if given.file else program_of(given.program)
+        return show(source, given.backend or backend_of(given.program or 0), not given.whole)
+    lines = run(list(range(given.first, given.first + given.count)))
+    counts = Counter(f"{line['whose']}: {line['kind']}" if line["whose"] else "as eager" for line in lines)
+    for what, count in counts.most_common():
+        print(f"{count:6d}  {what}")
+    return int(any(line["whose"] == "symshape" for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
