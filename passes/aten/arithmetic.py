@@ -225,6 +225,12 @@ def lerp(m: Body, start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
     return m.select(small, from_start, m.sub(end, m.mul(difference, m.sub(one, weight))))
 
 
+def ldexp(b: Builder, x: Tensor, exponent: Any) -> Tensor:
+    """x * 2**exponent; the power alone may overflow in the result's dtype, as in eager."""
+    dtype = b.results[0].dtype
+    return to_result(lambda m, v, e: m.mul(v, m.rounded(m.math("exp2", e), dtype)))(b, x, exponent)
+
+
 _add, _sub, _rsub, _mul = (to_result(code, 2) for code in (add, sub, rsub, body_op("mul")))
 _floor_divide, _remainder, _truncate_rest = to_result(floor_divide), promoted(remainder), promoted(plain("rem"))
 _and, _or, _xor = (to_result(plain(name)) for name in ("and", "or", "xor"))
@@ -260,6 +266,7 @@ RULES: dict[str, Rule] = {
     "prims.fma.default": to_result(fused),
     "aten.lerp.Scalar": to_result(lerp),
     "aten.lerp.Tensor": to_result(lerp),
+    "aten.ldexp.Tensor": ldexp,
     "aten.abs.default": to_result(absolute),
     "aten.neg.default": to_result(body_op("neg")),
     "aten.eq.Tensor": compare("eq"),

@@ -9,7 +9,7 @@ from symshape.passes.aten.body import Scalar, compute_type
 from symshape.passes.aten.builder import ZERO, Builder, Tensor, Unsupported
 from symshape.passes.aten.elementwise import Rule, number
 from symshape.passes.aten.views import clamp_start
-from symshape.prover.expr import Expr, as_expr
+from symshape.prover.expr import Expr, as_expr, maximum
 
 # Each piece of a join is one masked read at every point.
 MOST_PIECES = 8
@@ -153,6 +153,26 @@ def select_scatter(b: Builder, x: Tensor, source: Tensor, dim: int, index: Any) 
     return b.pointwise(x.sizes, x.dtype, [x, written], code)
 
 
+def diagonal_scatter(b: Builder, x: Tensor, source: Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """``x`` with a diagonal of two dims taken from ``source``, whose last dim runs along it."""
+    rows, columns, m = b.dim(dim1, x.rank), b.dim(dim2, x.rank), b.body
+    down, right = maximum(-as_expr(offset), ZERO), maximum(as_expr(offset), ZERO)
+    length = source.sizes[-1]
+
+    def read(*d: Expr) -> list[Expr]:
+        return [*(e for i, e in enumerate(d) if i not in (rows, columns)), d[rows] - down]
+
+    def domain(*d: Expr) -> list[Expr]:
+        return [d[rows] - down, down + length - 1 - d[rows]]
+
+    def code(old: Scalar, new: Scalar) -> Scalar:
+        row, column = m.sub(m.dim_index(rows), m.size(down)), m.sub(m.dim_index(columns), m.size(right))
+        on = m.arithmetic("and", m.compare("eq", row, column), m.compare("ge", row, m.constant(0, "i64")))
+        return m.select(on, m.cast(new, old.dtype), old)
+
+    return b.pointwise(x.sizes, x.dtype, [x, b.view(source, x.sizes, read, domain)], code)
+
+
 def flip(b: Builder, x: Tensor, dims: Sequence[int]) -> Tensor:
     turned = {b.dim(d, x.rank) for d in dims} if x.rank else set()
     return b.view(x, x.sizes, lambda *d: [x.sizes[i] - 1 - e if i in turned else e for i, e in enumerate(d)])
@@ -216,6 +236,7 @@ RULES: dict[str, Rule] = {
     "aten.constant_pad_nd.default": constant_pad,
     "aten.slice_scatter.default": slice_scatter,
     "aten.select_scatter.default": select_scatter,
+    "aten.diagonal_scatter.default": diagonal_scatter,
     "aten.flip.default": flip,
     "prims.rev.default": flip,
     "aten.roll.default": roll,

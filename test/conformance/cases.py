@@ -84,11 +84,12 @@ def _operator_cases(variant: Variant, dtype: torch.dtype, most: int) -> list[Cas
     for i in chosen:
         one = samples[i]
         case = Case(f"sample {i}", plain, (one.input, *one.args), one.kwargs, gradient, one.output_process_fn_grad)
-        if dtype in NARROW and torch.float64 in info.supported_dtypes("cpu"):
-            case.wide = widened(case)
         found.append(case)
     if variant.kind == "op" and chosen:
         found += _mutating(info, samples[chosen[0]], chosen[0])
+    if dtype in NARROW and torch.float64 in info.supported_dtypes("cpu"):
+        for case in found:
+            case.wide = widened(case)
     return found
 
 
@@ -169,9 +170,12 @@ def _mutating(info: Any, sample: Any, index: int) -> list[Case]:
 def alone(case: Case) -> list[Case]:
     """Each part of a case with several by itself."""
     given, *rest = case.args
-    sample = case.label.split(" ")[1]
-    return [Case(f"sample {sample} {part}", case.function, ({part: given[part]}, *rest), {}, parts=(part,))
-            for part in case.parts]  # fmt: skip
+    sample, found = case.label.split(" ")[1], []
+    for part in case.parts:
+        one = Case(f"sample {sample} {part}", case.function, ({part: given[part]}, *rest), {}, parts=(part,))
+        one.wide = widened(one) if case.wide is not None else None
+        found.append(one)
+    return found
 
 
 def _attempt(function: Callable[..., Any], x: Any, args: Any, kwargs: Any) -> Any:

@@ -128,6 +128,10 @@ JOINS: dict[str, Case] = {
         lambda n, m: [values(n, m), values(m) * 10, values(n) * 10],
     ),
     "flip": (of_each(lambda x: aten.flip.default(x, [0])), any_dtype),
+    "diagonal scatter": (lambda x, s: [aten.diagonal_scatter.default(x, s[: x.shape[0] - 1], k) for k in (1, -1)],
+                         lambda n, m: [values(n, n), values(n)]),
+    "as strided": (lambda x: [aten.as_strided.default(x, [x.shape[0], 2], [1, 1]),
+                              aten.as_strided.default(x, [2, 3], [0, 2], 1)], lambda n, m: [values(n, 7)]),
     "flip two": (lambda x: [aten.flip.default(x, [-1, 0]), aten.flip.default(x, [])], lambda n, m: [values(n, m, 2)]),
     "roll": (
         lambda x: [
