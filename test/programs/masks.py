@@ -229,6 +229,22 @@ def in_place(x: torch.Tensor, m: torch.Tensor) -> None:
     x[m] = x[m] * 2 + 1
 
 
+def put_shifted(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """Both are parts of one tensor."""
+    z = torch.cat([x, x[:1]])
+    target, read = z[1:], z[:-1]
+    target[m] = read[m] * 2
+    return z
+
+
+def put_inner(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A mask over both middle dims."""
+    y = x.unsqueeze(-1).unsqueeze(0).repeat(2, 1, 1, 3)
+    y[:, m] = torch.arange(3, dtype=x.dtype)
+    y[:, m, 0] += 1
+    return y, y[:, m].exp().sum((0, 1)), y[:, m, :].mean(1), (y[:, m, 1:3] * 2).sum()
+
+
 P = MaskProgram
 ASSIGNMENTS = [
     P("x[m] = c", put_number, vectors()),
@@ -248,6 +264,8 @@ ASSIGNMENTS = [
     P("x[m, :] = f(y[m, :])", put_rows, rows(2)),
     P("x[m] /= count", put_count, vectors()),
     P("x[m] = normalised", norm_rows, rows()),
+    P("x[1:][m] = f(x[:-1][m])", put_shifted, vectors()),
+    P("mask over two inner dims", put_inner, matrices()),
     P("in place", in_place, vectors(), gradient=False),
     P("masked_fill", lambda x, m: x.exp().masked_fill(m, -1.0), matrices()),
     P("masked_fill, broadcast", lambda x, m: x.exp().masked_fill(m, 2), broadcast),
@@ -291,6 +309,8 @@ READS = [
     P("row mask, both", lambda x, m: (x[m, :].sum(1).tanh()).mean(), rows()),
     P("inner dim", lambda x, m: x[:, m].exp().sum(1), inner),
     P("inner dim, all", lambda x, m: (x[:, m, :] * 2).mean(), inner),
+    P("None, integers, slices beside a mask",
+      lambda x, m: (x[None, m].sum(1), x[m, 2].exp().sum(), x[m, ::2].sum(0), x[m, ..., 1:].mean()), rows()),
     P("x[m1][m2]", lambda x, m, o: x[m][o[m]].exp().sum(), two_masks),
     P("x[m][x[m] > 0]", lambda x, m: x[m][x[m] > 0].sum(), vectors()),
     P("x[~m]", lambda x, m: x[~(~m)].exp().mean(), vectors()),
