@@ -25,6 +25,7 @@ import torch
 from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, meet
 from torch._dynamo.utils import counters
 
+import symshape
 from symshape.measure import Clock, geometric_mean, samples, tensors_of, write_result
 from symshape.terminal import Progress, heading, table
 
@@ -94,7 +95,7 @@ class Sweep:
         self.compiled: dict[str, Callable[..., Any]] = {
             "eager": program.run,
             "inductor_dynamic": torch.compile(program.copy(), backend="inductor", dynamic=True),
-            "symshape": torch.compile(program.copy(), backend="symshape", dynamic=True),
+            "symshape": symshape.compile(program.copy()),
         }
         for name in self.graphs:
             before = counters["stats"]["unique_graphs"]

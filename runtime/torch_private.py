@@ -350,6 +350,7 @@ def aot_compile(
     what it requires of inputs must still reach the guards. ``joint`` rewrites forward and backward before they are
     split."""
     from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.eval_frame import innermost_fn
     from torch._functorch import config
 
     compile_ = aot_autograd(
@@ -357,7 +358,7 @@ def aot_compile(
         decompositions=decomposition_table(), partition_fn=partition_after(joint),
     )  # fmt: skip
     with config.patch(force_non_lazy_backward_lowering=True):
-        return compile_(gm, example_inputs)
+        return innermost_fn(compile_(gm, example_inputs))  # Dynamo itself keeps out of what a backend returns
 
 
 def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]) -> Callable[..., Any]:

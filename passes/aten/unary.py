@@ -21,8 +21,14 @@ def square(m: Body, x: Scalar) -> Scalar:
 
 
 def sigmoid(m: Body, x: Scalar) -> Scalar:
-    one = m.constant(1.0, x.dtype)
-    return m.div(one, m.add(one, m.math("exp", m.neg(x))))
+    """1 / (1 + exp(-x)), for negative numbers as exp(x) / (1 + exp(x)): nothing overflows, and results below the
+    smallest normal number are not 0. What rounding took from the divisor is made good to first order."""
+    zero, one, half = (m.constant(value, x.dtype) for value in (0.0, 1.0, 0.5))
+    small = m.math("exp", m.neg(m.math("absf", x)))
+    divisor = m.add(one, small)
+    lost = m.sub(small, m.sub(divisor, one))
+    quotient = m.div(m.select(m.compare("lt", x, zero), small, one), divisor)
+    return m.sub(quotient, m.mul(quotient, m.mul(lost, m.sub(one, m.mul(half, small)))))
 
 
 def fraction(m: Body, x: Scalar) -> Scalar:

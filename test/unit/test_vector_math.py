@@ -9,6 +9,7 @@ import numpy
 import pytest
 import torch
 
+import symshape
 from symshape.codegen.cpu.emit import emit_cpu
 from symshape.codegen.cpu.jit import compile_objects
 from symshape.codegen.cpu.target import Target, host
@@ -128,6 +129,13 @@ def test_f32(functions: dict[str, Callable[..., None]], case: Case) -> None:
     print(f"{case.name}: {errors[worst]:.3f} ulp at {where}")
     signed = (expected == 0) & (values[0] == 0) & (case.arity == 1)
     assert torch.equal(torch.signbit(out[signed]), torch.signbit(expected[signed]))
+
+
+def test_sigmoid() -> None:
+    """It is made of other operations (`passes/aten/unary.py`)."""
+    (x,) = inputs(Case("sigmoid", torch.sigmoid, (-105, 20)))
+    errors = ulp_errors(symshape.compile(torch.sigmoid)(x), torch.sigmoid(x.double()))
+    assert errors.max() <= 2.0, (x[errors.argmax()], errors.max())
 
 
 @pytest.fixture(scope="module")

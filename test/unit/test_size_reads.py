@@ -1,0 +1,56 @@
+"""What reads the sizes that a compiled frame passes to its graph."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+import symshape
+from symshape.runtime.size_reads import call_size
+
+
+def code_that_runs(call: Any) -> set[Any]:
+    """The code objects of all Python functions that a call enters."""
+    found = set()
+    sys.setprofile(lambda frame, event, arg: found.add(frame.f_code) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_sizes_of_plain_tensors_are_read_at_once() -> None:
+    compiled = symshape.compile(lambda x: x * x.shape[0] + x.shape[1])
+    usual = torch.compile(lambda x: x * x.shape[0] + x.shape[1], backend="symshape", dynamic=True)
+    x = torch.randn(3, 5)
+    for one in (compiled, usual):
+        torch.testing.assert_close(one(x), x * 3 + 5)
+    theirs = torch._dynamo.utils.call_size.__wrapped__.__code__
+    own = code_that_runs(lambda: compiled(x))
+    assert call_size.__code__ in own and theirs not in own
+    other = code_that_runs(lambda: usual(x))  # nothing has changed for others
+    assert theirs in other and call_size.__code__ not in other
+
+
+class Counted(torch.Tensor):
+    """A subclass that notes when it is asked for its size."""
+
+    asked = 0
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        Counted.asked += func is torch.Tensor.size
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_subclasses_are_asked_by_dynamo() -> None:
+    x = torch.randn(4, 2).as_subclass(Counted)
+    before = Counted.asked
+    assert call_size(x, 1) == 2 and Counted.asked == before + 1
+    compiled = symshape.compile(lambda x: x + x.shape[0])
+    for rows in (4, 6, 7):
+        x = torch.randn(rows, 2)
+        torch.testing.assert_close(compiled(x.as_subclass(Counted)).as_subclass(torch.Tensor), x + rows)
