@@ -147,7 +147,8 @@ class _Planner:
         for captured in node.captured:
             if captured not in self.plan.inputs:
                 self.plan.inputs.append(captured)
-        row = node.is_reduction or self._is_row(simple, node)
+        # Of the same value for the whole row, but guarded by the place in it: a load of it is at full level.
+        row = node.is_reduction or self._is_row(simple, node) and all(self.plan.items[i].row for i, _ in inputs)
         self.plan.items.append(Step(node, simple, tuple(inputs), row))
         self.steps[key] = len(self.plan.items) - 1
         return self.steps[key]

@@ -47,6 +47,12 @@ def batch_norm_inputs(n: int) -> tuple[Any, ...]:
 
 
 REDUCTIONS = [
+    P(
+        "of a value of the row, joined",
+        lambda x, v: (torch.cat([(v * 2 + 1)[:, None], x], 1).softmax(1), torch.cat([x, (v * 3)[:, None]], 1).sum(1)),
+        lambda n: (normal(n, n + 3), normal(n)),
+        gradient=True,
+    ),
     *[P(f"softmax {d}", lambda x, d=d: F.softmax(x, d), cube, gradient=True) for d in range(3)],
     P("softmax of one dim", lambda x: F.softmax(x, 0), vector, gradient=True),
     P("log softmax", lambda x: F.log_softmax(x, 1), cube, gradient=True),
