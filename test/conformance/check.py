@@ -224,7 +224,7 @@ def summary(error: BaseException) -> str:
     """An error in one line: its type, and what says most of it."""
     while isinstance(error, torch._dynamo.exc.BackendCompilerFailed) and error.__cause__ is not None:
         error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.endswith(" raised:")]
     marks = ("got RuntimeError", "Could not guard", "Explanation:", "Error:")
     told = [line for line in lines if any(mark in line for mark in marks)] or lines[:1]
     details = [line for line in lines if line.startswith("Developer debug context")]

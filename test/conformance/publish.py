@@ -94,9 +94,11 @@ def failures(records: Sequence[Record], command: Callable[[str], str]) -> list[t
     return sorted(found, key=lambda row: (STATUSES.index(row[1]), row[0]))
 
 
-def publish(records: Sequence[Record], out: Path, command: Callable[[str], str], seconds: float) -> int:
-    """Writes ``out``.json, .md and .html and prints the table; 1 if a value is wrong."""
-    total = summary(records) | {"minutes": round(seconds / 60, 1)}
+def publish(records: Sequence[Record], out: Path, command: Callable[[str], str], seconds: float, of: int) -> int:
+    """Writes ``out``.json, .md and .html and prints the table; 1 if a value is wrong. ``of``: how many variants there
+    are, run or not."""
+    run = len({one["key"] for one in records})
+    total = summary(records) | {"variants_run": run, "variants": of, "minutes": round(seconds / 60, 1)}
     bad, head = failures(records, command), rows(records)
     write_result(out.with_suffix(".json"), "conformance", [_short(one) for one in records], **total)
     out.with_suffix(".md").write_text(_markdown(head, bad, total), encoding="utf-8")
@@ -127,7 +129,9 @@ def _sentence(total: dict[str, Any]) -> str:
         f"{total['variants_with_wrong_values']} variants with wrong values. {share(native, of)} of the pointwise, "
         f"reduction, view and indexing variants run in generated kernels alone. {total['gradients_equal']} of "
         f"{total['gradient_samples']} samples with gradients are equal, {total['gradients_wrong']} wrong."
-    )
+        + ("" if total["variants_run"] == total["variants"] else
+           f" This was a sample: {total['variants_run']} of {total['variants']} variants.")
+    )  # fmt: skip
 
 
 def _markdown(head: list[list[Any]], bad: list[tuple[str, ...]], total: dict[str, Any]) -> str:

@@ -38,6 +38,7 @@ def main() -> int:
     if options.op:
         return show(options)
     from publish import publish
+    from variants import variants
 
     name = "conformance" + "".join(f"-{one}" for one in (options.dtype, options.target) if one not in ("float32", ""))
     log = ROOT / "build" / "conformance" / f"{name}.jsonl"
@@ -46,7 +47,7 @@ def main() -> int:
     started = time.monotonic()
     records = run_all(options, log)
     again = functools.partial(command_for, dtype=options.dtype, target=options.target)
-    return publish(records, options.out / name, again, time.monotonic() - started)
+    return publish(records, options.out / name, again, time.monotonic() - started, len(variants()))
 
 
 def _options() -> argparse.Namespace:
