@@ -1,4 +1,4 @@
-"""Private PyTorch APIs: with ``torch_tracing`` and ``torch_unbacked`` the only files that touch them."""
+"""Private PyTorch APIs; others are in ``torch_tracing``, ``torch_unbacked`` and ``size_reads``, and nowhere else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ __all__ = [
     "aot_compile",
     "are_guards_closed",
     "common_subexpressions",
-    "decomposition_table",
     "deferred_runtime_asserts",
     "empty_strided_cpu",
     "fake_mode_of",
@@ -249,46 +248,6 @@ def add_guard(env: Any, relation: Any, origin: str) -> bool:
     return True
 
 
-def decomposition_table() -> dict[Any, Any]:
-    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
-    its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
-    its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
-    becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
-    first; those of rounding to decimals multiply by 0.01."""
-    from torch._inductor.decomposition import select_decomp_table
-
-    aten = torch.ops.aten
-    whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward,
-             aten.index_select, aten.threshold, aten.round)  # fmt: skip
-    table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
-    if aten.logsumexp.default in table:
-        table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
-    for op in (aten.index_add.default, aten.index_copy.default):
-        if op in table:
-            table[op] = _without_negative_places(table[op])
-    return table
-
-
-def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition into an operator that counts negative places from the end: here they are out of range."""
-
-    def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not x.dim():
-            return rule(x, dim, index, *args, **kwargs)
-        return rule(x, dim, torch.where(index < 0, x.size(dim), index), *args, **kwargs)
-
-    return decomposition
-
-
-def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition, but none for data-dependent sizes: it would have to know whether there are elements."""
-
-    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return NotImplemented if has_unbacked_sizes(x) else rule(x, *args, **kwargs)
-
-    return decomposition
-
-
 def shape_env_of(gm: torch.fx.GraphModule) -> Any:
     """The ShapeEnv behind a graph's fake values; None if all of its sizes are static."""
     for node in gm.graph.nodes:
@@ -344,9 +303,10 @@ def _differences(node: torch.fx.Node) -> str:
 
 
 def aot_compile(
-    gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any, joint: Any
+    gm: torch.fx.GraphModule, example_inputs: list[Any], *, forward: Any, backward: Any, inference: Any, joint: Any,
+    decompositions: dict[Any, Any],
 ) -> Any:
-    """AOTAutograd with Inductor's decompositions. Backward is lowered at once: an exception there must surface, and
+    """AOTAutograd with these decompositions. Backward is lowered at once: an exception there must surface, and
     what it requires of inputs must still reach the guards. ``joint`` rewrites forward and backward before they are
     split."""
     from torch._dynamo.backends.common import aot_autograd
@@ -355,7 +315,7 @@ def aot_compile(
 
     compile_ = aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
-        decompositions=decomposition_table(), partition_fn=partition_after(joint),
+        decompositions=decompositions, partition_fn=partition_after(joint),
     )  # fmt: skip
     with config.patch(force_non_lazy_backward_lowering=True):
         return innermost_fn(compile_(gm, example_inputs))  # Dynamo itself keeps out of what a backend returns

@@ -18,7 +18,8 @@ from torch._C._dynamo import guards
 from torch.fx import traceback as node_meta
 from torch.overrides import TorchFunctionMode
 
-from symshape.runtime.torch_private import decomposition_table, deferred_runtime_asserts, source_name
+from symshape.runtime.decompositions import decomposition_table
+from symshape.runtime.torch_private import deferred_runtime_asserts, source_name
 
 
 def tensor_check(

@@ -15,6 +15,7 @@ from symshape.graph_cache import compile_graph
 from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
+from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.torch_private import aot_compile, shape_env_of
@@ -57,7 +58,8 @@ def symshape_backend(
             reports.append(compiled.report)
         return compiled.run
 
-    kinds = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
+    how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
+    how |= {"joint": rewrite, "decompositions": decomposition_table()}
     before = len(reports or ())
     replace_marked(gm)
     assert_items(gm)
@@ -65,7 +67,7 @@ def symshape_backend(
     while True:  # every round makes one more call whole
         try:
             with traceable_gradients():
-                return with_eager_errors(aot_compile(gm, example_inputs, joint=rewrite, **kinds), gm)
+                return with_eager_errors(aot_compile(gm, example_inputs, **how), gm)
         except Exception as error:
             if not make_whole(gm, error):
                 raise

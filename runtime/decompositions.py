@@ -1,0 +1,50 @@
+"""Which operators AOTAutograd takes apart before there is IR, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.runtime.torch_private import has_unbacked_sizes
+
+
+def decomposition_table() -> dict[Any, Any]:
+    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
+    its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
+    its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
+    becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
+    first; those of rounding to decimals multiply by 0.01."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    aten = torch.ops.aten
+    whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward,
+             aten.index_select, aten.threshold, aten.round)  # fmt: skip
+    table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
+    if aten.logsumexp.default in table:
+        table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
+    for op in (aten.index_add.default, aten.index_copy.default):
+        if op in table:
+            table[op] = _without_negative_places(table[op])
+    return table
+
+
+def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition into an operator that counts negative places from the end: here they are out of range."""
+
+    def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not x.dim():
+            return rule(x, dim, index, *args, **kwargs)
+        return rule(x, dim, torch.where(index < 0, x.size(dim), index), *args, **kwargs)
+
+    return decomposition
+
+
+def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, but none for data-dependent sizes: it would have to know whether there are elements."""
+
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if has_unbacked_sizes(x) else rule(x, *args, **kwargs)
+
+    return decomposition
