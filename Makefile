@@ -49,6 +49,9 @@ lint: $(READY)
 smoke:
 	if test -x $(BIN)/python; then $(BIN)/python -m symshape.smoke; else $(or $(PYTHON),python3) -m symshape.smoke; fi
 
+fuzz: $(READY)
+	$(BIN)/python test/fuzz/fuzz.py $(or $(N),100) --from $(or $(FROM),0)
+
 bench: $(READY)
 	$(BIN)/symshape bench
 

@@ -5,7 +5,6 @@ Under ``torch.compile`` Dynamo has checked all of it before the graph runs. Unde
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +12,13 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.codegen.guard_stub import Constraint
+from symshape.dialects import parse_binding, parse_inverse
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.places import source_lines
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.prover.condition import TRUE, at_least, equals
 from symshape.prover.expr import Expr, product
 
-_BINDING = re.compile(r"arg(\d+)(?:\.(size|stride|offset)(?:\((\d+)\))?)?$")
 _INT64_MAX = 2**63 - 1
 _NONE: Mapping[int, Expr] = {}
 
@@ -71,10 +70,10 @@ class Leaf:
         """The value of an integer."""
         return Expr.symbol(f"int{self.position}")
 
-    def reading(self, kind: str | None, dim: str | None) -> Expr:
+    def reading(self, kind: str, dim: int) -> Expr:
         """The expression for a symbol's binding."""
         if kind in ("size", "stride"):
-            return (self.sizes if kind == "size" else self.strides)[int(dim or 0)]
+            return (self.sizes if kind == "size" else self.strides)[dim]
         return self.storage_offset if kind == "offset" else self.value
 
 
@@ -119,9 +118,11 @@ def leaf_constraints(
 
 
 def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
-    match = _BINDING.match(binding)
-    assert match is not None, binding
-    return leaves[int(match[1])].reading(match[2], match[3])
+    place = parse_binding(binding)
+    assert place is not None, binding
+    position, part, dim = place
+    rest, factor = parse_inverse(binding)
+    return (leaves[position].reading(part, dim) - rest) // factor
 
 
 def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]) -> list[Constraint]:

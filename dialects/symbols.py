@@ -8,7 +8,10 @@ from torch_mlir.dialects import ext
 
 from symshape.dialects.symshape import Op, bad, enclosing_function
 
-_BINDING = re.compile(r"arg(?P<arg>\d+)(?:\.(?P<part>size|stride)\((?P<dim>\d+)\)|\.(?P<offset>offset))?")
+_BINDING = re.compile(
+    r"\(?arg(?P<arg>\d+)(?:\.(?P<part>size|stride)\((?P<dim>\d+)\)|\.(?P<offset>offset))?"
+    r"(?: - (?P<rest>-?\d+)\) // (?P<factor>-?\d+))?"
+)
 SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
 
 
@@ -16,7 +19,8 @@ class SymbolOp(Op, name="symbol", traits=[ext.Pure]):
     """A backed symbol, with its assumption row: min, max and divisor are what prover, kernels and stub all read.
 
     ``binding`` says where the value is read: "arg3" (an index argument), "arg0.size(1)", "arg0.stride(0)",
-    "arg0.offset". ``source`` is the framework's name for it, for messages; ``hint`` the size first seen, -1 for none.
+    "arg0.offset", "(arg0.size(1) - 4) // 2" where only a size 2 * s0 + 4 shows it. ``source`` is the framework's name
+    for it, for messages; ``hint`` the size first seen, -1 for none.
 
     ```mlir
     %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64,
@@ -126,12 +130,18 @@ class BindOp(Op, name="bind"):
 
 def parse_binding(text: str) -> tuple[int, str, int] | None:
     """ "arg0.size(1)" as (0, "size", 1); the part is "value" for "arg3" and "offset" for "arg0.offset". None: no
-    binding.
+    binding. Of "(arg0.size(1) - 4) // 2" the same: ``parse_inverse`` gives the rest.
     """
     match = _BINDING.fullmatch(text)
-    if match is None:
+    if match is None or text.startswith("(") != bool(match["factor"]):
         return None
     return int(match["arg"]), match["part"] or match["offset"] or "value", int(match["dim"] or 0)
+
+
+def parse_inverse(text: str) -> tuple[int, int]:
+    """What is subtracted from the integer that is read, and what it is then divided by: 0 and 1 where nothing is."""
+    match = _BINDING.fullmatch(text)
+    return (int(match["rest"]), int(match["factor"])) if match and match["factor"] else (0, 1)
 
 
 def _verify_name_and_range(op: SymbolOp | UnbackedSymbolOp) -> bool:

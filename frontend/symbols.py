@@ -127,6 +127,10 @@ def collect_symbols(values: list[Any], env: Any) -> list[SymbolRow]:
             needed.setdefault(name, place)
             if expr == Expr.symbol(name):
                 bindings.setdefault(name, place)
+    for place, expr in _readings(values):
+        solved = None if bindings.keys() >= expr.symbols else _solved(expr, place)
+        if solved:
+            bindings.setdefault(*solved)
     for name in needed:
         if name not in bindings:
             raise CompileError(
@@ -136,6 +140,18 @@ def collect_symbols(values: list[Any], env: Any) -> list[SymbolRow]:
             )
     symbols = {str(s): s for s in env.var_to_range} if env is not None else {}
     return [_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()]
+
+
+def _solved(expr: Expr, place: str) -> tuple[str, str] | None:
+    """A symbol and where it is read, of a size such as ``2 * s0 + 4``: a tangent's size may be all that shows it."""
+    if len(expr.symbols) != 1 or has_functions(expr) or place.endswith(".offset"):
+        return None
+    (name,) = expr.symbols
+    rest = expr.evaluate({name: 0})
+    factor = expr.evaluate({name: 1}) - rest
+    if expr != Expr.symbol(name) * factor + rest or factor == 0:
+        return None
+    return name, f"({place} - {rest}) // {factor}"
 
 
 def _row(name: str, symbol: Any, env: Any, binding: str) -> SymbolRow:

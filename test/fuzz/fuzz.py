@@ -28,7 +28,7 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ["SYMSHAPE_CACHE"] = "0"
 HERE = Path(__file__).parent
 FOLDER = Path("build/fuzz")
-LIMIT = 120  # seconds for one program
+LIMIT = 120  # seconds of processor time for one program
 EACH = 100  # programs that one process runs
 
 
@@ -52,8 +52,8 @@ def outcome(seed: int) -> dict[str, Any]:
         raise TimeoutError(f"more than {LIMIT} s")
 
     start = time.monotonic()
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(LIMIT)
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     found = kind = message = ""
     source = None
     try:
@@ -66,7 +66,7 @@ def outcome(seed: int) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 (the next program must run)
         found, kind, message = "symshape", "harness", traceback.format_exc()[-1000:]
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     if found == "symshape" and source is not None:
         (FOLDER / f"{seed}.py").write_text(source.text)
     count = len(source.body) if source is not None else 0

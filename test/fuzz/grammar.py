@@ -58,7 +58,7 @@ class Generator:
         self.pick, self.most, self.tries = pick, most, 0
         inputs = tuple(pick.choice(INPUTS) for _ in range(pick.randint(2, 5)))
         if pick.random() < 0.08:
-            inputs += (pick.choice(("x0[1:]", "x0", "x0.reshape(-1)[:2]", "x0.unsqueeze(-1)")),)
+            inputs += (pick.choice(("x0[...]", "x0", "x0.reshape(-1)[:2]", "x0.unsqueeze(-1)")),)  # of one storage
         self.source = Source(inputs, (), (), sizes, gradient)
         self.values: dict[str, Value] = {}
         self.used: set[str] = set()
@@ -249,11 +249,11 @@ def sizes(pick: random.Random, count: int, largest: int) -> tuple[tuple[int, int
 
 def generate(
     pick: random.Random, statements: tuple[int, int] = (20, 60), sizes_each: tuple[int, int] = (2, 4),
-    largest: int = 67, most: int = 20_000,
+    largest: int = 67, most: int = 20_000, given: tuple[tuple[int, int], ...] = (),
 ) -> Source:  # fmt: skip
-    """A program of that many statements (fewer where too little fits together)."""
+    """A program of that many statements (fewer where too little fits together). ``given``: its sizes."""
     gradient = pick.random() < 0.4
-    generator = Generator(pick, sizes(pick, pick.randint(*sizes_each), largest), gradient, most)
+    generator = Generator(pick, given or sizes(pick, pick.randint(*sizes_each), largest), gradient, most)
     wanted = pick.randint(*statements)
     while len(generator.source.body) < wanted and generator.tries < 12 * wanted + 20:
         generator.step()

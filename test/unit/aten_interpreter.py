@@ -12,7 +12,7 @@ import torch
 from interpreter_ops import TYPES, evaluate
 from torch_mlir import ir
 
-from symshape.dialects import parse_binding, set_constraints
+from symshape.dialects import parse_binding, parse_inverse, set_constraints
 from symshape.dialects.template import TorchName, instantiate
 
 Env = dict[ir.Value, Any]
@@ -223,8 +223,9 @@ def _bind(self: Interpreter, op: Any, operands: list[Any]) -> list[Any]:
 
 
 def _symbol(self: Interpreter, op: Any, operands: list[Any]) -> list[Any]:
-    place = parse_binding(ir.StringAttr(op.attributes["binding"]).value)
-    assert place is not None
+    binding = ir.StringAttr(op.attributes["binding"]).value
+    place = parse_binding(binding)
+    assert place is not None and parse_inverse(binding) == (0, 1)
     argument, part, dim = place
     value = self.inputs[argument]
     if part == "value":

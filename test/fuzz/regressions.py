@@ -1,0 +1,53 @@
+"""Small programs that showed an error once, by what was wrong: the backend of check.py, and the program."""
+
+from __future__ import annotations
+
+INTEGER_THRESHOLD = """
+SIZES = [(2, 3)]
+
+def inputs(s, t):
+    x0 = integers(s + 2)
+    return [x0]
+
+def program(x0):
+    v0 = F.threshold(x0, -0.5, 3.0)
+    return (v0,)
+"""
+
+TANGENT_SHOWS_SIZE = """
+SIZES = [(2, 3), (4, 6)]
+GRADIENT = True
+
+def inputs(s, t):
+    x0 = normal(s)
+    x1 = normal(s, t)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x1 / 3
+    v1 = v0.as_subclass(torch.Tensor)
+    v2 = v1[:min(v0.shape[1], x0.shape[0])]
+    v3 = v2.abs() if v2.shape[0] < 10 and v0.shape[0] > 1 else v2 * -2
+    v4 = F.pad(v0, (1, 3), value=5)
+    return (v4,)
+"""
+
+SIGN_OF_ZERO = """
+SIZES = [(33, 3)]
+
+def inputs(s, t):
+    x0 = normal(s).sign() * -0.0
+    return [x0]
+
+def program(x0):
+    v0 = 1 / (x0 + 0.0)
+    v1 = 1 / (x0 + -0.0)
+    v2 = 1 / x0.masked_fill(x0 == 0, -0.0)
+    return (v0, v1, v2)
+"""
+
+REGRESSIONS = {
+    "a fraction is cut off to compare integers with it": ("settings", INTEGER_THRESHOLD),
+    "the size of a tangent is all that shows a symbol": ("symshape", TANGENT_SHOWS_SIZE),
+    "equal constants with different signs": ("symshape", SIGN_OF_ZERO),
+}

@@ -1,0 +1,96 @@
+"""Random programs, and those that showed an error once, against eager mode. More of them: ``make fuzz N=1000``."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from check import BACKENDS, arguments, check, compare, outcome, reference
+from grammar import generate
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from regressions import REGRESSIONS
+from source import Source
+
+SIZES = ((5, 7), (8, 3))
+QUICK = settings(
+    deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
+
+
+def check_together(sources: Sequence[Source], backend: str) -> None:
+    """One compile for all programs, which have the same sizes: a dozen small ones take as long as one large one."""
+    functions = [source.load()["program"] for source in sources]
+
+    def all_of_them(*arguments: list[Any]) -> list[Any]:
+        return [function(*own) for function, own in zip(functions, arguments)]
+
+    compiled = BACKENDS[backend](all_of_them)
+    for n in range(len(SIZES)):
+        theirs, ours = ([arguments(source, source.load(), n) for source in sources] for _ in range(2))
+        results = compiled(*ours)
+        for source, result, own, other, function in zip(sources, results, ours, theirs, functions):
+            expected = outcome(function, other, False)
+            wide = reference(source, n, expected)
+            try:
+                compare(n, {"result": result, "inputs": own}, expected, wide, own, other)
+            except Exception as error:
+                raise AssertionError(f"{error}\n{source.text}") from error
+
+
+def small(pick: random.Random, count: int) -> list[Source]:
+    made = (generate(pick, (3, 7), most=2_000, given=SIZES) for _ in range(count))
+    return [source.with_(gradient=False) for source in made]
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@settings(QUICK, max_examples=9)
+@given(st.randoms(use_true_random=True))
+def test_small_programs(pick: random.Random) -> None:
+    torch._dynamo.reset()
+    check_together(small(pick, 12), "settings")
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(QUICK, max_examples=1)
+@given(st.randoms(use_true_random=True))
+def test_small_programs_interpreted(pick: random.Random) -> None:
+    pytest.importorskip("triton")
+    torch._dynamo.reset()
+    check_together(small(pick, 4), "triton")
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(QUICK, max_examples=2)
+@given(st.randoms(use_true_random=True))
+def test_gradients(pick: random.Random) -> None:
+    source = next(s for s in iter(lambda: generate(pick, (8, 16), most=2_000, given=SIZES[:1]), None) if s.gradient)
+    finding = check(source, "settings", count_graphs=False)
+    assert finding is None or finding.whose == "pytorch", f"{finding}\n{source.text}"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(40))
+def test_whole_programs(seed: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        source = generate(random.Random(seed))
+    finding = check(source, "settings" if seed % 2 else "symshape")
+    assert finding is None or finding.whose == "pytorch", f"{finding}\n{source.text}"
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_regression(name: str) -> None:
+    backend, text = REGRESSIONS[name]
+    assert check(Source.parse(text), backend, count_graphs=False) is None
+
+
+def test_texts_are_programs() -> None:
+    """What is printed and saved is what ran."""
+    source = generate(random.Random(3), (5, 10))
+    assert Source.parse(Source.parse(source.text).text) == Source.parse(source.text)
