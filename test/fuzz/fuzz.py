@@ -46,7 +46,7 @@ def program_of(seed: int) -> Any:
 
 def outcome(seed: int) -> dict[str, Any]:
     """Generates and checks one program; the line for it."""
-    from check import check
+    from agreement import check
 
     def stop(*_: Any) -> None:
         raise TimeoutError(f"more than {LIMIT} s")
@@ -131,7 +131,7 @@ def note(line: dict[str, Any], done: dict[int, Any], written: Any, progress: Any
 
 def show(source: Any, backend: str, small: bool) -> int:
     """One program: its text, what differs, what it shrinks to."""
-    from check import check, differences
+    from agreement import check, differences
     from shrink import shrink
 
     print(source.text)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from check import BACKENDS, arguments, check, compare, outcome, reference
+from agreement import BACKENDS, arguments, check, compare, outcome, reference
 from grammar import generate
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
