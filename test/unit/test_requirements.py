@@ -16,6 +16,7 @@ from symshape.measure import Graphs
 from symshape.passes.base import PassContext
 from symshape.prover.condition import all_of, any_of, at_least, differs, equals
 from symshape.prover.expr import Expr, maximum
+from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.settings import compile_with
 
@@ -117,7 +118,8 @@ def _while_compiling(act: Callable[[Requirements], Any], *, freeze: bool = False
         return gm
 
     def backend(gm: Any, inputs: Any) -> Any:
-        return aot_compile(gm, inputs, forward=compiler, backward=compiler, inference=compiler, joint=lambda g: g)
+        how: dict[str, Any] = dict.fromkeys(("forward", "backward", "inference"), compiler)
+        return aot_compile(gm, inputs, **how, joint=lambda g: g, decompositions=decomposition_table())
 
     compile_with(lambda x: x + x.nonzero().size(0), backend)(torch.randn(6, 4))
     return results[0]
