@@ -1,5 +1,5 @@
-# make demo    T5 generates text at many sizes                make test    10 to 15 minutes on two cores
-#                                                              make test-all  what is marked as long too: the double
+# make demo    T5 generates text at many sizes                make test    15 minutes on two cores
+# make fuzz    random programs: N=1000                         make test-all  what is marked as long too: the double
 # make lint    style, types, import rules                      make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/                    make conformance  PyTorch's operator databases: 1 hour
 #
@@ -14,7 +14,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all conformance lint smoke bench clean
+.PHONY: demo test test-all conformance fuzz lint smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -49,6 +49,7 @@ lint: $(READY)
 smoke:
 	if test -x $(BIN)/python; then $(BIN)/python -m symshape.smoke; else $(or $(PYTHON),python3) -m symshape.smoke; fi
 
+# Random programs against eager mode, N of them from number FROM on; goes on where it was left.
 fuzz: $(READY)
 	$(BIN)/python test/fuzz/fuzz.py $(or $(N),100) --from $(or $(FROM),0)
 

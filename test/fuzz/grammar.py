@@ -52,7 +52,7 @@ UNDEFINED = (Unfit, RuntimeError, LookupError, ValueError, TypeError, AttributeE
 
 
 class Generator:
-    """``most``: elements that a value may have. ``pick`` draws (random.Random, or hypothesis's)."""
+    """``most``: elements that a value may have. ``pick`` draws."""
 
     def __init__(self, pick: random.Random, sizes: tuple[tuple[int, int], ...], gradient: bool, most: int) -> None:
         self.pick, self.most, self.tries = pick, most, 0

@@ -11,15 +11,10 @@ import pytest
 import torch
 from agreement import BACKENDS, arguments, check, compare, outcome, reference
 from grammar import generate
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from regressions import REGRESSIONS
 from source import Source
 
 SIZES = ((5, 7), (8, 3))
-QUICK = settings(
-    deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
 
 
 def check_together(sources: Sequence[Source], backend: str) -> None:
@@ -47,28 +42,22 @@ def small(pick: random.Random, count: int) -> list[Source]:
     return [source.with_(gradient=False) for source in made]
 
 
-@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-@settings(QUICK, max_examples=9)
-@given(st.randoms(use_true_random=True))
-def test_small_programs(pick: random.Random) -> None:
+@pytest.mark.parametrize(
+    ("backend", "count", "seed"),
+    [("triton", 4, 0), *(pytest.param("settings", 12, seed, marks=pytest.mark.long) for seed in range(9))],
+)
+def test_small_programs(backend: str, count: int, seed: int) -> None:
+    if backend == "triton":
+        pytest.importorskip("triton")
     torch._dynamo.reset()
-    check_together(small(pick, 12), "settings")
+    check_together(small(random.Random(seed), count), backend)
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(QUICK, max_examples=1)
-@given(st.randoms(use_true_random=True))
-def test_small_programs_interpreted(pick: random.Random) -> None:
-    pytest.importorskip("triton")
-    torch._dynamo.reset()
-    check_together(small(pick, 4), "triton")
-
-
-@pytest.mark.filterwarnings("ignore")
-@settings(QUICK, max_examples=2)
-@given(st.randoms(use_true_random=True))
-def test_gradients(pick: random.Random) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_gradients(seed: int) -> None:
+    pick = random.Random(seed)
     source = next(s for s in iter(lambda: generate(pick, (8, 16), most=2_000, given=SIZES[:1]), None) if s.gradient)
     finding = check(source, "settings", count_graphs=False)
     assert finding is None or finding.whose == "pytorch", f"{finding}\n{source.text}"
