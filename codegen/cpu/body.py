@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from symshape.codegen.cpu import split, transpose
+from symshape.codegen.cpu import split, together, transpose
 from symshape.codegen.cpu.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.expressions import floor_divide, scalar
 from symshape.codegen.cpu.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
 from symshape.codegen.cpu.passes import Accumulators, Bounds, PassLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule import Schedule
 from symshape.codegen.cpu.state import State
-from symshape.codegen.loops import Instr
+from symshape.codegen.loops import Dim, Instr
 
 Result = TypeVar("Result")
 
@@ -64,6 +64,9 @@ class Body:
         """inside() for each position of a parallel lane dim in the unit; once where there is none."""
         state, layout, pure = self.state, self.layout, self.state.writer.pure
         state.uniform_depth = state.writer.depth
+        if layout.rows is not None:
+            self._together(layout.rows)
+            return
         if layout.lane is None or layout.across:
             inside()
             return
@@ -137,26 +140,67 @@ class Body:
         for instr in layout.returned:
             transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
 
+    def _together(self, dim: Dim) -> None:
+        """Each pass for the rows of a vector of them, one after the other; the row level's work for all at once."""
+        state, pure = self.state, self.state.writer.pure
+        width, size = state.constant(state.width, "i64"), scalar(state, dim.size)
+        first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {width} : i64")
+        count = pure(f"arith.minsi {pure(f'arith.subi {size}, {first} : i64')}, {width} : i64")
+        values: list[Values] = [{}]
+
+        def stage(number: int, totals: Accumulators) -> None:
+            def all_rows(_: int) -> None:
+                if number:
+                    self._results(self.reductions[number - 1], totals, values[0], uniform=False)
+                self._rows(number, values)
+
+            state.uniform_depth = state.writer.depth
+            side_by_side(state, dim, first, size, all_rows, copies=1, full=False)
+
+        stage(0, [])
+        for k in range(len(self.schedule.passes)):
+            stage(k + 1, self._rows_in_turn(k, dim, first, count, values[0]))
+
+    def _rows_in_turn(self, k: int, dim: Dim, first: str, count: str, values: Values) -> Accumulators:
+        """Pass number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
+        state, reductions = self.state, self.reductions[k]
+        waiting = together.spill(state, self.schedule.passes[k], values)
+        rooms = together.rooms(state, reductions)
+
+        def row(index: str, _: list[str]) -> list[str]:
+            state.symbols[dim.name] = state.writer.pure(f"arith.addi {first}, {index} : i64")
+            state.uniform_depth = state.writer.depth
+            (found,) = self._pass(k, [together.reload(state, waiting, values, index)])
+            together.save(state, reductions, found, rooms, index)
+            return []
+
+        state.writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], row)
+        return together.totals(state, reductions, rooms)
+
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
         """body(k) for the vectors of the unit."""
         if self.layout.lane is None or self.layout.across:
             return [body(0)]
         return side_by_side(
-            self.state, self.layout, self.position, self.end, body, copies=self.copies, full=self.full
+            self.state, self.layout.lane, self.position, self.end, body, copies=self.copies, full=self.full
         )
 
     def _stages(self) -> None:
         values: list[Values] = [{} for _ in range(self.copies)]
         self._rows(0, values)
-        for k, current in enumerate(self.schedule.passes):
-            loops = PassLoops(self.state, self.layout, current, self.reductions[k], self._vectors, self.ranges,
-                              self.given, self.rooms)
-            accumulators = loops.run(values)
+        for k in range(len(self.schedule.passes)):
+            accumulators = self._pass(k, values)
             if self.layout.split is not None:
                 self._finish_or_save(accumulators, values)
                 return
             self._finish(self.reductions[k], accumulators, values)
             self._rows(k + 1, values)
+
+    def _pass(self, k: int, values: list[Values]) -> list[Accumulators]:
+        """The accumulators of pass number ``k``."""
+        loops = PassLoops(self.state, self.layout, self.schedule.passes[k], self.reductions[k], self._vectors,
+                          self.ranges, self.given, self.rooms)
+        return loops.run(values)
 
     def _finish_or_save(self, accumulators: list[Accumulators], values: list[Values]) -> None:
         """What follows the only pass: at once where there is one chunk, else in `join`."""
@@ -195,12 +239,15 @@ class Body:
 
     def _finish(self, reductions: list[Reduction], accumulators: list[Accumulators], values: list[Values]) -> None:
         """The results of a pass's reductions become row-level values."""
-        state, across = self.state, self.layout.across
-        for k, names in enumerate(accumulators):
-            for one, total in zip(reductions, names, strict=True):
-                final = across_lanes(state, one, total) if across else total
-                found = results(state, one, final, across or self.layout.lane is None)
-                values[k].update(zip(one.instr.results, found, strict=True))
+        across = self.layout.across
+        for current, names in zip(values, accumulators, strict=False):
+            if across:
+                names = [across_lanes(self.state, one, total) for one, total in zip(reductions, names, strict=True)]
+            self._results(reductions, names, current, across or self.layout.lane is None)
+
+    def _results(self, reductions: list[Reduction], totals: Accumulators, values: Values, uniform: bool) -> None:
+        for one, total in zip(reductions, totals, strict=True):
+            values.update(zip(one.instr.results, results(self.state, one, total, uniform), strict=True))
 
 
 def for_units(

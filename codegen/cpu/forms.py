@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from symshape.codegen.cpu import interleave
+from symshape.codegen.cpu import interleave, together
+from symshape.codegen.cpu import layout as layouts
+from symshape.codegen.cpu.combiners import reduction
 from symshape.codegen.cpu.layout import Layout, layout
 from symshape.codegen.cpu.schedule import Schedule, schedule, weight
 from symshape.codegen.cpu.small_dims import unrolled
@@ -14,6 +16,7 @@ from symshape.codegen.loops import LoopKernel
 from symshape.prover.expr import Expr
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
+_SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
 
 
@@ -98,13 +101,22 @@ def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Iter
 
 
 def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
-    """A vector of rows at a time, where a row fits into a vector and there are rows enough to fill one."""
+    """A vector of rows at a time, where there are rows enough to fill one: computed side by side where a row fits into
+    a vector, one after the other where it is a few vectors long."""
     assert plan.lane is not None
     if sum(dim.reduced for dim in kernel.dims) > 1 or cost(plan) > _MOST_TWICE:
         return []
     rows = schedule(kernel, short=plan.lane)
     if rows.lane is None:
         return []
-    division = layout(kernel, rows, width)
-    bounds = ((kernel.dims[plan.lane].size, 0, width), (kernel.dims[rows.lane].size, width, None))
-    return [Form("_rows", kernel, rows, division, bounds)] if division.transposed else []
+    length, many = kernel.dims[plan.lane].size, (kernel.dims[rows.lane].size, width, None)
+    found, division = [], layout(kernel, rows, width)
+    if division.transposed:
+        found.append(Form("_rows", kernel, rows, division, ((length, 0, width), many)))
+    most, constant = _SHORT_VECTORS * width, length.as_int()
+    numbers = all(together.fits(reduction(instr)) for one in plan.passes for instr in one.reduces)
+    if numbers and (constant is None or constant <= most):
+        division = layouts.together(kernel, plan, kernel.dims[rows.lane], width, most)
+        short = ((length, 0, most),) if constant is None else ()
+        found.append(Form("_together", kernel, plan, division, (*short, many)))
+    return found

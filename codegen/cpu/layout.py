@@ -34,7 +34,9 @@ class Layout:
     it is reduced or missing. ``tile``: the dim of which a unit covers as many indices as a vector has lanes, for the
     sake of the ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too.
     ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
-    of their own, without masks; what is left of a row has another. ``groups``: see `interleave`."""
+    of their own, without masks; what is left of a row has another. ``groups``: see `interleave`. ``rows``: the
+    parallel dim of which a unit covers as many indices as a vector has lanes, one after the other, see `together`.
+    ``most``: what the lane dim has at most, where the form says so."""
 
     lane: Dim | None
     copies: int
@@ -47,6 +49,8 @@ class Layout:
     returned: tuple[Instr, ...] = ()
     peeled: bool = False
     groups: Mapping[Instr, Member] = field(default_factory=dict)
+    rows: Dim | None = None
+    most: int | None = None
 
     @property
     def short(self) -> bool:
@@ -109,6 +113,16 @@ def layout(
     groups = find_groups([instr for one in schedule.passes for instr in one.code], lane.name if lane else None)
     found = Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule, groups=groups)
     return replace(found, peeled=_is_peeled(found, schedule, any(dim.reduced for dim in dims), width))
+
+
+def together(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most: int) -> Layout:
+    """A unit is a vector of the ``rows``, whose reductions along the lanes are finished together."""
+    assert schedule.lane is not None
+    counters = [(dim.name, dim.size) for dim in kernel.dims if not dim.reduced and dim is not rows]
+    counters.append((TILE_INDEX, ceildiv(rows.size, width)))
+    lane = kernel.dims[schedule.lane]
+    found = Layout(lane, 1, 0, tuple(counters), None, (), None, 0, rows=rows, most=most)
+    return replace(found, peeled=_is_peeled(found, schedule, True, width))
 
 
 def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> bool:

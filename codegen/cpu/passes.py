@@ -52,16 +52,15 @@ def instruction(state: State, instr: Instr, values: Values) -> None:
 
 
 def side_by_side(
-    state: State, layout: Layout, position: str, end: str, body: Callable[[int], Result], *, copies: int, full: bool,
+    state: State, lane: Dim, position: str, end: str, body: Callable[[int], Result], *, copies: int, full: bool,
 ) -> list[Result]:
     """body(k) for the consecutive vectors of one iteration, in which the lane dim runs over the lanes from ``position``
     and, unless all are ``full``, lanes at or after ``end`` are inactive. Their operations are interleaved."""
 
     def one(k: int) -> Result:
         pure = state.writer.pure
-        assert layout.lane is not None
         start = pure(f"arith.addi {position}, {state.constant(k * state.width, 'i64')} : i64") if k else position
-        state.symbols[layout.lane.name], state.lane = start, layout.lane.name
+        state.symbols[lane.name], state.lane = start, lane.name
         if full:
             result = body(k)
             state.lane = None
@@ -146,11 +145,12 @@ class PassLoops:
 
     def _vector_loop(self, accumulators: Accumulators, values: Values) -> Accumulators:
         """The loop over a reduced lane dim; the copies accumulate separately and are combined at its end."""
-        state, layout = self.state, self.layout
-        assert layout.lane is not None
-        lower, upper = self._bounds(layout.lane)
+        state, layout, lane = self.state, self.layout, self.layout.lane
+        assert lane is not None
+        lower, upper = self._bounds(lane)
         state.uniform_depth = state.writer.depth
         count, width = len(self.reductions), state.width
+        length = lane.size if layout.most is None else Expr.const(layout.most)
 
         def loop(
             first: str, last: str, start: Accumulators, copies: int, full: bool, size: Expr
@@ -159,7 +159,7 @@ class PassLoops:
                 def body(k: int) -> Accumulators:
                     return self._point(dict(values), self._part(names, k))
 
-                parts = side_by_side(state, layout, position, last, body, copies=copies, full=full)
+                parts = side_by_side(state, lane, position, last, body, copies=copies, full=full)
                 return [one for part in parts for one in part]
 
             bounds = first, last, state.constant(copies * width, "i64")
@@ -168,9 +168,9 @@ class PassLoops:
             return [self._tree(one, final[k::count]) for k, one in enumerate(self.reductions)]
 
         if not layout.peeled:
-            return loop(lower, upper, accumulators, layout.copies, layout.full(width), layout.lane.size)
+            return loop(lower, upper, accumulators, layout.copies, layout.full(width), length)
         whole = peel(state, lower, upper, layout.copies * width)
-        found = loop(lower, whole, accumulators, layout.copies, True, layout.lane.size)
+        found = loop(lower, whole, accumulators, layout.copies, True, length)
         return loop(whole, upper, found, 1, False, Expr.const(layout.copies * width))
 
     def _tree(self, reduction: Reduction, parts: Accumulators) -> list[str]:

@@ -10,12 +10,13 @@ from loop_builder import D0, D1, D2, SYMBOLS, ZERO, Builder, build, cpu_target, 
 
 __all__ = ["cpu_target"]  # every test here runs once per target
 SHORT_ROWS = ((40, 1), (50, 2), (1016, 3), (77, 4), (33, 8), (70, 16), (1000, 7))  # no longer than a vector, and many
+FEW_VECTORS = ((16, 17), (15, 31), (33, 100), (35, 256), (16, 257))  # rows of a few vectors: many at a time, or not
 SMALL_DIMS = ((77, 1), (515, 2), (70, 4), (1, 515))  # those with forms of their own; `SHORT_ROWS` too
 
 
 def test_softmax_and_layer_norm() -> None:
     soft, norm, norm_half = build(softmax(), layer_norm(), layer_norm("bf16"))
-    for n, m in ((0, 4), (1, 1), (3, 2), (5, 17), (64, 256), (3, 10_007), *SHORT_ROWS):
+    for n, m in ((0, 4), (1, 1), (3, 2), (5, 17), (64, 256), (3, 10_007), *SHORT_ROWS, *FEW_VECTORS):
         # Neighbours differ: the deviations of a short row of equal values are rounding errors, in eager too.
         x, w, c = torch.randn(n, m) / 4 + torch.arange(m) % 5, torch.randn(m), torch.randn(m)
         out, mean = torch.empty(n, m), torch.empty(n)
@@ -35,9 +36,10 @@ def test_softmax_special_values() -> None:
     (soft,) = build(softmax())
     inf, nan = float("inf"), float("nan")
     x = torch.tensor([[1.0, inf, 2.0], [nan, 1.0, 2.0], [-inf, 1.0, 2.0], [-inf, -inf, -inf]])
-    out = torch.empty(4, 3)
-    soft(x, out, 4, 3)
-    torch.testing.assert_close(out, torch.softmax(x, 1), equal_nan=True)
+    for rows in (x, x.repeat(8, 12)):
+        out = torch.empty_like(rows)
+        soft(rows, out, *rows.shape)
+        torch.testing.assert_close(out, torch.softmax(rows, 1), equal_nan=True)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -50,7 +52,7 @@ def test_reductions(axis: int) -> None:
              "and": torch.all}
     functions = build(*(reduction(c, d, axis) for c, d, _ in cases))
     for function, (combiner, _, dtype) in zip(functions, cases):
-        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3), (33, 8), *SMALL_DIMS):
+        for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3), (33, 8), *SMALL_DIMS, *FEW_VECTORS):
             x = (torch.randn(n, m) * 2 + (combiner in ("or", "and"))).to(dtype)
             exact = x.double() if combiner == "add" and dtype.is_floating_point else x
             expected = apply[combiner](exact, axis).to(dtype)
@@ -76,7 +78,7 @@ def test_arg_reductions(axis: int) -> None:
     cases = [(f, d) for f in (torch.max, torch.min) for d in (torch.float32, torch.int64, torch.uint8)]
     apply = {torch.max: torch.argmax, torch.min: torch.argmin}
     for function, (kind, dtype) in zip(functions, cases):
-        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17), (70, 5), (5, 70), (70, 3), (515, 4)):
+        for n, m in ((1, 1), (5, 3), (40, 100), (3, 5000), (70, 17), (70, 5), (5, 70), (70, 3), (515, 4), *FEW_VECTORS):
             for spread in (2, 1000):  # a small spread gives ties
                 x = torch.randint(0, spread, (n, m)).to(dtype)
                 if dtype is torch.float32 and n > 1:

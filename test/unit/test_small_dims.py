@@ -55,6 +55,16 @@ def test_small_sizes_have_forms_without_gathers(make: Callable[[], Builder]) -> 
         assert count > 1 or not slow
 
 
+@pytest.mark.parametrize("make", [lambda: reduction("add", "f32", 1), lambda: reduction("max", "f32", 1)])
+def test_rows_of_a_few_vectors_are_finished_together(make: Callable[[], Builder]) -> None:
+    kernel = make().kernel()
+    (form,) = (form for form in forms_of(kernel, WIDE) if form.suffix == "_together")
+    assert form.bounds == ((SYMBOLS[1], 0, 256), (SYMBOLS[0], WIDE.lanes, None))
+    code = body(emit_cpu(kernel, WIDE), form.suffix)
+    assert code.count("vector.shuffle") == 2 * (WIDE.lanes - 1)
+    assert "vector.extract" not in code and not re.search(r"masked\.(gather|scatter)", code)
+
+
 @pytest.mark.parametrize("width", [8, 16])
 def test_picked_and_spread_are_inverse(width: int) -> None:
     for stride in (2, 3, 4):
