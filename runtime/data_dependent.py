@@ -1,7 +1,7 @@
 """Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
 
-The gradients of ``var``, ``prod``, ``cumsum`` and ``cumprod`` branch on it, that of ``masked_select`` fixes sizes of
-its operand, and ``logsumexp`` tests for emptiness. Here are forms that need no answer; for other sizes the usual ones
+The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select`` fixes
+sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for other sizes the usual ones
 are used.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from symshape.runtime.broadcasting import broadcasting_kernels
-from symshape.runtime.torch_private import has_unbacked_sizes
+from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
 from symshape.runtime.torch_tracing import meta_decomposition, with_autograd_kernels
 
 aten: Any = torch.ops.aten
@@ -26,13 +26,23 @@ def traceable_gradients() -> AbstractContextManager[None]:
     return with_autograd_kernels({
         aten.var.correction: _var, aten.std.correction: _std, aten.var_mean.correction: _var_mean,
         aten.prod.default: _prod, aten.masked_select.default: _masked_select,
-        aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod, **broadcasting_kernels(),
+        aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod, aten.batch_norm.default: _batch_norm,
+        aten.repeat.default: _repeat,
+        **broadcasting_kernels(),
     })  # fmt: skip
 
 
 def traceable_sizes() -> Callable[[], None]:
     """The same for Dynamo, which only follows sizes. Returns what puts the usual rules back."""
-    return meta_decomposition(aten.logsumexp.default, _of_logsumexp)
+    kernels = with_autograd_kernels({aten.batch_norm.default: _batch_norm})
+    kernels.__enter__()
+    restore = meta_decomposition(aten.logsumexp.default, _of_logsumexp)
+
+    def revert() -> None:
+        restore()
+        kernels.__exit__(None, None, None)
+
+    return revert
 
 
 @functools.cache
@@ -166,3 +176,34 @@ def _masked_select(usual: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:
         return usual(x, mask)
     whole, spread = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
     return aten.index.Tensor(whole, [spread])
+
+
+def _batch_norm(
+    usual: Any, x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float,
+    eps: float, cudnn: bool,
+) -> Any:  # fmt: skip
+    """The usual form asks whether there is anything to normalise: then running statistics stay as they are."""
+    if not has_unbacked_sizes(x):
+        return usual(x, weight, bias, mean, var, training, momentum, eps, cudnn)
+    some = torch.full((), x.numel(), device=x.device) > 0
+    if weight is not None:
+        weight = torch.where(some, weight, 1)  # its gradient is 0 where there is nothing, and not NaN
+    if not training or mean is None or var is None:
+        return aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)[0]
+    new = mean.clone(), var.clone()
+    result = aten.native_batch_norm(x, weight, bias, *new, training, momentum, eps)[0]
+    for old, found in zip((mean, var), new):
+        old.copy_(torch.where(some, found, old))
+    return result
+
+
+def _repeat(usual: Any, x: torch.Tensor, repeats: Sequence[Any]) -> Any:
+    """Its own gradient tests for repeats of 0, and cuts the result in pieces of x's size."""
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return usual(x, repeats)
+    sizes = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    if not any(isinstance(n, torch.SymInt) and is_unbacked(n) for n in (*repeats, *sizes)):
+        return usual(x, repeats)
+    apart = x.reshape([part for size in sizes for part in (1, size)])
+    whole = apart.expand([part for pair in zip(repeats, sizes) for part in pair])
+    return whole.reshape([n * size for n, size in zip(repeats, sizes)])

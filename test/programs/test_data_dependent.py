@@ -128,22 +128,14 @@ def shifted_view(k: torch.Tensor, x: torch.Tensor) -> Any:
     return rows, last
 
 
-def normalised(k: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> Any:
-    """A batch norm of selected rows changes its running statistics, once."""
-    return torch.nn.functional.batch_norm(x[k > 0], mean, var, training=True) * 2
-
-
 def test_calls_that_change_memory_are_no_operators() -> None:
-    for f, more in ((shifted_view, ()), (normalised, (torch.zeros(4), torch.ones(4)))):
-        function = compile_with(f)
-        for rows in (7, 9):
-            k, x = torch.arange(rows) - 2, torch.randn(rows, 4, requires_grad=True)
-            ours, theirs = ([t.clone() for t in more] for _ in "12")
-            found, expected = function(k, x, *ours), f(k, x, *theirs)
-            torch.testing.assert_close((found, ours), (expected, theirs))
-            gradients = [torch.autograd.grad(sum(y.sin().sum() for y in pytree.tree_leaves(ys)), x)
-                         for ys in (found, expected)]  # fmt: skip
-            torch.testing.assert_close(*gradients)
+    function = compile_with(shifted_view)
+    for rows in (7, 9):
+        k, x = torch.arange(rows) - 2, torch.randn(rows, 4, requires_grad=True)
+        found, expected = function(k, x), shifted_view(k, x)
+        torch.testing.assert_close(found, expected)
+        gradients = [torch.autograd.grad(sum(y.sin().sum() for y in ys), x) for ys in (found, expected)]
+        torch.testing.assert_close(*gradients)
 
 
 def pairs(k: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> Any:
