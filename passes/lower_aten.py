@@ -81,6 +81,16 @@ class LowerAten(Pass):
                 _lower_call(builder, rule, op, binds)
             except Unsupported as reason:
                 kept[target] = str(reason)
+        _update_results(function, operations[-1])
+
+
+def _update_results(function: Any, terminator: Any) -> None:
+    """A size that is found to be a number is part of the type of what has it, of what is returned too."""
+    kinds = ir.FunctionType(ir.TypeAttr(function.operation.attributes["function_type"]).value)
+    results = [value.type for value in terminator.operands]
+    if results != list(kinds.results):
+        changed = ir.FunctionType.get(list(kinds.inputs), results)
+        function.operation.attributes["function_type"] = ir.TypeAttr.get(changed)
 
 
 def _reason(op: Any, target: str, before: str | None) -> str:

@@ -66,7 +66,7 @@ def storage_of(tensor: torch.Tensor) -> int:
 
 def symbol_hint(env: Any, symbol: Any) -> int | None:
     """The size first seen for a backed symbol (torch <= 2.11 calls the table ``var_to_val``)."""
-    table = getattr(env, "backed_var_to_val", None) or getattr(env, "var_to_val", {})
+    table = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
     value = table.get(symbol)
     try:
         return None if value is None else int(value)

@@ -195,3 +195,25 @@ func.func @stays(%x: tensor<?x4xf32>, %w: tensor<4x4xf32>) -> (tensor<?x4xf32>, 
   "symshape.bind"(%m, %c4, %c1, %c0) : (tensor<4xf32>, index, index, index) -> ()
   return %p, %m : tensor<?x4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// A size that is found to be a number here: the type of what is returned says it as well.
+// CHECK-LABEL: func.func @last_two(
+// CHECK-SAME:    -> tensor<2xf32>
+// CHECK:         %[[R:.*]] = linalg.generic
+// CHECK:         return %[[R]] : tensor<2xf32>
+func.func @last_two(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "x.size(0)", binding = "arg0.size(0)"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %from = arith.subi %s0, %c2 : index
+  %count = arith.subi %s0, %from : index
+  %v = "host.call"(%x, %from) {target = "aten.slice.Tensor", arguments = "($0, 0, $1, 9223372036854775807)"} : (tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%v, %count, %c1, %from) : (tensor<?xf32>, index, index, index) -> ()
+  %r = "host.call"(%v) {target = "aten.neg.default", arguments = "($0,)", fresh} : (tensor<?xf32>) -> tensor<?xf32>
+  "symshape.bind"(%r, %count, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  return %r : tensor<?xf32>
+}
