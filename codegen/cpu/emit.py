@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import reduce
 
-from symshape.codegen.cpu import launch, split
+from symshape.codegen.cpu import launch, split, staged
 from symshape.codegen.cpu.body import Body
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.forms import Form, cost, forms_of
 from symshape.codegen.cpu.layout import MAX_SPLITS, SPLITS, Layout
+from symshape.codegen.cpu.schedule import weight
 from symshape.codegen.cpu.state import State
 from symshape.codegen.cpu.target import Target, host
 from symshape.codegen.cpu.writer import Writer
@@ -33,16 +34,22 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
 
 
 def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) -> list[str]:
-    """The body, and the second stage of a split reduction."""
-    name = kernel + form.suffix
-    state = State(Writer(), form.kernel, target, shared=shared, groups=form.division.groups)
-    _enter(state, form.division, ("%begin", "%end"))
-    Body(state, form.plan, form.division).compute("%begin", "%end")
+    """The body, and the second stage of a split reduction; or all stages."""
+    name, division = kernel + form.suffix, form.division
+
+    def enter(names: tuple[str, ...]) -> State:
+        state = State(Writer(), form.kernel, target, shared=shared, groups=division.groups)
+        _enter(state, division, names)
+        return state
+
+    if division.staged:
+        return staged.functions(name, form.plan, division, enter)
+    state = enter(("%begin", "%end"))
+    Body(state, form.plan, division).compute("%begin", "%end")
     lines = launch.function(f"{name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
-    if form.division.split is not None:
-        state = State(Writer(), form.kernel, target, shared=shared)
-        _enter(state, form.division, ("%count",))
-        Body(state, form.plan, form.division).join("%count")
+    if division.split is not None:
+        state = enter(("%count",))
+        Body(state, form.plan, division).join("%count")
         lines += launch.function(f"{name}_join", "%context: !llvm.ptr, %count: i64", state.writer)
     return lines
 
@@ -110,17 +117,24 @@ def _start(state: State, form: Form, context: str) -> None:
     """Runs one form of the kernel."""
     dims, writer, division = form.kernel.dims, state.writer, form.division
     name = state.kernel.name + form.suffix
-    splits = None
-    if division.split is not None:
-        splits = state.symbols[SPLITS] = scalar(state, division.splits(dims))
-        reductions = Body(state, form.plan, division).reductions[0]
-        sets = 1 if division.across else division.copies
-        room = MAX_SPLITS * split.slot_bytes(reductions, sets, state.width)
-        launch.workspace(writer, context, splits, room)
     points = product(dim.size for dim in dims)
-    work = scalar(state, points * (cost(form.plan) + 2) + division.units * _UNIT_WORK)
-    launch.start(writer, name, context, scalar(state, division.units), work)
-    if splits is not None:
-        many = writer.pure(f"arith.cmpi sgt, {splits}, {state.constant(1, 'i64')} : i64")
-        count = writer.pure(f"arith.divui {scalar(state, division.units)}, {splits} : i64")
-        writer.branch(many, [], lambda: launch.join_call(writer, name, context, count))
+
+    def work(operations: int) -> str:
+        return scalar(state, points * (operations + 2) + division.units * _UNIT_WORK)
+
+    if division.split is None:
+        launch.start(writer, f"{name}_body", context, scalar(state, division.units), work(cost(form.plan)))
+        return
+    splits = state.symbols[SPLITS] = scalar(state, division.splits(dims))
+    if division.staged:
+        launch.workspace(writer, context, splits, staged.room(state, form.plan, division))
+        passes = [sum(map(weight, one.code)) for one in form.plan.passes]
+        staged.start(state, name, form.plan, division, context, lambda number: work(passes[number]))
+        return
+    reductions = Body(state, form.plan, division).reductions[0]
+    sets = 1 if division.across else division.copies
+    launch.workspace(writer, context, splits, MAX_SPLITS * split.slot_bytes(reductions, sets, state.width))
+    launch.start(writer, f"{name}_body", context, scalar(state, division.units), work(cost(form.plan)))
+    many = writer.pure(f"arith.cmpi sgt, {splits}, {state.constant(1, 'i64')} : i64")
+    count = writer.pure(f"arith.divui {scalar(state, division.units)}, {splits} : i64")
+    writer.branch(many, [], lambda: launch.call(writer, f"{name}_join", context, count))

@@ -49,6 +49,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
         if usual.lane is not None and usual.copies > 1 and reduced:
             narrow = layout(kernel, plan, width, narrow=True)
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
+    found += _staged(kernel, plan, usual)
     return [form for form in found if all(size.as_int() is None for size, _, most in form.bounds if most is not None)]
 
 
@@ -120,3 +121,13 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
         short = ((length, 0, most),) if constant is None else ()
         found.append(Form("_together", kernel, plan, division, (*short, many)))
     return found
+
+
+def _staged(kernel: LoopKernel, plan: Schedule, usual: Layout) -> list[Form]:
+    """A launch for each pass, where rows are so few and so long that threads have to share them."""
+    if not any(one.reduces for one in plan.passes) or cost(plan) > _MOST_TWICE:
+        return []
+    division = layouts.staged(kernel, usual)
+    if division is None:
+        return []
+    return [Form("_staged", kernel, plan, division, ((division.splits(kernel.dims), 2, None),))]

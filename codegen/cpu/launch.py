@@ -120,14 +120,14 @@ def workspace(writer: Writer, context: str, splits: str, size: int) -> None:
 
 
 def start(writer: Writer, name: str, context: str, units: str, work: str) -> None:
-    """Runs the kernel's body."""
-    body = writer.emit(f"llvm.mlir.addressof @{name}_body : !llvm.ptr")
+    """Runs a function over units of work; ``work``, in cheap vector operations, decides on how many threads."""
+    body = writer.emit(f"llvm.mlir.addressof @{name} : !llvm.ptr")
     writer.effect(f"llvm.call @ss_launch({context}, {body}, {units}, {work}) : (!llvm.ptr, !llvm.ptr, i64, i64) -> ()")
 
 
-def join_call(writer: Writer, name: str, context: str, count: str) -> list[str]:
-    """Runs the second stage of a split reduction."""
-    writer.effect(f"llvm.call @{name}_join({context}, {count}) : (!llvm.ptr, i64) -> ()")
+def call(writer: Writer, name: str, context: str, count: str) -> list[str]:
+    """Runs what follows the chunks of ``count`` units."""
+    writer.effect(f"llvm.call @{name}({context}, {count}) : (!llvm.ptr, i64) -> ()")
     return []
 
 

@@ -36,7 +36,7 @@ class Layout:
     ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
     of their own, without masks; what is left of a row has another. ``groups``: see `interleave`. ``rows``: the
     parallel dim of which a unit covers as many indices as a vector has lanes, one after the other, see `together`.
-    ``most``: what the lane dim has at most, where the form says so."""
+    ``most``: what the lane dim has at most, where the form says so. ``staged``: every pass is split, see `staged`."""
 
     lane: Dim | None
     copies: int
@@ -51,6 +51,7 @@ class Layout:
     groups: Mapping[Instr, Member] = field(default_factory=dict)
     rows: Dim | None = None
     most: int | None = None
+    staged: bool = False
 
     @property
     def short(self) -> bool:
@@ -125,6 +126,19 @@ def together(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most
     return replace(found, peeled=_is_peeled(found, schedule, True, width))
 
 
+def staged(kernel: LoopKernel, usual: Layout) -> Layout | None:
+    """The division of a kernel whose passes are split one by one; None where there is nothing long to split."""
+    found = _long_dim(kernel, usual.lane)
+    if usual.split is not None or usual.tile is not None or found is None:
+        return None
+    granule = _LANE_GRANULE if found is usual.lane else _ROW_GRANULE
+    size = found.size.as_int()
+    if size is not None and size < 2 * granule:
+        return None
+    counters = (*usual.counters, (SPLIT_INDEX, Expr.symbol(SPLITS)))
+    return replace(usual, counters=counters, split=found, granule=granule, staged=True)
+
+
 def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> bool:
     """Where rows are long and little is done for each element, so that masks cost as much as the work, or accesses can
     be made together only in full vectors."""
@@ -179,6 +193,11 @@ def _split_dim(kernel: LoopKernel, schedule: Schedule, lane: Dim | None) -> Dim 
     stores = [instr for instr in kernel.code if instr.op == "store"]
     if not single or any(not instr.row for instr in stores) or any(_writes(instr) for instr in schedule.rows[0]):
         return None
+    return _long_dim(kernel, lane)
+
+
+def _long_dim(kernel: LoopKernel, lane: Dim | None) -> Dim | None:
+    """The outermost reduced dim that may be long."""
     reduced = [dim for dim in kernel.dims if dim.reduced and dim is not lane]
     if lane is not None and lane.reduced:
         reduced.append(lane)

@@ -7,17 +7,17 @@ from symshape.codegen.cpu.layout import SPLITS
 from symshape.codegen.cpu.passes import Accumulators
 from symshape.codegen.cpu.state import State
 
-_LANE_BYTES = 8  # room for a lane of any type
+LANE_BYTES = 8  # room for a lane of any type
 
 
 def slot_bytes(reductions: list[Reduction], sets: int, width: int) -> int:
     """Bytes of the workspace per unit."""
-    return sets * sum(len(one.elements) for one in reductions) * width * _LANE_BYTES
+    return sets * sum(len(one.elements) for one in reductions) * width * LANE_BYTES
 
 
 def _places(state: State, reductions: list[Reduction], sets: int, unit: str) -> list[list[list[str]]]:
     """The address of every accumulator of a unit, nested as the accumulators are."""
-    pure, step = state.writer.pure, state.width * _LANE_BYTES
+    pure, step = state.writer.pure, state.width * LANE_BYTES
     size = state.constant(slot_bytes(reductions, sets, state.width), "i64")
     offset = pure(f"arith.muli {unit}, {size} : i64")
     slot = pure(f"llvm.getelementptr {state.workspace}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, i8")
