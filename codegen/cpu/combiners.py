@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from symshape.codegen.cpu import types
@@ -164,11 +164,37 @@ def _combine_arg(
     return [pure(f"arith.select {better}, {new}, {old} : {condition}{t}") for old, new, t in sides]
 
 
+def wide(reduction: Reduction) -> Reduction:
+    """The reduction that a sum's last steps use: of float32 numbers float64, so that the result is rounded once."""
+    sums = reduction.combiner == "add" and reduction.element == "f32"
+    return replace(reduction, element="f64") if sums else reduction
+
+
+def widened(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[str]:
+    """The accumulators as those of the wide reduction."""
+    return _converted(state, "extf", reduction, wide(reduction), accumulators, uniform)
+
+
+def narrowed(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[str]:
+    """The opposite of `widened`."""
+    return _converted(state, "truncf", wide(reduction), reduction, accumulators, uniform)
+
+
+def _converted(
+    state: State, way: str, old: Reduction, new: Reduction, accumulators: Sequence[str], uniform: bool
+) -> list[str]:
+    if old is new:
+        return list(accumulators)
+    before, after = (one.element if uniform else state.vector(one.element) for one in (old, new))
+    return [state.writer.pure(f"arith.{way} {name} : {before} to {after}") for name in accumulators]
+
+
 def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:
-    """The lanes combined pairwise (log2 steps, a fixed order); scalars."""
-    current = list(accumulators)
-    half = state.width // 2
-    while half:
+    """The lanes combined pairwise (log2 steps, a fixed order); scalars. The last four lanes of a sum are added up wide:
+    most of the rounding errors are made there."""
+    current, last = list(accumulators), wide(reduction)
+    half, least = state.width // 2, 0 if last is reduction else 2
+    while half > least:
         order = ", ".join(str((lane + half) % state.width) for lane in range(state.width))
         moved = [
             state.writer.pure(f"vector.shuffle {name}, {name} [{order}] : {state.vector(e)}, {state.vector(e)}")
@@ -176,9 +202,17 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
         ]
         current = combine(state, reduction, current, moved, uniform=False)
         half //= 2
+    if last is reduction:
+        return _lane(state, reduction, current, 0)
+    parts = [widened(state, reduction, _lane(state, reduction, current, k), True) for k in range(4)]
+    low, high = (combine(state, last, parts[k], parts[k + 2], True) for k in range(2))
+    return narrowed(state, reduction, combine(state, last, low, high, True), True)
+
+
+def _lane(state: State, reduction: Reduction, accumulators: Sequence[str], number: int) -> list[str]:
     return [
-        state.writer.pure(f"vector.extract {name}[0] : {element} from {state.vector(element)}")
-        for name, element in zip(current, reduction.elements)
+        state.writer.pure(f"vector.extract {name}[{number}] : {element} from {state.vector(element)}")
+        for name, element in zip(accumulators, reduction.elements)
     ]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from symshape.codegen.cpu import arithmetic, memory, transpose
-from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, combined, identities
+from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, combined, identities, narrowed, wide, widened
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.layout import Layout
 from symshape.codegen.cpu.schedule import Pass
@@ -16,8 +16,8 @@ from symshape.codegen.cpu.state import State, Value
 from symshape.codegen.loops import Dim, Instr
 from symshape.prover.expr import Expr
 
-_SUM_BLOCK = 4096  # elements of the lane dim that are added up before they join the row's sum (rounding errors)
-_ROWS_BLOCK = 256  # the same for a scalar loop over a reduced dim
+_CHAIN = 64  # vectors of the lane dim that are added up before they join the row's sum (rounding errors)
+_ROWS_CHAIN = 8  # the same for a scalar loop over a reduced dim
 _BLOCKS = 64  # blocks that are added up before they join the row's sum
 
 Result = TypeVar("Result")
@@ -141,7 +141,7 @@ class PassLoops:
 
         lower, upper = self._bounds(dim)
         bounds = lower, upper, state.constant(1, "i64")
-        return self._blocked(reductions, bounds, _ROWS_BLOCK, dim.size, accumulators, step)
+        return self._blocked(reductions, bounds, _ROWS_CHAIN, dim.size, accumulators, step)
 
     def _vector_loop(self, accumulators: Accumulators, values: Values) -> Accumulators:
         """The loop over a reduced lane dim; the copies accumulate separately and are combined at its end."""
@@ -164,7 +164,7 @@ class PassLoops:
 
             bounds = first, last, state.constant(copies * width, "i64")
             start = start + [identities(state, one, False) for one in self.reductions] * (copies - 1)
-            final = self._blocked(self.reductions * copies, bounds, _SUM_BLOCK, size, start, step)
+            final = self._blocked(self.reductions * copies, bounds, _CHAIN * copies * width, size, start, step)
             return [self._tree(one, final[k::count]) for k, one in enumerate(self.reductions)]
 
         if not layout.peeled:
@@ -184,33 +184,43 @@ class PassLoops:
         self, reductions: list[Reduction], bounds: tuple[str, str, str], block: int, size: Expr,
         accumulators: Accumulators, step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:
-        """A loop in which sums restart every ``block`` indices, and sums of blocks every `_BLOCKS` blocks: errors grow
-        with the length of each chain of additions, not with the number of elements."""
-        sums = any(one.combiner == "add" and one.element.startswith("f") for one in reductions)
-        steps = [block * _BLOCKS, block] if sums else []
+        """A loop in which sums restart every ``block`` indices. The blocks are added up wide, or, without anything
+        wider, in blocks again: errors grow with the length of each chain of additions, not with that of the loop."""
+        sums = [one for one in reductions if one.combiner == "add" and one.element.startswith("f")]
+        steps = [block] if all(wide(one) is not one for one in sums) else [block * _BLOCKS**2, block * _BLOCKS, block]
         constant = size.as_int()
         if constant is not None:
             steps = [length for length in steps if length < constant]
-        return self._cascade(reductions, bounds, steps, accumulators, step)
+        if not sums or not steps:
+            return self._loop(reductions, bounds, accumulators, step)
+        found = self._cascade(reductions, bounds, steps, step)
+        pairs = zip(reductions, accumulators, found, strict=True)
+        return [self._join(one, before, narrowed(self.state, one, after, self.uniform)) for one, before, after in pairs]
+
+    def _join(self, reduction: Reduction, left: list[str], right: list[str]) -> list[str]:
+        return combine(self.state, reduction, left, right, self.uniform)
 
     def _cascade(
-        self, reductions: list[Reduction], bounds: tuple[str, str, str], steps: list[int], accumulators: Accumulators,
+        self, reductions: list[Reduction], bounds: tuple[str, str, str], steps: list[int],
         step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:
-        """A loop over parts of ``steps[0]`` indices, each a loop over parts of ``steps[1]``, and so on."""
-        if not steps:
-            return self._loop(reductions, bounds, accumulators, step)
+        """A loop over parts of ``steps[0]`` indices, each a loop over parts of ``steps[1]`` and so on. Wide results."""
         state, (lower, upper, stride), (length, *inner) = self.state, bounds, steps
+        many = [wide(one) for one in reductions]
+        start = [identities(state, one, self.uniform) for one in many]
+
+        def narrow(first: str, last: str) -> Accumulators:
+            fresh = [identities(state, one, self.uniform) for one in reductions]
+            found = self._loop(reductions, (first, last, stride), fresh, step)
+            return [widened(state, one, names, self.uniform) for one, names in zip(reductions, found, strict=True)]
 
         def outer(first: str, current: Accumulators) -> Accumulators:
             after = state.writer.pure(f"arith.addi {first}, {state.constant(length, 'i64')} : i64")
             last = state.writer.pure(f"arith.minsi {after}, {upper} : i64")
-            fresh = [identities(state, one, self.uniform) for one in reductions]
-            partial_ = self._cascade(reductions, (first, last, stride), inner, fresh, step)
-            pairs = zip(reductions, current, partial_, strict=True)
-            return [combine(state, one, a, b, self.uniform) for one, a, b in pairs]
+            part = self._cascade(reductions, (first, last, stride), inner, step) if inner else narrow(first, last)
+            return [self._join(one, a, b) for one, a, b in zip(many, current, part, strict=True)]
 
-        return self._loop(reductions, (lower, upper, state.constant(length, "i64")), accumulators, outer)
+        return self._loop(many, (lower, upper, state.constant(length, "i64")), start, outer)
 
     def _loop(
         self, reductions: list[Reduction], bounds: tuple[str, str, str], accumulators: Accumulators,

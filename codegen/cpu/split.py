@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symshape.codegen.cpu.combiners import Reduction, combine, identities
+from symshape.codegen.cpu.combiners import Reduction, combine, identities, narrowed, wide, widened
 from symshape.codegen.cpu.layout import SPLITS
 from symshape.codegen.cpu.passes import Accumulators
 from symshape.codegen.cpu.state import State
@@ -39,24 +39,30 @@ def save(state: State, reductions: list[Reduction], accumulators: list[Accumulat
 
 
 def load(state: State, reductions: list[Reduction], sets: int, unit: str, uniform: bool) -> list[Accumulators]:
-    """The accumulators of all chunks of a unit, combined in their order."""
+    """The accumulators of all chunks of a unit, combined in their order; sums wide."""
     pure, splits = state.writer.pure, state.symbols[SPLITS]
     first = pure(f"arith.muli {unit}, {splits} : i64")
-    flat = [(one, element) for _ in range(sets) for one in reductions for element in one.elements]
-    types_ = [element if uniform else state.vector(element) for _, element in flat]
-    start = [name for _ in range(sets) for one in reductions for name in identities(state, one, uniform)]
+    every = reductions * sets
+
+    def types_(chosen: list[Reduction]) -> list[str]:
+        return [element if uniform else state.vector(element) for one in chosen for element in one.elements]
+
+    start = [name for one in every for name in identities(state, wide(one), uniform)]
 
     def step(index: str, names: list[str]) -> list[str]:
         number = pure(f"arith.addi {first}, {index} : i64")
-        current, kinds, result = iter(names), iter(types_), []
+        current, kinds, result = iter(names), iter(types_(every)), []
         for addresses in _places(state, reductions, sets, number):
             for one, places in zip(reductions, addresses, strict=True):
                 before = [next(current) for _ in places]
                 new = [state.writer.emit(f"llvm.load {place} {{alignment = 8 : i64}} : !llvm.ptr -> {next(kinds)}")
                        for place in places]
-                result += combine(state, one, before, new, uniform)
+                result += combine(state, wide(one), before, widened(state, one, new, uniform), uniform)
         return result
 
     bounds = state.constant(0, "i64"), splits, state.constant(1, "i64")
-    totals = iter(state.writer.loop(bounds, list(zip(start, types_, strict=True)), step))
-    return [[[next(totals) for _ in one.elements] for one in reductions] for _ in range(sets)]
+    carried = list(zip(start, types_([wide(one) for one in every]), strict=True))
+    totals = iter(state.writer.loop(bounds, carried, step))
+    return [
+        [narrowed(state, one, [next(totals) for _ in one.elements], uniform) for one in reductions] for _ in range(sets)
+    ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from symshape.codegen.cpu import types
-from symshape.codegen.cpu.combiners import Reduction, combine
+from symshape.codegen.cpu.combiners import Reduction, combine, narrowed, wide, widened
 from symshape.codegen.cpu.passes import Accumulators
 from symshape.codegen.cpu.schedule import Pass
 from symshape.codegen.cpu.state import State, Value
@@ -88,28 +88,32 @@ def totals(state: State, reductions: list[Reduction], places: Rooms) -> Accumula
 
 
 def _total(state: State, reduction: Reduction, places: list[str]) -> list[str]:
-    """Vector i holds blocks of ``size`` lanes of the rows i, i + size, i + 2*size ...; each step halves ``size``."""
-    wide = [element for element in reduction.elements if element != "i1"]
-    size = state.width
-    vectors = [[_row(state, place, k, element) for place, element in zip(places, wide)] for k in range(size)]
-    flags = [_flags(state, place) for place in places[len(wide):]]
+    """Vector i holds blocks of ``size`` lanes of the rows i, i + size, i + 2*size ...; each step halves ``size``. As in
+    `across_lanes`, the last four numbers of each row's sum are added up wide."""
+    numbers = [element for element in reduction.elements if element != "i1"]
+    size, current = state.width, reduction
+    vectors = [[_row(state, place, k, element) for place, element in zip(places, numbers)] for k in range(size)]
+    flags = [_flags(state, place) for place in places[len(numbers):]]
     none = [state.splat(False, "i1") for _ in flags]
     while size > 1:
         half = size // 2
         lower = [b % 2 * state.width + b // 2 * size + lane for b in range(state.width // half) for lane in range(half)]
         upper = [lane + half for lane in lower]
-        size, pairs = half, list(zip(vectors[:half], vectors[half:], strict=True))
-        lows, highs = ([_picked(state, *pair, order, wide) + none for pair in pairs] for order in (lower, upper))
-        found = [combine(state, reduction, low, high, uniform=False) for low, high in zip(lows, highs, strict=True)]
-        vectors = [one[:len(wide)] for one in found]
-    return [*vectors[0], *flags]
+        pairs = list(zip(vectors[:half], vectors[half:], strict=True))
+        lows, highs = ([_picked(state, *pair, order, current) + none for pair in pairs] for order in (lower, upper))
+        if size == 4:
+            current = wide(reduction)
+            lows, highs = ([widened(state, reduction, one, False) for one in side] for side in (lows, highs))
+        found = [combine(state, current, low, high, uniform=False) for low, high in zip(lows, highs, strict=True)]
+        vectors, size = [one[:len(numbers)] for one in found], half
+    return [*narrowed(state, reduction, vectors[0], False), *flags]
 
 
-def _picked(state: State, left: list[str], right: list[str], order: list[int], elements: list[str]) -> list[str]:
+def _picked(state: State, left: list[str], right: list[str], order: list[int], reduction: Reduction) -> list[str]:
     lanes = ", ".join(map(str, order))
     return [
         state.writer.pure(f"vector.shuffle {a}, {b} [{lanes}] : {state.vector(e)}, {state.vector(e)}")
-        for a, b, e in zip(left, right, elements, strict=True)
+        for a, b, e in zip(left, right, reduction.elements)
     ]
 
 
