@@ -1,8 +1,8 @@
 """Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
 
 The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select`` fixes
-sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for other sizes the usual ones
-are used.
+sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for
+other sizes the usual ones are used.
 """
 
 from __future__ import annotations

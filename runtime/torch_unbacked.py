@@ -68,6 +68,42 @@ def _without_item(usual: Callable[..., Any]) -> Callable[..., Any]:
     return from_real_tensor
 
 
+def small_sizes_are_traced() -> Callable[[], None]:
+    """Two mistakes of the tracer about tensors that may be empty. Returns what puts the usual ways back.
+
+    A new size that is at most 0 or 1 can not take the place of one that was thought to be more: its bound is then 2,
+    as that of the other one stays. And ``a * b == c * b`` says that ``a == c`` only where b is not 0.
+    """
+    from torch.fx.experimental import symbolic_shapes
+
+    module: Any = symbolic_shapes
+    solve, environment = module.try_solve, module.ShapeEnv
+    bound = environment._constrain_range_for_size
+
+    @functools.wraps(bound)
+    def at_most_two(self: Any, a: Any, min: int | None = None, max: int | None = None) -> Any:
+        return bound(self, a, min, max if max is None or max >= 2 else 2)
+
+    @functools.wraps(solve)
+    def try_solve(relation: Any, symbol: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if _divides_by_zero(relation, symbol) else solve(relation, symbol, *args, **kwargs)
+
+    def revert() -> None:
+        module.try_solve = solve
+        environment._constrain_range_for_size = bound
+
+    module.try_solve = try_solve
+    environment._constrain_range_for_size = at_most_two
+    return revert
+
+
+def _divides_by_zero(relation: Any, symbol: Any) -> bool:
+    """Whether an equation has a term in which a symbol stands beside a factor that may be 0."""
+    terms = [term for side in relation.args for term in sympy.Add.make_args(side) if term.has(symbol)]
+    factors = [factor for term in terms for factor in sympy.Mul.make_args(term) if not factor.has(symbol)]
+    return not all(factor.is_nonzero for factor in factors)
+
+
 def either(*conditions: Any) -> Any:
     """A condition on sizes that holds where one of these does; none of them has to be known."""
     from torch.fx.experimental.symbolic_shapes import sym_or

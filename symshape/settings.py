@@ -20,7 +20,7 @@ from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.size_reads import read_sizes_at_once
 from symshape.runtime.torch_private import views_by_strides
-from symshape.runtime.torch_unbacked import checks_of_layers_at_call_time, items_are_unbacked
+from symshape.runtime.torch_unbacked import checks_of_layers_at_call_time, items_are_unbacked, small_sizes_are_traced
 from symshape.runtime.wholes import Place, compile_with_breaks, whole_where_needed
 
 
@@ -73,7 +73,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
-            checks_of_layers_at_call_time, read_sizes_at_once)  # fmt: skip
+            checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:

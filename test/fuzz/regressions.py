@@ -46,8 +46,36 @@ def program(x0):
     return (v0, v1, v2)
 """
 
+SELECTED_OF_FEW = """
+SIZES = [(2, 3), (8, 3)]
+GRADIENT = True
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    return [x0]
+
+def program(x0):
+    v0 = x0[1:, :1]
+    v1 = v0[:min(v0.shape[0], 2), v0.shape[1] // x0.shape[0]:]
+    return (v1[v1 > 1].sum(), v1 * 2)
+"""
+
+SELECTED_OF_NOTHING = """
+SIZES = [(8, 3), (5, 17)]
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    return [x0]
+
+def program(x0):
+    v0 = x0[2:, :x0.shape[1] // 9]
+    return (v0[v0 > 0].exp().sum(),)
+"""
+
 REGRESSIONS = {
     "a fraction is cut off to compare integers with it": ("settings", INTEGER_THRESHOLD),
     "the size of a tangent is all that shows a symbol": ("symshape", TANGENT_SHOWS_SIZE),
     "equal constants with different signs": ("symshape", SIGN_OF_ZERO),
+    "at most one element can be selected": ("settings", SELECTED_OF_FEW),
+    "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
 }
