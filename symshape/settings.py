@@ -41,6 +41,12 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
         False,
         "two sizes that happen to be equal at the first call would become one symbol, and a guard on their equality",
     ),
+    Setting(
+        torch._dynamo.config,
+        "assume_static_by_default",
+        False,
+        "dynamic sizes; `dynamic=True` sets and reverts it at every call, which takes 5 us",
+    ),
     Setting(torch._dynamo.config, "capture_scalar_outputs", True, "item() would break the graph"),
     Setting(torch._dynamo.config, "capture_dynamic_output_shape_ops", True, "nonzero() and the like would break it"),
 )
@@ -77,7 +83,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
-    """``torch.compile(fn, backend=backend, dynamic=True)`` with ``FEWEST_GRAPHS`` in force whenever it compiles."""
+    """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles."""
     from torch._dynamo.backends.registry import lookup_backend
 
     compiler = lookup_backend(backend)
@@ -86,7 +92,7 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
         return compiler(graph, inputs, **kwargs, **({"options": options} if options else {}))
 
     with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
-    context: Any = torch._dynamo.optimize(with_settings, nopython=fullgraph, dynamic=True)
+    context: Any = torch._dynamo.optimize(with_settings, nopython=fullgraph)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
         context.callback = _in_force(context.callback)
     return context(fn)
