@@ -1,32 +1,25 @@
-"""``symshape.jit``: results, entries, guards, declared dims, errors, threads."""
+"""``symshape.jit``: results, entries, guards, errors, threads."""
 
 from __future__ import annotations
 
 import copy
 import gc
-import inspect
 import re
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from jit_lines import line
 from torch.export import Dim
 
 import symshape
-from symshape.errors import CompileError, OptionError, ShapeConstraintError, SymshapeError
+from symshape.errors import CompileError, OptionError, SymshapeError
 
 close = torch.testing.assert_close
-
-
-def line(fn: Callable[..., Any], text: str) -> str:
-    """``file:line`` of the line of a function that contains a text."""
-    lines, start = inspect.getsourcelines(fn)
-    return f"{__file__}:{start + next(i for i, one in enumerate(lines) if text in one)}"
 
 
 # --- results and entries ---------------------------------------------------------------------------------------------
@@ -211,103 +204,7 @@ def test_a_buffer_that_gets_another_tensor_is_an_error() -> None:
         symshape.jit(Counting())(torch.ones(3))
 
 
-# --- declared dims ---------------------------------------------------------------------------------------------------
-
-
-def test_ranges_names_and_fixed_sizes() -> None:
-    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x + y.sum(1)
-
-    batch = Dim("batch", min=2, max=16)
-    jitted = symshape.jit(fn, dynamic_shapes={"x": {0: batch}, "y": {0: batch, 1: 4}})
-    where = f"{__file__}:{inspect.currentframe().f_lineno - 1}: dynamic_shapes"  # type: ignore[union-attr]
-    for size in (2, 9, 16):
-        close(jitted(torch.ones(size), torch.ones(size, 4)), torch.full((size,), 5.0))
-    assert len(jitted.entries) == 1
-    expected = {
-        (17, 17, 4): ("outside the declared range of batch, 2 to 16", "batch <= 16", {"batch": 17}),
-        (1, 1, 4): ("outside the declared range of batch, 2 to 16", "batch >= 2", {"batch": 1}),
-        (5, 6, 4): ("both are declared as 'batch'", "batch == y.size(0)", {"batch": 5, "y.size(0)": 6}),
-        (5, 5, 3): ("declared as a fixed size", "y.size(1) == 4", {"y.size(1)": 3}),
-    }
-    for (first, *second), (message, constraint, values) in expected.items():
-        with pytest.raises(ShapeConstraintError) as raised:
-            jitted(torch.ones(first), torch.ones(*second))
-        assert str(raised.value).startswith(f"{message}: {constraint} does not hold for ")
-        assert (raised.value.constraint, raised.value.values) == (constraint, values)
-        assert f"\n  at: {where}\n  next: pass inputs with another " in str(raised.value)
-    assert len(jitted.entries) == 1
-
-
-def test_static_named_and_derived_dims() -> None:
-    static = symshape.jit(lambda x: x * 2, dynamic_shapes=({0: Dim.STATIC},))
-    for size in (3, 4, 5, 4):
-        static(torch.ones(size, size + 4))
-    assert len(static.entries) == 3
-    named = symshape.jit(lambda x, y: x @ y, dynamic_shapes=(("rows", "inner"), ("inner", None)))
-    named(torch.ones(3, 4), torch.ones(4, 5))
-    with pytest.raises(ShapeConstraintError, match=r"both are declared as 'inner': inner == y.size\(0\)"):
-        named(torch.ones(3, 4), torch.ones(5, 5))
-    half = Dim("half", min=2, max=8)
-    derived = symshape.jit(lambda x, y: x[:, None] + y.view(-1, 2), dynamic_shapes=({0: half}, {0: 2 * half}))
-    derived(torch.ones(4), torch.ones(8))
-    with pytest.raises(ShapeConstraintError, match=r"declared as derived: 2\*half == y.size\(0\)"):
-        derived(torch.ones(4), torch.ones(9))
-    integer = symshape.jit(lambda x, n: x[:n], dynamic_shapes=(None, Dim("n", min=2, max=5)))
-    close(integer(torch.ones(9), 4), torch.ones(4))
-    with pytest.raises(ShapeConstraintError, match=r"n <= 5 does not hold for n = 6 \(n, argument n\)|argument n"):
-        integer(torch.ones(9), 6)
-
-
-@pytest.mark.parametrize(
-    ("spec", "text"),
-    [
-        ({"z": None}, "no argument is called 'z'"),
-        (({0: 2.5},), "2.5 is no dim"),
-        (({5: None},), "does not fit a tensor of 2 dims"),
-        ((("a",),), "does not fit a tensor of 2 dims"),
-        (7, "neither a dict nor a tuple"),
-    ],
-)
-def test_wrong_declarations(spec: Any, text: str) -> None:
-    with pytest.raises(OptionError, match=text):
-        symshape.jit(lambda x: x + 1, dynamic_shapes=spec)(torch.ones(3, 4))
-
-
 # --- errors ----------------------------------------------------------------------------------------------------------
-
-
-def test_torch_check_of_sizes() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        torch._check(x.shape[0] % 2 == 0, lambda: "rows come in pairs")
-        return x.view(-1, 2, x.shape[1]).sum(1)
-
-    jitted = symshape.jit(fn, dynamic_shapes=({0: "rows"},))
-    for _ in range(2):  # at the first call, and when there is an entry
-        with pytest.raises(RuntimeError) as raised:
-            jitted(torch.ones(5, 3))
-        text = "rows come in pairs: rows % 2 == 0 does not hold for rows = 5 (x.size(0), dim 0 of argument x)\n"
-        assert str(raised.value).startswith(text)
-        assert f"at: {line(fn, 'torch._check')}: torch._check(x.shape[0] % 2 == 0" in str(raised.value)
-        close(jitted(torch.ones(6, 3)), torch.full((3, 3), 2.0))
-    assert isinstance(raised.value, ShapeConstraintError) and len(jitted.entries) == 1
-
-
-def test_torch_check_of_data_dependent_sizes() -> None:
-    def fn(i: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        n = (i * 2).item()
-        torch._check(n >= 4)
-        torch._check(n <= x.shape[0], lambda: "n is at most the rows")
-        return x[:n] * 3
-
-    jitted = symshape.jit(fn)
-    close(jitted(torch.tensor(2), torch.ones(5, 4)), torch.full((4, 4), 3.0))
-    with pytest.raises(ShapeConstraintError, match=">= 4 does not hold for u") as raised:
-        jitted(torch.tensor(1), torch.ones(5, 4))
-    assert f"at: {line(fn, 'n >= 4')}: torch._check(n >= 4)" in str(raised.value)
-    with pytest.raises(ShapeConstraintError, match="^n is at most the rows: ") as raised:
-        jitted(torch.tensor(4), torch.ones(5, 4))
-    assert raised.value.values["x.size(0)"] == 5 and len(jitted.entries) == 1
 
 
 def test_errors_of_the_function_itself_are_eagers() -> None:
