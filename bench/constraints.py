@@ -36,6 +36,7 @@ from symshape.passes.manager import run_pipeline
 from symshape.passes.stages import STAGES
 from symshape.prover.condition import Condition, all_of, at_least, equals
 from symshape.prover.expr import Expr, Function, Symbol
+from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
 from symshape.settings import compile_with
 from symshape.terminal import Progress, table
@@ -289,7 +290,7 @@ def graphs_of(name: str) -> list[tuple[str, str]]:
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
-        return aot_compile(graph, inputs, joint=lambda joint: joint, **kinds)
+        return aot_compile(graph, inputs, joint=lambda joint: joint, decompositions=decomposition_table(), **kinds)
 
     model = MODELS[name]
     torch._dynamo.reset()

@@ -4,7 +4,8 @@
 
 The dynamic compilations meet a small size first and are never dropped: one graph serves the sweep (counted). The static
 one is compiled for each size by itself. Times are whole calls, guards and all. A figure is the median over rounds; a
-ratio the median of the rounds' ratios. Every result is compared with float64. ``--out`` also draws FILE.png.
+ratio the median of the rounds' ratios. Every result is compared with float64: where it is a few numbers, for several
+draws of the inputs (`symshape.accuracy`), all sides for the same ones. ``--out`` also draws FILE.png.
 ``--clock processor`` with ``--threads 1`` leaves out what other processes do to the machine meanwhile.
 """
 
@@ -26,6 +27,7 @@ from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, m
 from torch._dynamo.utils import counters
 
 import symshape
+from symshape.accuracy import Errors, accurate, draws
 from symshape.measure import Clock, geometric_mean, samples, tensors_of, write_result
 from symshape.terminal import Progress, heading, table
 
@@ -33,12 +35,11 @@ RUNS = ("eager", "inductor_dynamic", "inductor_static", "symshape")
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process_time}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _SMALL = 10_000  # elements: below, a call is mostly overhead and the difference counts, not the ratio
-_ROUNDING = 4  # units in the last place by which any correct result may differ
 
 
 @dataclass(frozen=True)
 class Row:
-    """``ratios``: symshape's time over theirs; ``errors``: against float64, relative to the largest element;
+    """``ratios``: symshape's time over theirs; ``errors``: against float64, see `symshape.accuracy.Errors`;
     ``repeats``: two runs gave the same bits."""
 
     kernel: str
@@ -53,36 +54,12 @@ class Row:
     @property
     def accurate(self) -> bool:
         """At most twice eager's error, or rounding."""
-        resolution = torch.finfo(DTYPES[self.dtype]).eps
-        return self.errors["symshape"] <= max(2 * self.errors["eager"], _ROUNDING * resolution)
+        return accurate(self.errors["symshape"], self.errors["eager"], DTYPES[self.dtype])
 
     @property
     def slower_by(self) -> float:
         """Microseconds over Inductor static."""
         return 1e6 * (self.seconds["symshape"] - self.seconds["inductor_static"])
-
-
-def error(actual: Any, expected: Any) -> float:
-    """max|actual - expected| / max|expected| over all results; infinite where NaN or an infinity does not match."""
-    return max(_error(a, b) for a, b in zip(tensors_of(actual), tensors_of(expected), strict=True))
-
-
-def _error(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    if actual.shape != expected.shape:
-        return float("inf")
-    if not actual.is_floating_point():
-        return 0.0 if torch.equal(actual, expected) else float("inf")
-    difference = (actual.double() - expected).abs_()
-    strange = ~difference.isfinite()
-    if strange.any():
-        same = (actual == expected) | (actual.isnan() & expected.isnan())
-        if not bool(same[strange].all()):
-            return float("inf")
-        difference, expected = difference[~strange], expected[~strange]
-    if difference.numel() == 0:
-        return 0.0
-    largest, scale = difference.max().item(), expected.abs().max().item()
-    return largest / scale if scale else (0.0 if largest == 0.0 else float("inf"))
 
 
 class Sweep:
@@ -102,8 +79,8 @@ class Sweep:
             meet(self.compiled[name], self._inputs(program.first))
             self.graphs[name] = counters["stats"]["unique_graphs"] - before
 
-    def _inputs(self, shape: Shape) -> Tensors:
-        return self.program.inputs(shape, dtype=DTYPES[self.dtype])
+    def _inputs(self, shape: Shape, seed: int = 0) -> Tensors:
+        return self.program.inputs(shape, dtype=DTYPES[self.dtype], seed=seed)
 
     def _call(self, name: str, inputs: Tensors) -> Any:
         """A call, in which new graphs are counted."""
@@ -116,18 +93,8 @@ class Sweep:
     def measure(self, shape: Shape, rounds: int, clock: Clock) -> Row:
         """One row of the sweep."""
         self.compiled["inductor_static"] = torch.compile(self.program.copy(), backend="inductor", dynamic=False)
+        errors, repeats = self._errors(shape)
         inputs = self._inputs(shape)
-        expected = self.program.reference(inputs)
-        errors, repeats = {}, True
-        for name in RUNS:
-            result = self._call(name, inputs)
-            errors[name] = error(result, expected)
-            if name == "symshape":
-                again = self._call(name, inputs)
-                repeats = all(map(_same_bits, tensors_of(result), tensors_of(again)))
-                del again
-            del result
-        del expected
         found = samples({name: partial(self.compiled[name], *inputs) for name in RUNS}, rounds, clock=clock)
         ratios = {
             name: statistics.median(ours / theirs for ours, theirs in zip(found["symshape"], found[name]))
@@ -135,6 +102,24 @@ class Sweep:
         }  # fmt: skip
         seconds = {name: statistics.median(values) for name, values in found.items()}
         return Row(self.program.name, self.dtype, shape, elements(shape), seconds, ratios, errors, repeats)
+
+    def _errors(self, shape: Shape) -> tuple[dict[str, float], bool]:
+        """The error of every way to run it, and whether two runs of symshape gave the same bits."""
+        errors, repeats, seed, count = {name: Errors() for name in RUNS}, True, 0, 1
+        while seed < count:
+            inputs = self._inputs(shape, seed)
+            expected = self.program.reference(inputs)
+            count = draws(expected, elements(shape))
+            for name in RUNS:
+                result = self._call(name, inputs)
+                errors[name].add(result, expected)
+                if name == "symshape":
+                    again = self._call(name, inputs)
+                    repeats &= all(map(_same_bits, tensors_of(result), tensors_of(again)))
+                    del again
+                del result
+            seed += 1
+        return {name: one.largest() for name, one in errors.items()}, repeats
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -1,6 +1,6 @@
 """Bytes that each model's graphs move and kernels that they launch, ours beside Inductor's.
 
-    python bench/traffic.py [--models bert,t5] [--graphs inference,training] [--list] [--out bench/results/traffic.json]
+    python bench/traffic.py [--models bert,t5] [--graphs inference,training] [--list] [--out FILE.json [--add]]
 
 Each side traces the model in its own way, with the same partitioner, and counts at the sizes first seen. A kernel of
 Inductor's is a scheduler node left after fusion that is neither a no-op nor an extern call. Bytes are those that the
@@ -14,9 +14,11 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
+import json
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,6 +39,7 @@ from symshape.options import Options
 from symshape.passes.base import PassContext
 from symshape.passes.manager import run_pipeline
 from symshape.runtime.data_dependent import traceable_gradients
+from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
 from symshape.settings import compile_with
 from symshape.terminal import Progress, heading, table
@@ -147,7 +150,7 @@ def _our_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) 
 
     kinds = {kind: functools.partial(compile_one, kind) for kind in KINDS}
     with traceable_gradients():
-        return aot_compile(graph, inputs, joint=rewrite, **kinds)
+        return aot_compile(graph, inputs, joint=rewrite, decompositions=decomposition_table(), **kinds)
 
 
 def _inductor_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -211,12 +214,22 @@ def main() -> None:
     parser.add_argument("--graphs", default="inference,training")
     parser.add_argument("--list", action="store_true", help="every kernel and call of both sides")
     parser.add_argument("--out")
+    parser.add_argument("--add", action="store_true", help="keep what the file says of other models")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
-    rows = measure(options.models.split(","), options.graphs.split(","))
+    models = options.models.split(",")
+    rows = measure(models, options.graphs.split(","))
     report(rows, options.list)
     if options.out:
-        write_result(options.out, "traffic", [asdict(row) for row in rows])
+        kept = _earlier(Path(options.out), models) if options.add else []
+        found = sorted([*kept, *map(asdict, rows)], key=lambda row: list(MODELS).index(row["model"]))
+        write_result(options.out, "traffic", found)
+
+
+def _earlier(path: Path, models: list[str]) -> list[dict[str, Any]]:
+    """The rows of a result that are not measured again."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    return [row for row in rows if row["model"] not in models]
 
 
 if __name__ == "__main__":
