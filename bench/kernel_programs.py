@@ -169,9 +169,9 @@ def _transposed(normal: Callable[..., torch.Tensor], outer: int, inner: int) -> 
 
 def _saved(normal: Callable[..., torch.Tensor], outer: int, inner: int) -> Tensors:
     x = normal(outer, inner)
-    wide = x.float()
-    variance_, mean = torch.var_mean(wide, -1, correction=0)
-    return normal(outer, inner), x, normal(inner), mean, (variance_ + 1e-5).rsqrt()
+    variance_, mean = torch.var_mean(x.float(), -1, correction=0)
+    kept = x.dtype if x.device.type == "cpu" else mean.dtype  # as the forward keeps them
+    return normal(outer, inner), x, normal(inner), mean.to(kept), (variance_ + 1e-5).rsqrt().to(kept)
 
 
 PROGRAMS: dict[str, KernelProgram] = {
