@@ -1,4 +1,5 @@
-"""Integers read off tensors, of which the program asserts that they are a size (``torch._check(n == x.shape[0])``).
+"""Integers read off tensors, of which the program asserts that they are a size (``torch._check(n == x.shape[0])``), and
+booleans of which it asserts that they are true.
 
 The tracer puts that size wherever the integer is used, and drops the read together with the assertion. Here the
 assertion is written on the tensor, before the graph is traced further.
@@ -24,12 +25,16 @@ def assert_items(gm: torch.fx.GraphModule) -> None:
     for node in list(gm.graph.find_nodes(op="call_method", target="item")):
         number = node.meta.get("example_value")
         bindings = node.meta.get("unbacked_bindings") or {}
-        if not isinstance(number, torch.SymInt) or not bindings or number.node.expr in bindings:
+        if not isinstance(number, (torch.SymInt, torch.SymBool)) or not bindings or number.node.expr in bindings:
             continue
+        if isinstance(number, torch.SymBool) and number.node.expr.free_symbols:
+            continue
+        known = node if isinstance(number, torch.SymInt) else bool(number)
+        what = "an integer" if isinstance(number, torch.SymInt) else "a boolean"
         file, line = (user_lines(node) or [("", 0)])[-1]
-        message = f"runtime assertion failed: an integer is not {number.node.expr} ({file}:{line})"
+        message = f"runtime assertion failed: {what} is not {number.node.expr} ({file}:{line})"
         with gm.graph.inserting_after(node):
-            equal = gm.graph.call_function(torch.eq, (node.args[0], node))
+            equal = gm.graph.call_function(torch.eq, (node.args[0], known))
         with gm.graph.inserting_after(equal):
             whole = gm.graph.call_function(torch.all, (equal,))
         with gm.graph.inserting_after(whole):

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from symshape.runtime.broadcasting import broadcasting_kernels
+from symshape.runtime.composites import composite_kernels
 from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
 from symshape.runtime.torch_tracing import meta_decomposition, with_autograd_kernels
 
@@ -28,13 +29,13 @@ def traceable_gradients() -> AbstractContextManager[None]:
         aten.prod.default: _prod, aten.masked_select.default: _masked_select,
         aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod, aten.batch_norm.default: _batch_norm,
         aten.repeat.default: _repeat,
-        **broadcasting_kernels(),
+        **broadcasting_kernels(), **composite_kernels(),
     })  # fmt: skip
 
 
 def traceable_sizes() -> Callable[[], None]:
     """The same for Dynamo, which only follows sizes. Returns what puts the usual rules back."""
-    kernels = with_autograd_kernels({aten.batch_norm.default: _batch_norm})
+    kernels = with_autograd_kernels({aten.batch_norm.default: _batch_norm, **composite_kernels()})
     kernels.__enter__()
     restore = meta_decomposition(aten.logsumexp.default, _of_logsumexp)
 

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.runtime.answers import answers, ask_for_item
 from symshape.runtime.broadcasting import perhaps_squeezed
 from symshape.runtime.probing import Probe
 from symshape.runtime.shared_memory import matters
@@ -71,6 +72,8 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
         env = getattr(graph, "shape_env", None)
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
+        if answers(node):
+            args, kwargs = (ask_for_item(node, args, kwargs),), {}
         try:
             with forgetting_new_sizes(env) as keep_those_of:
                 result = usual(graph, node, args, kwargs, module)

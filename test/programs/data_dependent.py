@@ -178,6 +178,34 @@ def tensor_split(k: torch.Tensor, x: torch.Tensor) -> Any:
     return a * 2, b + 1, c.sum(0)
 
 
+def equal_parts(m: torch.Tensor, x: torch.Tensor) -> Any:
+    """Views of what is returned as well: a number of parts that the program says, one of them written to."""
+    y = x[m] * 2
+    a, b, c = y.tensor_split(3)
+    b.add_(1)
+    left, right = y.hsplit(2)
+    shuffled = torch.channel_shuffle(y.unsqueeze(0).transpose(1, 2), 2)
+    return y, a, left.sin(), right, c.sum_to_size(1, 4), shuffled
+
+
+def answers(m: torch.Tensor, x: torch.Tensor) -> Any:
+    y, z = x[m], x[~m]
+    rows = torch.addmv(x[0, 0], y, W[:, 0])
+    return rows, torch.equal(y, z), torch.equal(y, y + 0), torch.equal(y, y[:1]), y.allclose(y + 1e-7)
+
+
+def asserted(x: torch.Tensor) -> torch.Tensor:
+    assert (x > 0).all().item()
+    assert torch.allclose(x.ceil(), x)
+    return x * 2
+
+
+def columns(m: torch.Tensor, x: torch.Tensor) -> Any:
+    """Products of one column: whether it is a row as well nobody knows."""
+    y = x[m]
+    return y[:, :1] @ W[:1], F.linear(y[:, 1:2], W[:, :1], W[:, 1]), y[:, m[:4]] @ x[:4][m[:4]]
+
+
 def softmax(k: torch.Tensor, x: torch.Tensor) -> Any:
     y = x[: k.item()]
     return y.softmax(0), y.softmax(1), y.log_softmax(1).sum()
@@ -378,6 +406,9 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("select", select, rows),
     P("split", split, two),
     P("tensor_split", tensor_split, two),
+    P("equal parts", equal_parts, flagged, gradient=True, values=(7, 0, 2)),
+    P("answers", answers, flagged, values=(7, 1, 1000)),
+    P("columns", columns, flagged, gradient=True, values=(7, 1, 2, 1000)),
     P("written slices", written_slices, rows),
     P("softmax", softmax, rows),
     P("reductions", reductions, rows),

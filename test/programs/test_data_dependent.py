@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from data_dependent import DATA_DEPENDENT, DataProgram
+from data_dependent import DATA_DEPENDENT, DataProgram, asserted
 
 from symshape.backend import symshape_backend
 from symshape.report import GraphReport
@@ -97,6 +97,16 @@ def test_asserted_sizes_are_checked() -> None:
         for count in (rows, rows - 5, -1):
             with pytest.raises(RuntimeError):
                 parts(torch.tensor(count), x)
+    assert len(reports) == 1
+
+
+def test_asserted_booleans_are_checked() -> None:
+    function, reports = compiled(asserted)
+    for n in (5, 9):
+        torch.testing.assert_close(function(torch.arange(1.0, n)), asserted(torch.arange(1.0, n)))
+        for bad in (torch.arange(0.0, n), torch.arange(1.0, n) + 0.5):
+            with pytest.raises((RuntimeError, AssertionError)):
+                function(bad)
     assert len(reports) == 1
 
 
