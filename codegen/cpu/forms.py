@@ -18,6 +18,7 @@ from symshape.prover.expr import Expr
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _LIGHT = 8  # cheap operations per element: kernels with fewer spend their time on loops where a dim is small
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
+_FEW = 8  # rows: of more, each has a thread of its own, and its second pass finds it in the cache
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
 
 
@@ -130,6 +131,8 @@ def _staged(kernel: LoopKernel, plan: Schedule, usual: Layout) -> list[Form]:
     if not any(one.reduces for one in plan.passes) or cost(plan) > _MOST_TWICE:
         return []
     division = layouts.staged(kernel, usual)
-    if division is None:
+    units = Expr.const(_FEW + 1) if division is None else division.rows_apart
+    if division is None or (units.as_int() or 0) > _FEW:
         return []
-    return [Form("_staged", kernel, plan, division, ((division.splits(kernel.dims), 2, None),))]
+    few = ((units, 0, _FEW),) if units.as_int() is None else ()
+    return [Form("_staged", kernel, plan, division, (*few, (division.splits(kernel.dims), 2, None)))]

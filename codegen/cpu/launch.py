@@ -1,6 +1,7 @@
 """How a kernel starts: the context on the stack, and the helper that runs its body on one thread or on OpenMP's.
 
-Context words: body, units, threads to use, chunks and workspace of a split reduction, then the kernel's arguments.
+Context words: body, units, threads to use, chunks, workspace and first unit of a split reduction, then the kernel's
+arguments.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
 
-HEADER, SPLITS_WORD, WORKSPACE_WORD = 5, 3, 4
+HEADER, SPLITS_WORD, WORKSPACE_WORD, FIRST_WORD = 6, 3, 4, 5
 _GRAIN = 65536  # cheap vector-lane operations that are worth a second thread
 _SHARED = re.compile(r"^// shared (\S+)\n(.*?)^// end\n", re.MULTILINE | re.DOTALL)
 
@@ -125,10 +126,15 @@ def start(writer: Writer, name: str, context: str, units: str, work: str) -> Non
     writer.effect(f"llvm.call @ss_launch({context}, {body}, {units}, {work}) : (!llvm.ptr, !llvm.ptr, i64, i64) -> ()")
 
 
-def call(writer: Writer, name: str, context: str, count: str) -> list[str]:
-    """Runs what follows the chunks of ``count`` units."""
-    writer.effect(f"llvm.call @{name}({context}, {count}) : (!llvm.ptr, i64) -> ()")
+def call(writer: Writer, name: str, context: str, number: str) -> list[str]:
+    """Runs what follows the chunks: of ``number`` units, or of the unit of that number."""
+    writer.effect(f"llvm.call @{name}({context}, {number}) : (!llvm.ptr, i64) -> ()")
     return []
+
+
+def first_unit(writer: Writer, context: str, number: str) -> None:
+    """Says where the units of the next launch begin."""
+    _store(writer, context, FIRST_WORD, number, "i64")
 
 
 def _store(writer: Writer, context: str, index: int, value: str, type_: str) -> None:

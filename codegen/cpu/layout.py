@@ -73,6 +73,11 @@ class Layout:
         return product(size for _, size in self.counters)
 
     @property
+    def rows_apart(self) -> Expr:
+        """Units that are not chunks of one another."""
+        return product(size for name, size in self.counters if name != SPLIT_INDEX)
+
+    @property
     def chunk(self) -> Expr:
         """Indices of the split dim in one unit."""
         assert self.split is not None
@@ -81,7 +86,7 @@ class Layout:
     def splits(self, dims: Sequence[Dim]) -> Expr:
         """The number of chunks: more than one only where units are few and the reduction long."""
         assert self.split is not None
-        units = maximum(product(size for name, size in self.counters if name != SPLIT_INDEX), 1)
+        units = maximum(self.rows_apart, 1)
         elements = product(dim.size for dim in dims)
         granules = ceildiv(self.split.size, self.granule)
         return maximum(minimum(granules, elements // (units * _SPLIT_ELEMENTS), MAX_SPLITS // units), 1)

@@ -1,11 +1,13 @@
-"""Several passes over few long rows: each pass is a launch of its own, in which threads share the chunks of every row.
+"""Several passes over few long rows: each pass over a row is a launch of its own, in which threads share its chunks.
 
-    @k_rows0(context, count)          what the row level does before the first pass, unit by unit
+    @k_rows0(context, unit)           what the row level does before the first pass
     @k_pass0(context, begin, end)     chunks of pass 0, whose accumulators wait in the workspace
-    @k_rows1(context, count)          chunks combined in their order; the row level's work before the second pass
+    @k_rows1(context, unit)           chunks combined in their order; the row level's work before the second pass
     @k_pass1 ...
 
-Values of the row level wait in the workspace too, behind the accumulators, for the functions that come later.
+All of it for one row, then for the next: a pass may find in the cache what the pass before it has read. For the sake
+of rows that do not fit there, every other pass begins with the last chunk. Values of the row level wait in the
+workspace too, behind the accumulators, for the functions that come later.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from symshape.codegen.cpu.layout import BLOCK_INDEX, MAX_SPLITS, SPLIT_INDEX, SP
 from symshape.codegen.cpu.passes import Values, instruction
 from symshape.codegen.cpu.schedule import Schedule
 from symshape.codegen.cpu.state import State, Value
+from symshape.prover.expr import maximum
 
 _ANYWHERE = ("constant", "index")  # values that each function makes for itself
 Kinds = dict[int, tuple[str, bool]]  # of the values that wait: dtype, whether all lanes have the same
@@ -36,15 +39,22 @@ class Staged(Body):
     def chunks(self, number: int, begin: str, end: str) -> None:
         """Pass ``number`` over the chunks in [begin, end)."""
 
+        state, pure = self.state, self.state.writer.pure
+        splits, last = state.symbols[SPLITS], state.constant(1, "i64")
+
         def one(unit: str, counters: dict[str, str]) -> None:
-            self.unit = unit
-            self._enter_split(counters[SPLIT_INDEX])
-            whole = self.state.writer.pure(f"arith.divui {unit}, {self.state.symbols[SPLITS]} : i64")
+            self.unit, chunk = unit, counters[SPLIT_INDEX]
+            if number % 2:
+                chunk = pure(f"arith.subi {pure(f'arith.subi {splits}, {last} : i64')}, {chunk} : i64")
+            self._enter_split(chunk)
+            whole = pure(f"arith.divui {unit}, {splits} : i64")
             self._over_lanes(counters.get(BLOCK_INDEX), partial(self._chunk, number, whole))
 
-        for_units(self.state, self.layout.counters, begin, end, one)
+        first = pure(f"llvm.load {pure(launch.word(launch.FIRST_WORD))} {{alignment = 8 : i64}} : !llvm.ptr -> i64")
+        begin, end = (pure(f"arith.addi {first}, {place} : i64") for place in (begin, end))
+        for_units(state, self.layout.counters, begin, end, one)
 
-    def rows(self, number: int, count: str) -> None:
+    def rows(self, number: int, unit: str) -> None:
         """The row level's work before pass ``number``, after the last one if there is none."""
 
         def one(unit: str, counters: dict[str, str]) -> None:
@@ -52,7 +62,8 @@ class Staged(Body):
             self._over_lanes(counters.get(BLOCK_INDEX), partial(self._row_stage, number))
 
         counters = [counter for counter in self.layout.counters if counter[0] != SPLIT_INDEX]
-        for_units(self.state, counters, self.state.constant(0, "i64"), count, one)
+        after = self.state.writer.pure(f"arith.addi {unit}, {self.state.constant(1, 'i64')} : i64")
+        for_units(self.state, counters, unit, after, one)
 
     def _chunk(self, number: int, unit: str) -> None:
         accumulators = self._pass(number, self._reloaded(number + 1, unit))
@@ -163,7 +174,7 @@ def functions(
     """The text of all functions; ``enter`` begins one, with the given parameters after the context."""
     lines, kinds = [], Kinds()
     for kind, number in stages(schedule):
-        names = ("%count",) if kind == "rows" else ("%begin", "%end")
+        names = ("%unit",) if kind == "rows" else ("%begin", "%end")
         state = enter(names)
         staged = Staged(state, schedule, layout, kinds)
         if kind == "rows":
@@ -177,11 +188,18 @@ def functions(
 
 def start(state: State, name: str, schedule: Schedule, layout: Layout, context: str, work: Callable[[int], str],
           ) -> None:
-    """Calls the functions in order. ``work``: of a pass, see `launch.start`."""
-    writer, units = state.writer, scalar(state, layout.units)
-    count = writer.pure(f"arith.divui {units}, {state.symbols[SPLITS]} : i64")
-    for kind, number in stages(schedule):
-        if kind == "rows":
-            launch.call(writer, f"{name}_rows{number}", context, count)
-        else:
-            launch.start(writer, f"{name}_pass{number}", context, units, work(number))
+    """Calls the functions for each unit, in order. ``work``: of a pass over all units, see `launch.start`."""
+    writer, splits = state.writer, state.symbols[SPLITS]
+    count = scalar(state, maximum(layout.rows_apart, 1))
+    works = [writer.pure(f"arith.divui {work(number)}, {count} : i64") for number in range(len(schedule.passes))]
+
+    def one(unit: str, _: list[str]) -> list[str]:
+        launch.first_unit(writer, context, writer.pure(f"arith.muli {unit}, {splits} : i64"))
+        for kind, number in stages(schedule):
+            if kind == "rows":
+                launch.call(writer, f"{name}_rows{number}", context, unit)
+            else:
+                launch.start(writer, f"{name}_pass{number}", context, splits, works[number])
+        return []
+
+    writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], one)

@@ -136,21 +136,21 @@ def _single(kind: str, width: int, body: list[str]) -> list[str]:
     ]
 
 
-def _shuffles(kind: str, width: int) -> tuple[list[str], int]:
-    """The transpose of %r0_0, %r0_1, ... in registers: log2(width) perfect shuffles, each of which interleaves register
-    i with register i + width/2. Also the number of steps: the result is %rSTEPS_0, ..."""
+def _shuffles(kind: str, width: int, registers: int, steps: int, name: str = "r") -> list[str]:
+    """``steps`` perfect shuffles of the registers %r0_0, %r0_1, ...: each interleaves register i with register
+    i + registers/2, which rotates the bits of (register, lane) by one. The results are %rSTEPS_0, ..."""
     vector, lines = f"vector<{width}x{kind}>", []
     orders = [", ".join(str(base + k // 2 + (k % 2) * width) for k in range(width)) for base in (0, width // 2)]
-    steps = width.bit_length() - 1
     for step in range(steps):
-        for i in range(width):
-            pair = f"%r{step}_{i // 2}, %r{step}_{i // 2 + width // 2}"
-            lines.append(f"  %r{step + 1}_{i} = vector.shuffle {pair} [{orders[i % 2]}] : {vector}, {vector}")
-    return lines, steps
+        for i in range(registers):
+            pair = f"%{name}{step}_{i // 2}, %{name}{step}_{i // 2 + registers // 2}"
+            lines.append(f"  %{name}{step + 1}_{i} = vector.shuffle {pair} [{orders[i % 2]}] : {vector}, {vector}")
+    return lines
 
 
 def _fill_helper(name: str, kind: str, width: int) -> str:
-    """A function that transposes ``columns`` strided runs of ``rows`` elements into a width x width buffer."""
+    """A function that transposes ``columns`` strided runs of ``rows`` elements into a width x width buffer. Few runs,
+    and short ones, take half of the registers."""
     size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
     lines = _start(name, kind, width)
     lines.append(f"  %zero = arith.constant dense<{'0.0' if types.is_float(kind) else '0'}> : {vector}")
@@ -161,14 +161,52 @@ def _fill_helper(name: str, kind: str, width: int) -> str:
             f" : (vector<{width}x!llvm.ptr>, {bools}, {vector}) -> {vector}",
             f"llvm.store %run, %room {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
         ])
-    lines += [f"  %r0_{i} = llvm.intr.masked.load %safe{i}, %mask, %zero {{alignment = {size} : i32}}"
-              f" : (!llvm.ptr, {bools}, {vector}) -> {vector}" for i in range(width)]
-    shuffles, steps = _shuffles(kind, width)
-    lines += shuffles
+    half, steps = width // 2, width.bit_length() - 1
+    lines += [f"  %half = arith.constant {half} : i64", "  %few = arith.cmpi sle, %columns, %half : i64",
+              "  scf.if %few {", *_few_runs(kind, width), "  } else {",
+              "  %short = arith.cmpi sle, %rows, %half : i64",
+              "  scf.if %short {", *_short_runs(kind, width), "  } else {"]  # fmt: skip
+    lines += [f"  %r0_{i} = {_masked_load(kind, width, i)}" for i in range(width)]
+    lines += _shuffles(kind, width, width, steps)
     for i in range(width):
         lines += [f"  %to{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
                   f"  llvm.store %r{steps}_{i}, %to{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr"]
-    return "\n".join([*lines, *(["  }"] if thin else []), "  llvm.return", "}"])
+    return "\n".join([*lines, "  }", "  }", *(["  }"] if thin else []), "  llvm.return", "}"])
+
+
+def _masked_load(kind: str, width: int, run: int, mask: str = "%mask", zero: str = "%zero") -> str:
+    return (f"llvm.intr.masked.load %safe{run}, {mask}, {zero} {{alignment = {types.size(kind)} : i32}}"
+            f" : (!llvm.ptr, vector<{width}xi1>, vector<{width}x{kind}>) -> vector<{width}x{kind}>")
+
+
+def _few_runs(kind: str, width: int) -> list[str]:
+    """At most width/2 runs: after log2(width/2) shuffles register q holds what belongs to rows 2q and 2q + 1."""
+    half, size = width // 2, types.size(kind)
+    steps, vector = half.bit_length() - 1, f"vector<{width}x{kind}>"
+    lines = [f"  %f0_{i} = {_masked_load(kind, width, i)}" for i in range(half)]
+    lines += _shuffles(kind, width, half, steps, "f")
+    for row in range(width):
+        register, lanes = f"%f{steps}_{row // 2}", ", ".join(str(row % 2 * half + k) for k in range(half))
+        lines += [f"  %fh{row} = vector.shuffle {register}, {register} [{lanes}] : {vector}, {vector}",
+                  f"  %fto{row} = llvm.getelementptr %room[{row * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+                  f"  llvm.store %fh{row}, %fto{row} {{alignment = {size} : i64}} : vector<{half}x{kind}>, !llvm.ptr"]
+    return lines
+
+
+def _short_runs(kind: str, width: int) -> list[str]:
+    """Runs of at most width/2 elements: register q begins as runs 2q and 2q + 1."""
+    half, size = width // 2, types.size(kind)
+    steps, vector, part = width.bit_length() - 1, f"vector<{width}x{kind}>", f"vector<{half}x{kind}>"
+    lower, both = ", ".join(map(str, range(half))), ", ".join(map(str, range(width)))
+    lines = [f"  %hmask = vector.shuffle %mask, %mask [{lower}] : vector<{width}xi1>, vector<{width}xi1>",
+             f"  %hzero = vector.shuffle %zero, %zero [{lower}] : {vector}, {vector}"]
+    lines += [f"  %h{i} = {_masked_load(kind, half, i, '%hmask', '%hzero')}" for i in range(width)]
+    lines += [f"  %s0_{q} = vector.shuffle %h{2 * q}, %h{2 * q + 1} [{both}] : {part}, {part}" for q in range(half)]
+    lines += _shuffles(kind, width, half, steps, "s")
+    for i in range(half):
+        lines += [f"  %sto{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+                  f"  llvm.store %s{steps}_{i}, %sto{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr"]
+    return lines
 
 
 def _drain_helper(name: str, kind: str, width: int) -> str:
@@ -186,8 +224,8 @@ def _drain_helper(name: str, kind: str, width: int) -> str:
     for i in range(width):
         lines += [f"  %from{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
                   f"  %r0_{i} = llvm.load %from{i} {{alignment = {size} : i64}} : !llvm.ptr -> {vector}"]
-    shuffles, steps = _shuffles(kind, width)
-    lines += shuffles
+    steps = width.bit_length() - 1
+    lines += _shuffles(kind, width, width, steps)
     for i in range(width):
         lines += [f"  %mask{i} = arith.select %inside{i}, %mask, %none : {bools}",
                   f"  llvm.intr.masked.store %r{steps}_{i}, %safe{i}, %mask{i} {{alignment = {size} : i32}}"
