@@ -143,7 +143,7 @@ def test_strided_and_nonaffine_reads() -> None:
     x, out = b.arg("f32", [m, n]), b.arg("f32", [n * m], output=True)
     b.store(b.load(x, (D0 % m) * n + D0 // m), out, D0)
     for function, dtype in zip(build(*builders, b), (torch.float32, torch.int8, torch.float32)):
-        for a, b in ((3, 5), (1, 40), (40, 1), (2, 50), (33, 70), (0, 3)):
+        for a, b in ((3, 5), (1, 40), (40, 1), (2, 50), (33, 70), (0, 3), (40, 8), (8, 40), (33, 5), (7, 17), (9, 9)):
             x = (torch.randn(b, a) * 30).to(dtype)
             out = torch.empty(a, b, dtype=dtype)
             function(x, out, a, b)
