@@ -27,7 +27,21 @@ def decomposition_table() -> dict[Any, Any]:
     for op in (aten.index_add.default, aten.index_copy.default):
         if op in table:
             table[op] = _without_negative_places(table[op])
+    for op in (aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default):
+        if op in table:
+            table[op] = _of_something(table[op])
     return table
+
+
+def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not has_unbacked_sizes(x) and x.numel() == 0:
+            return torch.zeros_like(x)
+        return rule(gradient, x, *args, **kwargs)
+
+    return decomposition
 
 
 def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
