@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
+from torch.autograd import profiler
 
 from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
+from symshape.runtime.observe import with_name
 from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
 
 
@@ -41,20 +43,32 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
         "fail": functools.partial(_fail, program.checks), **_DTYPES,
     }  # fmt: skip
     namespace.update({name: resolve_target(target) for name, target in program.targets.items()})
-    namespace.update(kernels)
-    exec(compile(program.source, _FILE, "exec"), namespace)
-    return _with_places(namespace["program"], program.places)
+    code = compile(program.source, _FILE, "exec")
+
+    def load(own: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
+        given = {**namespace, **own}
+        exec(code, given)
+        run: Callable[[list[Any]], Any] = given["program"]
+        return run
+
+    named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
+    return _with_places(load(kernels), named, program.places)
 
 
 _FILE = "<symshape program>"
 
 
-def _with_places(run: Callable[[list[Any]], Any], places: Sequence[tuple[int, str]]) -> Callable[[list[Any]], Any]:
-    """The program; an error that something it calls raises is the same error, with the user's line as a note."""
+def _with_places(
+    run: Callable[[list[Any]], Any], named: Callable[[], Callable[[list[Any]], Any]], places: Sequence[tuple[int, str]]
+) -> Callable[[list[Any]], Any]:
+    """The program; an error that something it calls raises is the same error, with the user's line as a note.
+
+    ``named()``: the same, with launches that a profiler sees.
+    """
 
     def program(args: list[Any]) -> Any:
         try:
-            return run(args)
+            return named()(args) if profiler._is_profiler_enabled else run(args)
         except SymshapeError:
             raise  # says where itself
         except Exception as error:

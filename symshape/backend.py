@@ -17,6 +17,7 @@ from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.eager_errors import with_eager_errors
+from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
@@ -52,6 +53,7 @@ def symshape_backend(
         check_marked(env)
         assumed.tie(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
+        log_output_code(compiled.report)
         if reports is not None:
             compiled.report.specialisations = specialisations(env)
             compiled.report.passes[NAME] = list(masks)
