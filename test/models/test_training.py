@@ -1,15 +1,21 @@
-"""One training step: loss and every gradient against eager, at five shapes, compiled once."""
+"""Training against eager: loss and every gradient of a step, and the losses of 20 steps, compiled once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
-from symshape.measure import Graphs, relative_error, tensors_of
+import symshape.backend
+from symshape.measure import Graphs, compile_for, relative_error, tensors_of
 from symshape.zoo import MODELS, Model, Shape, Size
+from symshape.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
 
 TOLERANCE = 1e-3
 # ResNet's batch normalisation in training mode wants more than one value per channel, at the last stage too.
@@ -45,14 +51,7 @@ def _names(module: torch.nn.Module) -> list[str]:
 
 
 def _build(model: Model, size: Size = "full") -> torch.nn.Module:
-    """In training mode but without dropout, whose random numbers differ between backends by right."""
-    module = model.build(size).train()
-    for part in module.modules():
-        if isinstance(part, torch.nn.Dropout):
-            part.p = 0.0
-        if isinstance(getattr(part, "dropout_prob", None), float):
-            part.dropout_prob = 0.0
-    return module
+    return without_dropout(model.build(size))
 
 
 @pytest.mark.parametrize("size", ["tiny", pytest.param("full", marks=pytest.mark.long)])
@@ -86,3 +85,52 @@ def test_a_training_loop_learns_like_eager(compiled: Callable[[Any], Any]) -> No
             losses.append(step[0].item())
     count = len(SHAPES["bert"])
     assert losses[:count] == pytest.approx(losses[count:], rel=TOLERANCE)
+
+
+STEPS = 20
+IMAGES = ("resnet", "unet")  # whose sizes meet conditions of padding and pooling
+QUICK = ("dlrm", "unet")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in TRAINED])
+def test_twenty_steps(name: str, backend: str, compiled: Callable[[Any], Any]) -> None:
+    """The loss of each step, over five shapes, is eager's; one graph forward and one backward serve them all."""
+    model = TRAINED[name]
+    most = 1 if name not in IMAGES else _train(model, functools.partial(compile_for, "eager"))[1]
+    losses, graphs, kinds = _train(model, compiled)
+    expected, _, _ = _train(model, lambda module: module)
+    assert losses == pytest.approx(expected, rel=TOLERANCE)
+    assert graphs <= most
+    assert backend != "symshape" or kinds == Counter(forward=graphs, backward=graphs)
+
+
+def _train(model: Model, wrap: Callable[[Any], Any]) -> tuple[list[float], int, Counter[str]]:
+    """Losses, graphs of Dynamo, and graphs that symshape compiled, by kind."""
+    module = _build(model, "tiny")
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
+    losses, shapes = [], TRAINING_SHAPES[model.name]
+    with Graphs() as graphs, counted() as kinds:
+        forward = wrap(module)
+        for step in range(STEPS):
+            inputs = model.inputs(shapes[step % len(shapes)], seed=step)
+            optimizer.zero_grad(set_to_none=True)
+            loss = sum((tensor.float() ** 2).mean() for tensor in tensors_of(forward(**inputs)))
+            assert isinstance(loss, torch.Tensor)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses, graphs.graphs, kinds
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Graphs that symshape compiles, by kind."""
+    kinds: Counter[str] = Counter()
+    compile_graph = symshape.backend.compile_graph
+
+    def counting(gm: Any, options: Any, *, kind: str = "forward", **more: Any) -> Any:
+        kinds[kind] += 1
+        return compile_graph(gm, options, kind=kind, **more)
+
+    with mock.patch.object(symshape.backend, "compile_graph", counting):
+        yield kinds
