@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 
 from symshape.codegen.kernel_facts import SpaceFacts, space_facts
-from symshape.codegen.loops import Instr, LoopKernel
+from symshape.codegen.loops import EFFECTS, Instr, LoopKernel
 from symshape.prover.expr import Expr
 from symshape.prover.facts import Facts
 
@@ -165,7 +165,7 @@ def _used(code: list[Instr]) -> tuple[Instr, ...]:
     needed: set[int] = set()
     kept = []
     for instr in reversed(code):
-        if instr.op in ("store", "check_index") or not needed.isdisjoint(instr.results):
+        if instr.op in EFFECTS or not needed.isdisjoint(instr.results):
             kept.append(instr)
             needed.update(instr.operands)
     return tuple(reversed(kept))

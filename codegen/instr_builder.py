@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from symshape.codegen.loops import INTEGER_DIVISIONS, Instr
+from symshape.codegen.loops import EFFECTS, INTEGER_DIVISIONS, Instr
 from symshape.errors import KernelError
 from symshape.prover.expr import Expr
 
 HALF: Final = frozenset({"bf16", "f16"})
 # Computed where they stand: at row level they would also run for a row without elements, and trap on a zero divisor.
-_NOT_HOISTED: Final = frozenset({"reduce", "store", "check_index", "extract"}) | INTEGER_DIVISIONS
-_EFFECTS: Final = frozenset({"store", "check_index"})
+_NOT_HOISTED: Final = frozenset({"reduce", "store", "scatter", "check_index", "extract"}) | INTEGER_DIVISIONS
 
 
 class InstrBuilder:
@@ -89,7 +88,7 @@ def drop_dead(code: Iterable[Instr]) -> tuple[Instr, ...]:
     needed: set[int] = set()
     live: list[Instr] = []
     for instr in reversed(code):
-        if instr.op in _EFFECTS or not needed.isdisjoint(instr.results):
+        if instr.op in EFFECTS or not needed.isdisjoint(instr.results):
             needed.update(instr.operands)
             live.append(instr)
     numbers: dict[int, int] = {}

@@ -41,6 +41,8 @@ class Instr:
     op          operands                      attributes used
     "load"      -                             arg, address, mask; the value is of the argument's dtype
     "store"     (value)                       arg, address (no result)
+    "scatter"   (value, index values)         arg, combiner; value: the argument that ``arg`` is a copy of at the start;
+                                              in order of the reduced dims (no result)
     "extract"   (index values, one per dim)   arg; address = sum of index * stride of the argument
     "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
                                               affine.apply, index args)
@@ -58,12 +60,13 @@ class Instr:
     arg: int = -1
     address: Expr | None = None  # elements, relative to the argument's data pointer
     mask: tuple[Expr, ...] = ()  # the load is defined where every expression is >= 0
-    combiner: str = ""  # add mul max min or and argmax argmin
+    combiner: str = ""  # add mul max min or and argmax argmin; of a scatter also set
     value: int | float | bool | None = None
     predicate: str = ""
     source_dtype: str = ""  # of the first operand, for casts and comparisons
 
 
+EFFECTS = frozenset({"store", "scatter", "check_index"})  # what instructions are there for
 INTEGER_DIVISIONS = frozenset({
     "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "arith.ceildivsi",
     "arith.ceildivui",
@@ -79,6 +82,11 @@ class LoopKernel:
     args: tuple[Arg, ...]
     symbols: tuple[str, ...]  # index arguments, in order, as named in the expressions ("s0", ...)
     code: tuple[Instr, ...]
+
+    @property
+    def scatter(self) -> Instr | None:
+        """What a kernel does that writes at data-dependent places: it does nothing else."""
+        return next((i for i in self.code if i.op == "scatter"), None)
 
     @property
     def checks_index(self) -> bool:

@@ -133,6 +133,8 @@ class _KernelReader:
             self._body = self._start_generic(op)
         elif name == "symshape.store":
             self._read_store(op)
+        elif name == "symshape.scatter":
+            self._read_scatter(op)
         elif name == "linalg.yield" or name in _IGNORED:  # the yield is a fill's
             return
         elif not name.startswith(("arith.", "symshape.")):  # those are read with the head, or where they are used
@@ -229,6 +231,18 @@ class _KernelReader:
         if len(arguments) != 3 or body.combiner not in ("argmax", "argmin") or arguments[0].type != arguments[1].type:
             raise self._error(body.op, f"a reduction '{body.combiner}' that is not in normal form")
         return self._bodies.value(arguments[0], body)
+
+    def _read_scatter(self, op: Any) -> None:
+        """An index per dim of the destination: computed, or a dim of the space."""
+        value, source, dest, *indices = op.operands
+        names, given = [d.name for d in self._dims], iter(indices)
+        at = [self._builder.index(Expr.symbol(names[dim])) if dim >= 0 else self._operand(next(given), names, op)
+              for dim in (ir.IntegerAttr(each).value for each in ir.ArrayAttr(op.attributes["dims"]))]  # fmt: skip
+        arg = self._arg_of[dest]
+        self._builder.emit(
+            "scatter", (self._operand(value, names, op), *at), self._args[arg].dtype, results=0, arg=arg,
+            value=self._arg_of[source], combiner=ir.StringAttr(op.attributes["combiner"]).value,
+        )  # fmt: skip
 
     def _read_store(self, op: Any) -> None:
         value, dest, *indices = op.operands

@@ -105,16 +105,24 @@ class TritonBody:
         self._define(instr, text + (".to(tl.int8, bitcast=True)" if instr.dtype == "ui8" else ""), needs)
 
     def _extract(self, instr: Instr) -> None:
-        strides = self.kernel.args[instr.arg].strides
+        axes = frozenset().union(*(self._axes[number] for number in instr.operands))
+        address, masks = self._place(instr.operands, self.kernel.args[instr.arg].strides, axes)
+        self._read(instr, address, axes, axes, masks)
+
+    def place(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
+        """The address that these indices stand for, and the mask of lanes that are points with indices in range."""
+        address, masks = self._place(indices, strides, self._all - {"r"})
+        return address, " & ".join(masks)
+
+    def _place(self, indices: Sequence[int], strides: Sequence[Expr], axes: Axes) -> tuple[str, list[str]]:
         terms = []
-        for number, stride in zip(instr.operands, strides, strict=True):
+        for number, stride in zip(indices, strides, strict=True):
             constant = self._constants.get(number)
             index = _literal(constant) if constant else f"{self._text[number]}.to(INDEX)"
             terms.append(index if stride == 1 else f"{index} * ({self.index.expr(stride)})")
-        axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         masks = [_MASKS[axis] for axis in sorted(axes, reverse=True)]
-        masks += [f"v{number}_ok" for number in instr.operands if number in self._checked]
-        self._read(instr, " + ".join(terms) or "0", axes, axes, masks)
+        masks += [f"v{number}_ok" for number in indices if number in self._checked]
+        return " + ".join(terms) or "0", masks
 
     def _store(self, instr: Instr) -> None:
         assert instr.address is not None

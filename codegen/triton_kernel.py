@@ -10,6 +10,7 @@ from symshape.codegen.triton_forms import function_of, stage_of
 from symshape.codegen.triton_function import ALIGNED, FunctionText
 from symshape.codegen.triton_launcher import launcher_text
 from symshape.codegen.triton_pressure import fit
+from symshape.codegen.triton_scatter import emit_scatter
 from symshape.codegen.triton_split import SplitWriter
 from symshape.codegen.variants import Variant, general
 from symshape.prover.expr import product
@@ -36,8 +37,10 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
 
     KernelError for what has no Triton code.
     """
-    check_types(kernel)
     name = name or kernel.name
+    if kernel.scatter is not None:
+        return emit_scatter(kernel, name)
+    check_types(kernel)
     reduces = any(d.reduced for d in kernel.dims)
     planned = [fit(variant, kernel) for variant in variants or [general(reduces)]]
     bounds = frozenset(set(ALIGNED) & {each for variant in planned for each in variant.aligned})

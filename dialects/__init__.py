@@ -5,7 +5,7 @@ from __future__ import annotations
 from symshape.dialects.buffers import ReuseOp
 from symshape.dialects.constraints import AssumeOp, ExpectTrueOp, GuardOp
 from symshape.dialects.host import HOST_OPS, CallOp, CondOp, LaunchOp
-from symshape.dialects.kernels import CheckIndexOp, SpaceOp, StoreOp, ViewOp
+from symshape.dialects.kernels import CheckIndexOp, ScatterOp, SpaceOp, StoreOp, ViewOp
 from symshape.dialects.plans import AddressOp, ProcessorsOp, VariantOp
 from symshape.dialects.symbols import BindOp, SymbolOp, UnbackedSymbolOp, parse_binding, parse_inverse
 from symshape.dialects.symshape import SymShape, load, set_constraints
@@ -13,6 +13,6 @@ from symshape.dialects.verify import verify
 
 __all__ = [
     "AddressOp", "AssumeOp", "BindOp", "CallOp", "CheckIndexOp", "CondOp", "ExpectTrueOp", "GuardOp", "HOST_OPS",
-    "LaunchOp", "ProcessorsOp", "ReuseOp", "SpaceOp", "StoreOp", "SymShape", "SymbolOp", "UnbackedSymbolOp",
-    "VariantOp", "ViewOp", "load", "parse_binding", "parse_inverse", "set_constraints", "verify",
+    "LaunchOp", "ProcessorsOp", "ReuseOp", "ScatterOp", "SpaceOp", "StoreOp", "SymShape", "SymbolOp",
+    "UnbackedSymbolOp", "VariantOp", "ViewOp", "load", "parse_binding", "parse_inverse", "set_constraints", "verify",
 ]  # fmt: skip

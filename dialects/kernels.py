@@ -1,4 +1,5 @@
-"""What kernels are made of: ``symshape.view``, ``symshape.store``, ``symshape.space``, ``symshape.check_index``."""
+"""What kernels are made of: ``symshape.view``, ``symshape.store``, ``symshape.scatter``, ``symshape.space``,
+``symshape.check_index``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from torch_mlir.dialects import ext
 from symshape.dialects.symshape import Op, bad, set_constraints
 
 PARALLEL, REDUCTION = "parallel", "reduction"
+SCATTERS = ("set", "add", "mul", "max", "min")
 
 
 class ViewOp(Op, name="view", traits=[ext.Pure], optional=("domain",)):
@@ -82,6 +84,41 @@ class StoreOp(Op, name="store", traits=[ext.Pure]):
             return False
         if value.element_type != dest.element_type:
             return bad(self, f"stores {value.element_type} into {dest.element_type}")
+        return self.result.type == dest or bad(self, f"result is {self.result.type}, but its destination {dest}")
+
+
+class ScatterOp(Op, name="scatter", traits=[ext.Pure]):
+    """Kernel boundary, only inside kernels: ``dest`` is ``source``, with one element combined with ``value`` at each
+    point of the space, in the order of its reduced dims. Operands: value, source, dest, an i64 tensor over the space
+    for each -1 in ``dims``.
+
+    ``dims`` says for each dim of ``dest`` which dim of the space is the index along it, or -1: the next of the index
+    operands. Points that differ in a parallel dim write to different elements. ``combiner``: "set", "add", "mul",
+    "max", "min".
+
+    ```mlir
+    %o = "symshape.scatter"(%value, %x, %dest, %i) {dims = [-1, 1], combiner = "add"}
+         : (tensor<?x256xf32>, tensor<?x256xf32>, tensor<?x256xf32>, tensor<?x256xi64>) -> tensor<?x256xf32>
+    ```
+    """
+
+    dims: ir.ArrayAttr
+    combiner: ir.StringAttr
+    value: ext.Operand[ir.RankedTensorType]
+    source: ext.Operand[ir.RankedTensorType]
+    dest: ext.Operand[ir.RankedTensorType]
+    indices: Sequence[ext.Operand[ir.RankedTensorType]]
+    result: ext.Result[ir.RankedTensorType]
+
+    def verify_invariants(self) -> bool:
+        dest, dims = ir.RankedTensorType(self.dest.type), [ir.IntegerAttr(dim).value for dim in self.dims]
+        if self.combiner.value not in SCATTERS:
+            return bad(self, f"combiner '{self.combiner.value}' is none of {', '.join(SCATTERS)}")
+        if len(dims) != dest.rank or dims.count(-1) != len(self.indices):
+            return bad(self, f"dims {dims} do not fit rank {dest.rank} and {len(self.indices)} indices")
+        for what in (self.value, self.source):
+            if ir.RankedTensorType(what.type).element_type != dest.element_type:
+                return bad(self, f"scatters {what.type} into {dest.element_type}")
         return self.result.type == dest or bad(self, f"result is {self.result.type}, but its destination {dest}")
 
 

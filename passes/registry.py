@@ -30,6 +30,7 @@ TABLE: dict[str, str] = {
     "unroll-reductions": "symshape.passes.unroll_reductions:UnrollReductions",
     "inline-into-gathers": "symshape.passes.inline_into_gathers:InlineIntoGathers",
     "fuse-kernels": "symshape.passes.fuse_kernels:FuseKernels",
+    "outline-scatters": "symshape.passes.outline_scatters:OutlineScatters",
     "plan-reductions": "symshape.passes.plan_reductions:PlanReductions",
     "plan-tiles": "symshape.passes.plan_tiles:PlanTiles",
     "plan-index-width": "symshape.passes.plan_index_width:PlanIndexWidth",

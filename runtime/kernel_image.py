@@ -29,6 +29,7 @@ class KernelImage:
             from symshape.runtime.triton_launch import load_triton
             from symshape.runtime.triton_tuned import load_tuned
 
-            load = load_tuned if autotune else load_triton
-            loaded.update((kernel.name, load(kernel)) for kernel in self.triton)
+            for kernel in self.triton:
+                tuned = autotune and all(variant.form != "scatter" for variant in kernel.variants)  # no choice there
+                loaded[kernel.name] = (load_tuned if tuned else load_triton)(kernel)
         return loaded

@@ -23,7 +23,7 @@ def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) 
     for instr in loops.code:
         if instr.op in ("load", "store"):
             touched.setdefault(instr.arg, {})[instr.address] = _points(instr.address, sizes)
-        elif instr.op == "extract":
+        elif instr.op in ("extract", "scatter"):
             level = [d.name for d in loops.dims if not (instr.row and d.reduced)]
             touched.setdefault(instr.arg, {})[instr.operands] = math.prod(sizes[name] for name in level)
     total = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from symshape.codegen.cpu import launch, split, staged
+from symshape.codegen.cpu import launch, scatter, split, staged
 from symshape.codegen.cpu.body import Body
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.forms import Form, cost, forms_of
@@ -14,6 +14,7 @@ from symshape.codegen.cpu.state import State
 from symshape.codegen.cpu.target import Target, host
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
+from symshape.codegen.scatters import copy_of, memories
 from symshape.prover.expr import product
 
 _UNIT_WORK = 256  # a unit's own cost, in elementwise operations
@@ -25,12 +26,45 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
     Destinations must not overlap inputs or each other.
     """
     target = target or host()
+    if kernel.scatter is not None:
+        return _scatter(kernel, target)
     shared: dict[str, str] = {}
     forms = forms_of(kernel, target)
     lines = _entry(kernel, forms, target)
     for form in forms:
         lines += _functions(kernel.name, form, target, shared)
     return "\n".join([*lines, *(launch.shared(name, text) for name, text in shared.items()), ""])
+
+
+def _scatter(kernel: LoopKernel, target: Target) -> str:
+    """The destination becomes a copy of the source, where it is not written in place; then the body of the scatter."""
+    shared: dict[str, str] = {}
+    writer = Writer()
+    state = State(writer, kernel, target)
+    names = launch.words(writer, launch.arguments(kernel))
+    state.symbols.update(zip(kernel.symbols, names[len(kernel.args):], strict=False))
+    source, dest = memories(kernel)
+    moved = writer.pure(f"arith.cmpi ne, {names[source]}, {names[dest]} : i64")
+    copy = copy_of(kernel)
+
+    def start_copy() -> list[str]:
+        writer.effect(f"llvm.call @{copy.name}(%words) : (!llvm.ptr) -> ()")
+        return []
+
+    writer.branch(moved, [], start_copy)
+    context = launch.context(writer, names)
+    plan = scatter.plan(kernel)
+    work = scalar(state, product(dim.size for dim in kernel.dims) * scatter.COST)
+    launch.start(writer, kernel.name, context, scalar(state, plan.units), work)
+    lines = launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
+    state = State(Writer(), kernel, target, shared=shared)
+    _enter(state, None, ("%begin", "%end"))
+    scatter.compute(state, plan, "%begin", "%end")
+    lines += launch.function(f"{kernel.name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
+    own = lines
+    copies = forms_of(copy, target)[:1]
+    lines = _entry(copy, copies, target) + _functions(copy.name, copies[0], target, shared)
+    return "\n".join([*lines, *own, *(launch.shared(name, text) for name, text in shared.items()), ""])
 
 
 def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) -> list[str]:
@@ -54,7 +88,7 @@ def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) 
     return lines
 
 
-def _enter(state: State, division: Layout, names: tuple[str, ...]) -> None:
+def _enter(state: State, division: Layout | None, names: tuple[str, ...]) -> None:
     """Reads the context: pointers, symbols, error slot, and what a split reduction needs."""
     writer, kernel = state.writer, state.kernel
     for name in ("%context", *names):
@@ -74,7 +108,7 @@ def _enter(state: State, division: Layout, names: tuple[str, ...]) -> None:
     state.safe = "%context"
     if kernel.has_error_slot("cpu"):
         state.error = pointer(words[-1])
-    if division.split is not None:
+    if division is not None and division.split is not None:
         state.symbols[SPLITS] = word(launch.SPLITS_WORD)
         state.workspace = pointer(word(launch.WORKSPACE_WORD))
 

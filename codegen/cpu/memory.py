@@ -20,7 +20,7 @@ def load(state: State, instr: Instr) -> Value:
     scalars, vectors = _conditions(state, instr.mask)
     pointer = state.pointers[instr.arg]
     if stride is not None and stride.as_int() == 0 and not vectors:
-        base = _element(state, pointer, scalar(state, instr.address), dtype)
+        base = element(state, pointer, scalar(state, instr.address), dtype)
         return Value(_load_scalar(state, base, dtype, scalars), dtype)
     if instr in state.groups and state.mask is None:
         return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
@@ -32,7 +32,7 @@ def load(state: State, instr: Instr) -> Value:
     if stride is None:
         addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     else:
-        base = _element(state, pointer, scalar(state, instr.address), dtype)
+        base = element(state, pointer, scalar(state, instr.address), dtype)
         step = state.along(state.constant(0, "i64"), scalar(state, stride), "i64")
         addresses = _elements(state, base, step, dtype)
     return Value(_gather(state, addresses, dtype, mask), dtype, uniform=False)
@@ -55,19 +55,19 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
                 index.name if stride.as_int() == 1
                 else state.writer.pure(f"arith.muli {index.name}, {state.broadcast(step, 'i64')} : {lanes}")
             )
-    nonempty = _nonempty(state, instr.arg)
-    element = _element(state, state.pointers[instr.arg], base, arg.dtype)
+    some = nonempty(state, instr.arg)
+    first = element(state, state.pointers[instr.arg], base, arg.dtype)
     if not varying and whole.as_int() == 0:
-        return Value(_load_scalar(state, element, arg.dtype, nonempty), arg.dtype)
-    mask = _all(state, [state.broadcast(nonempty, "i1")] if nonempty else [])
+        return Value(_load_scalar(state, first, arg.dtype, some), arg.dtype)
+    mask = _all(state, [state.broadcast(some, "i1")] if some else [])
     if not varying and whole.as_int() == 1:
-        return Value(_load_vector(state, element, arg.dtype, mask), arg.dtype, uniform=False)
+        return Value(_load_vector(state, first, arg.dtype, mask), arg.dtype, uniform=False)
     if whole.as_int() != 0:
         varying.append(state.along(state.constant(0, "i64"), scalar(state, whole), "i64"))
     offsets = varying[0]
     for more in varying[1:]:
         offsets = state.writer.pure(f"arith.addi {offsets}, {more} : {state.vector('i64')}")
-    gathered = _gather(state, _elements(state, element, offsets, arg.dtype), arg.dtype, mask)
+    gathered = _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
     return Value(gathered, arg.dtype, uniform=False)
 
 
@@ -80,7 +80,7 @@ def store(state: State, instr: Instr, value: Value) -> None:
     align = types.size(dtype)
     if state.lane is None:
         name = pure(f"arith.extui {value.name} : i1 to i8") if dtype == "i1" else value.name
-        address = _element(state, pointer, scalar(state, instr.address), dtype)
+        address = element(state, pointer, scalar(state, instr.address), dtype)
         state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
         return
     vector, bools = state.vector(kind), state.vector("i1")
@@ -90,7 +90,7 @@ def store(state: State, instr: Instr, value: Value) -> None:
     stride = instr.address.coefficient(state.lane)
     if stride is not None and stride.as_int() == 1:
         address = _contiguous_address(state, pointer, instr.address, dtype)
-        _store_vector(state, name, address, vector, align)
+        store_vector(state, name, address, vector, align)
         return
     if instr in state.groups and state.mask is None:
         _spread(state, instr, state.groups[instr], name)
@@ -106,14 +106,14 @@ def _picked(state: State, instr: Instr, member: Member) -> str:
     dtype, pure = state.kernel.args[instr.arg].dtype, state.writer.pure
     kind, align = types.memory(dtype), types.size(dtype)
     vector, first = state.vector(kind), scalar(state, instr.address - member.index)
-    base = _element(state, state.pointers[instr.arg], first, dtype)
+    base = element(state, state.pointers[instr.arg], first, dtype)
     parts = []
     for k in range(member.stride):
-        address = _element(state, base, state.constant(k * state.width, "i64"), dtype)
+        address = element(state, base, state.constant(k * state.width, "i64"), dtype)
         text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
         parts.append(pure(text, at_least=state.writer.depth))
     orders = picked(member.stride, member.index, state.width)
-    return _as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
+    return as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
 
 
 def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
@@ -128,9 +128,9 @@ def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
         return
     parts = [values[k] for k in range(member.stride)]
     del state.waiting[member.group]
-    base = _element(state, state.pointers[instr.arg], scalar(state, instr.address - member.index), dtype)
+    base = element(state, state.pointers[instr.arg], scalar(state, instr.address - member.index), dtype)
     for k in range(member.stride):
-        address = _element(state, base, state.constant(k * state.width, "i64"), dtype)
+        address = element(state, base, state.constant(k * state.width, "i64"), dtype)
         whole = _shuffled(state, parts, spread(member.stride, k, state.width), vector)
         state.writer.effect(f"llvm.store {whole}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
@@ -220,7 +220,7 @@ def _all(state: State, masks: list[str]) -> str | None:
     return result
 
 
-def _nonempty(state: State, arg: int) -> str:
+def nonempty(state: State, arg: int) -> str:
     """Whether the argument has elements, "" if it always has: a clamped index into an empty one reads nothing."""
     sizes = [size for size in state.kernel.args[arg].sizes if (size.as_int() or 0) <= 0]
     if not sizes:
@@ -240,7 +240,7 @@ def _select(state: State, condition: str, pointer: str, otherwise: str) -> str:
     return state.writer.pure(f"llvm.select {condition}, {pointer}, {otherwise} : i1, !llvm.ptr")
 
 
-def _element(state: State, pointer: str, offset: str, dtype: str) -> str:
+def element(state: State, pointer: str, offset: str, dtype: str) -> str:
     kind = types.memory(dtype)
     return state.writer.pure(f"llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
 
@@ -254,8 +254,8 @@ def _elements(state: State, pointer: str, offsets: str, dtype: str) -> str:
 def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -> str:
     """The address of lane 0, as (rest) + lane dim: the rest leaves the vector loop."""
     assert state.lane is not None
-    rest = _element(state, pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
-    return _element(state, rest, state.symbols[state.lane], dtype)
+    rest = element(state, pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
+    return element(state, rest, state.symbols[state.lane], dtype)
 
 
 def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
@@ -273,11 +273,11 @@ def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> st
     if mask is not None and mask == state.mask and not state.target.fast_masks:
         writer = state.writer
         (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
-        return _as_register(state, name, dtype, vector)
-    return _as_register(state, state.writer.pure(text, at_least=state.writer.depth), dtype, vector)
+        return as_register(state, name, dtype, vector)
+    return as_register(state, state.writer.pure(text, at_least=state.writer.depth), dtype, vector)
 
 
-def _store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
+def store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
     plain = f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr"
     if state.mask is None:
         state.writer.effect(plain)
@@ -305,7 +305,7 @@ def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
     active = state.splat(True, "i1") if mask is None else mask
     text = (f"llvm.intr.masked.gather {addresses}, {active}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
             f" : ({pointers}, {bools}, {vector}) -> {vector}")
-    return _as_register(state, pure(text, at_least=state.writer.depth), dtype, vector)
+    return as_register(state, pure(text, at_least=state.writer.depth), dtype, vector)
 
 
 def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
@@ -314,14 +314,14 @@ def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
     text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
     depth = min(writer.depth, max(state.uniform_depth, writer.depth_of(address, *([condition] if condition else []))))
     if not condition:
-        return _as_register(state, writer.pure(text, at_least=depth), dtype, kind)
+        return as_register(state, writer.pure(text, at_least=depth), dtype, kind)
     zero = state.constant(0, kind)
     with writer.within(depth):
         (name,) = writer.branch(condition, [kind], lambda: [writer.emit(text)], lambda: [zero])
-    return _as_register(state, name, dtype, kind)
+    return as_register(state, name, dtype, kind)
 
 
-def _as_register(state: State, name: str, dtype: str, type_: str) -> str:
+def as_register(state: State, name: str, dtype: str, type_: str) -> str:
     if dtype != "i1":
         return name
     zero = state.constant(0, "i8") if type_ == "i8" else state.splat(0, "i8")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir
 
 from symshape.dialects.affine_maps import affine_map, integer_set
+from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import tensor_type
 from symshape.passes.aten.body import Body, Scalar, compute_type, is_float
@@ -132,12 +133,13 @@ class Builder:
         A size that is not known to be that of the result is 1 or the same: the step over it is 0 or 1, by its value.
         """
         lead = len(sizes) - x.rank
-        steps = [self._step(s, sizes[lead + i]) for i, s in enumerate(x.sizes)]
+        steps = [self.step(s, sizes[lead + i]) for i, s in enumerate(x.sizes)]
         if lead == 0 and all(step == ONE for step in steps):
             return x
         return self.view(x, sizes, lambda *d: [d[lead + i] * step for i, step in enumerate(steps)])
 
-    def _step(self, size: Expr, wanted: Expr) -> Expr:
+    def step(self, size: Expr, wanted: Expr) -> Expr:
+        """By how much a tensor of this size moves on along a dim of the wanted size: 0 where it is repeated."""
         if size == wanted:
             return ONE
         if self.is_one(size):
@@ -185,6 +187,29 @@ class Builder:
             ui8 = ir.Type.parse("ui8")
             return ir.Operation.create("builtin.unrealized_conversion_cast", [ui8], [value]).result
         return value
+
+    def scatter(self, x: Tensor, values: Tensor, dims: Sequence[int], sizes: Sequence[Expr], places: Sequence[Any],
+                combiner: str, *, repeats: bool = False, wraps: bool = False) -> Tensor:  # fmt: skip
+        """``symshape.runtime.scatter.scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a
+        kernel of it, which writes into the copy."""
+        operands = [self.pointwise(x.sizes, x.dtype, [x], lambda v: v).value, values.value]
+
+        def text(value: Any) -> str:
+            operands.append(value.value if isinstance(value, Tensor) else self.sizes.value(value))
+            return f"${len(operands) - 1}"
+
+        def joined(parts: Iterable[str]) -> str:
+            return "(" + "".join(f"{part}, " for part in parts) + ")"
+
+        at = joined(str(p) if isinstance(p, int) else f"({text(p[0])}, {tuple(p[1])})" for p in places)
+        space = joined(map(text, sizes))
+        arguments = f"($0, $1, {tuple(dims)}, {repeats}, {space}, {at}, '{combiner}', {wraps})"
+        type_ = self.type(x.sizes, x.dtype)
+        op = CallOp("python.symshape.runtime.scatter.scatter", arguments, operands, [type_], fresh=True).operation
+        strides = [product(x.sizes[i + 1 :]) for i in range(x.rank)]
+        layout = [self.sizes.value(e) for e in (*x.sizes, *strides, ZERO)]
+        ir.Operation.create("symshape.bind", [], [op.results[0], *layout])
+        return Tensor(op.results[0], x.sizes, x.dtype)
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         return x if x.dtype == dtype else self.pointwise(x.sizes, dtype, [x], lambda v: v)

@@ -126,36 +126,6 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     return b.pointwise(b.results[0].sizes, x.dtype, inputs, code)
 
 
-def scatter(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """One index in each row, and a row for each of x's: a comparison with the position.
-
-    Anything else may write an element twice and stays a library call.
-    """
-    require_indices(index)
-    position = b.dim(dim, x.rank)
-    rows = [b.facts.equal(i, s) for d, (i, s) in enumerate(zip(index.sizes, x.sizes)) if d != position]
-    low = b.facts.bounds(x.sizes[position])[0] if x.rank else None
-    if not x.rank or not b.is_one(index.sizes[position]) or not all(rows) or low is None or low < 1:
-        raise Unsupported("a scatter that may write an element twice, or leaves rows out")
-    m = b.body
-    message = f"index is out of bounds for dimension {position}"
-
-    def code(old: Scalar, place: Scalar, *new: Scalar) -> Scalar:
-        at = m.op("arith.index_cast", "i64", m.check_index(place, x.sizes[position], message))
-        written = new[0] if new else m.number(value, old.dtype)
-        return m.select(m.compare("eq", m.dim_index(position), at), written, old)
-
-    written = [_first_of(b, value, index, position)] if isinstance(value, Tensor) else []
-    return b.pointwise(x.sizes, x.dtype, [x, index, *written], code)
-
-
-def _first_of(b: Builder, source: Tensor, index: Tensor, position: int) -> Tensor:
-    """The part of a scatter's source that the index covers; it may be larger."""
-    if source.rank != index.rank:
-        raise Unsupported("a scatter from a tensor of another rank")
-    return b.view(source, index.sizes, lambda *d: list(d))
-
-
 RULES: dict[str, Rule] = {
     **joining.RULES,
     "aten.embedding.default": embedding,
@@ -164,6 +134,4 @@ RULES: dict[str, Rule] = {
     "aten.take.default": take,
     "aten.index.Tensor": index_tensor,
     "aten._unsafe_index.Tensor": index_tensor,
-    "aten.scatter.value": scatter,
-    "aten.scatter.src": scatter,
 }

@@ -125,7 +125,7 @@ def moments(b: Builder, x: Tensor, dim: Any, correction: Any, keepdim: bool) -> 
     degrees = 1 if correction is None else correction
 
     def normalise(v: Scalar) -> Scalar:
-        left = body.sub(body.size(count, v.dtype), body.constant(degrees, v.dtype))
+        left = body.sub(body.size(count, v.dtype), body.number(degrees, v.dtype))
         return body.div(v, body.max(left, body.constant(0, v.dtype)))
 
     variance = b.pointwise(total.sizes, b.results[0].dtype, [total], normalise)

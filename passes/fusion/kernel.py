@@ -55,7 +55,7 @@ def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) ->
     }
 
 
-def _row(facts: Facts, name: str) -> list[Condition]:
+def known_of_symbol(facts: Facts, name: str) -> list[Condition]:
     """A symbol's bounds and a divisor."""
     symbol = Expr.symbol(name)
     low, high = facts.bounds(symbol)
@@ -127,7 +127,7 @@ class KernelWriter:
         """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
         for name in self.symbols:
             if name not in self.rows:
-                self.rows[name] = _row(self.facts, name)
+                self.rows[name] = known_of_symbol(self.facts, name)
             for condition in self.rows[name]:
                 ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 

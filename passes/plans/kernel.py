@@ -156,8 +156,9 @@ class PlanKernel:
 
 
 def kernels(module: ir.Module) -> list[Any]:
-    """The kernel functions of a module."""
-    return [view.operation for view in module.body.operations if "symshape.kernel" in view.operation.attributes]
+    """The kernel functions of a module whose variants are planned: scatters have those that code generation knows."""
+    found = [view.operation for view in module.body.operations if "symshape.kernel" in view.operation.attributes]
+    return [op for op in found if "symshape.kind" not in (a := op.attributes) or str(a["symshape.kind"]) != '"scatter"']
 
 
 def read_plan_kernel(function: Any, operations: Sequence[Any], sizes: PlanSizes) -> PlanKernel:

@@ -1,5 +1,5 @@
-"""llvm/torch-mlir#4743: attention of several heads, batch and sequence dynamic, is silently wrong where a view is lowered
-by guessing which of its sizes belong together. Here batch, heads, sequences and widths meet as equal numbers."""
+"""llvm/torch-mlir#4743: attention of several heads, batch and sequence dynamic, is silently wrong where views are
+lowered by guessing which of their sizes belong together. Here batch, heads, sequences and widths meet as equal numbers."""
 
 from __future__ import annotations
 

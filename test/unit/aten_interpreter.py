@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from symshape.dialects import parse_binding, parse_inverse, set_constraints
 from symshape.dialects.template import TorchName, instantiate
+from symshape.runtime.program import resolve_target
 
 Env = dict[ir.Value, Any]
 Grid = list[torch.Tensor]
@@ -104,10 +105,7 @@ class Interpreter:
         args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, _python_values(op, operands))
         if target == "symshape.constant":
             return [self.constants[args[0]]]
-        function: Any = torch.ops
-        for part in target.split("."):
-            function = getattr(function, part)
-        outcome = function(*self.resolve(args), **self.resolve(kwargs))
+        outcome = resolve_target(target)(*self.resolve(args), **self.resolve(kwargs))
         if "result_indices" in op.attributes:
             return [outcome[i] for i in ir.DenseI64ArrayAttr(op.attributes["result_indices"])]
         return [_index(outcome) if isinstance(outcome, int) else outcome] if len(op.results) else []

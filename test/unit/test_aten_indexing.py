@@ -205,16 +205,11 @@ def test_bad_index(name: str) -> None:
 
 
 KEPT: dict[str, tuple[Callable[..., Any], Callable[[], Sequence[Any]], str]] = {
-    "scatter of many": (
-        lambda x, i: aten.scatter.value(x, 1, i, 9), lambda: [values(4, 6), indices(4, 3, size=6)], "twice",
-    ),
-    "scatter into some rows": (
-        lambda x, i: aten.scatter.value(x, 1, i, 9), lambda: [values(4, 6), indices(3, 1, size=6)], "rows out",
-    ),
     "many pieces": (lambda x: aten.cat.default([x] * 9), lambda: [values(4, 6)], "9 pieces"),
     "flat roll": (lambda x: aten.roll.default(x, [1]), lambda: [values(4, 6)], "flattened"),
-    "index_put": (
-        lambda x, i: aten.index_put.default(x, [i], x[i]), lambda: [values(4), torch.tensor([1, 2])], "no rule",
+    "sum of bools": (
+        lambda x, i: aten.index_put.default(x > 0, [i], x[i] > 0, True), lambda: [values(4), torch.tensor([1, 2])],
+        "bool",
     ),
 }  # fmt: skip
 

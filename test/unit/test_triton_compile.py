@@ -52,6 +52,34 @@ def main(arch: int) -> None:
                     "narrow": [str(a) for a in found if variant.aligned and not a.wide], "widest": widest(found),
                     "wider_than_item": [str(a) for a in found if a.width > item_size(a.dtype)],
                 }))  # fmt: skip
+    for combiner, dtype in (("add", "f32"), ("max", "bf16")) if arch == 90 else ():
+        emitted = emit_triton(scatter(combiner, dtype))
+        for stage in emitted.variants[-1].stages:
+            compiled = compile_for(emitted, emitted.variants[-1], stage, arch)
+            print(json.dumps({"kernel": f"scatter {combiner}", "variant": "copied", "function": stage.function,
+                              "spills": compiled.spills, "aligned": False, "narrow": [], "wider_than_item": [],
+                              "widest": 0}))  # fmt: skip
+
+
+def scatter(combiner: str, dtype: str):  # noqa: ANN201
+    """out0 = in0, with rows of in1 combined at in2."""
+    from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
+    from symshape.prover.expr import Expr
+
+    s0, s1, s2, d0, d1 = (Expr.symbol(name) for name in ("s0", "s1", "s2", "d0", "d1"))
+    one = Expr.const(1)
+    args = (Arg("in0", dtype, False, (s2, s1), (s1, one)), Arg("in1", dtype, False, (s0, s1), (s1, one)),
+            Arg("in2", "i64", False, (s0,), (one,)), Arg("out0", dtype, True, (s2, s1), (s1, one)))  # fmt: skip
+    code = (
+        Instr("load", (0,), (), "i64", False, arg=2, address=d1),
+        Instr("arith.index_cast", (1,), (0,), "index", False, source_dtype="i64"),
+        Instr("check_index", (2,), (1,), "index", False, address=s2),
+        Instr("load", (3,), (), dtype, False, arg=1, address=d1 * s1 + d0),
+        Instr("index", (4,), (), "index", False, address=d0),
+        Instr("scatter", (), (3, 2, 4), dtype, False, arg=3, value=0, combiner=combiner),
+    )
+    dims = (Dim("d0", s1, False, "d1"), Dim("d1", s0, True, "d0"))
+    return LoopKernel("scatter", dims, args, ("s0", "s1", "s2"), code)
 
 
 def cases(arch: int):  # noqa: ANN201

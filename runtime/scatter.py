@@ -1,0 +1,54 @@
+"""Writes at data-dependent places: what the scatters of ``lower-aten`` mean.
+
+``outline-scatters`` makes kernels of these calls. ``scatter``, as it stands here, means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+COMBINERS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
+
+
+def scatter(
+    x: torch.Tensor, values: torch.Tensor, dims: Sequence[int], repeats: bool, sizes: Sequence[int],
+    places: Sequence[Any], combiner: str, wraps: bool,
+) -> torch.Tensor:  # fmt: skip
+    """A copy of ``x``, of its dtype, in which, for every point of a space of ``sizes`` in row-major order, one element
+    is combined with the point's value.
+
+    ``values``: its dim i runs along dim ``dims[i]`` of the space; where it has size 1 and ``repeats`` it is repeated,
+    else it may be longer than the space. ``places``: for each dim of ``x`` a dim of the space, or (indices, their dims
+    in the space). ``combiner``: "set" replaces (the last one stays), else "add", "mul", "max" or "min". ``wraps``:
+    negative indices count from the end. IndexError for an index out of range.
+    """
+    at = []
+    for place, size in zip(places, x.shape, strict=True):
+        if isinstance(place, int):
+            at.append(_along(torch.arange(sizes[place], device=x.device), (place,), sizes))
+            continue
+        index = _along(place[0].to(torch.int64), place[1], sizes)
+        if index.numel() and (bool((index >= size).any()) or bool((index < (-size if wraps else 0)).any())):
+            raise IndexError("index out of range in self")
+        at.append(torch.where(index < 0, index + size, index))
+    if not repeats:
+        values = values[tuple(slice(sizes[dim]) for dim in dims)]
+    values = _along(values, dims, sizes).to(x.dtype)
+    if combiner in ("set", "add"):
+        return x.index_put(tuple(at), values, accumulate=combiner == "add")
+    flat = torch.zeros(tuple(sizes), dtype=torch.int64, device=x.device)
+    for index, size in zip(at, x.shape):
+        flat = flat * size + index
+    made = x.reshape(-1).scatter_reduce(0, flat.reshape(-1), values.reshape(-1), COMBINERS[combiner])
+    return made.reshape(x.shape)
+
+
+def _along(x: torch.Tensor, dims: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
+    """Over the whole space, its dims at ``dims``."""
+    shape = [1] * len(sizes)
+    for dim, size in zip(dims, x.shape, strict=True):
+        shape[dim] = size
+    return x.permute(sorted(range(x.dim()), key=lambda i: dims[i])).reshape(shape).expand(tuple(sizes))
