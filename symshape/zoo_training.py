@@ -127,8 +127,7 @@ def without_dropout(module: nn.Module) -> nn.Module:
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
-        if isinstance(getattr(part, "dropout_prob", None), float):
-            part.dropout_prob = 0.0
-        if isinstance(getattr(part, "attention_dropout", None), float):
-            part.attention_dropout = 0.0
+        for name in ("dropout_prob", "attention_dropout"):
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, 0.0)
     return module

@@ -55,7 +55,7 @@ def _scatter(kernel: LoopKernel, target: Target) -> str:
     context = launch.context(writer, names)
     plan = scatter.plan(kernel)
     work = scalar(state, product(dim.size for dim in kernel.dims) * scatter.COST)
-    launch.start(writer, kernel.name, context, scalar(state, plan.units), work)
+    launch.start(writer, f"{kernel.name}_body", context, scalar(state, plan.units), work)
     lines = launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
     state = State(Writer(), kernel, target, shared=shared)
     _enter(state, None, ("%begin", "%end"))

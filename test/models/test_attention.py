@@ -1,5 +1,6 @@
 """llvm/torch-mlir#4743: attention of several heads, batch and sequence dynamic, is silently wrong where views are
-lowered by guessing which of their sizes belong together. Here batch, heads, sequences and widths meet as equal numbers."""
+lowered by guessing which of their sizes belong together. Here batch, heads, sequences and widths meet as equal
+numbers."""
 
 from __future__ import annotations
 
