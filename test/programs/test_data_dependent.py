@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from data_dependent import DATA_DEPENDENT, DataProgram, asserted
+from data_dependent import DATA_DEPENDENT, asserted
+from data_inputs import DataProgram
 
 from symshape.backend import symshape_backend
 from symshape.report import GraphReport
