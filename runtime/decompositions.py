@@ -27,6 +27,8 @@ def decomposition_table() -> dict[Any, Any]:
     for op in (aten.index_add.default, aten.index_copy.default):
         if op in table:
             table[op] = _without_negative_places(table[op])
+    if aten.smooth_l1_loss_backward.default in table:
+        table[aten.smooth_l1_loss_backward.default] = _invalid_where_it_is(table[aten.smooth_l1_loss_backward.default])
     for op in (aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default):
         if op in table:
             table[op] = _of_something(table[op])
@@ -40,6 +42,16 @@ def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
         if not has_unbacked_sizes(x) and x.numel() == 0:
             return torch.zeros_like(x)
         return rule(gradient, x, *args, **kwargs)
+
+    return decomposition
+
+
+def _invalid_where_it_is(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a gradient that takes the sign of a difference, which for NaN is 0: eager mode's is NaN."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
+        difference = x - target
+        return torch.where(difference.isnan(), difference, rule(gradient, x, target, *args))
 
     return decomposition
 

@@ -8,6 +8,7 @@ a size of a result that follows one of an operand in every run, and moved in som
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,7 +109,8 @@ class Probe:
                 before = [t.clone() for t in operands] if device == "cpu" else operands
                 versions = [t._version for t in operands]
                 try:
-                    with what_is_run() as seen:
+                    with what_is_run() as seen, warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # of sizes that nobody has
                         result = self.call(operands, sizes)
                 except NotWhole:
                     raise

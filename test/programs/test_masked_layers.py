@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+import symshape
 from symshape.backend import symshape_backend
 from symshape.report import GraphReport
 from symshape.settings import compile_with
@@ -105,3 +107,15 @@ def test_one_selected_row_is_an_error_in_training() -> None:
         with pytest.raises(ValueError, match="Expected more than 1 value"):
             function(torch.randn(8, 4), chosen(8, 1))
     torch.testing.assert_close(module.state_dict(), before)
+
+
+def test_the_gradient_of_a_loss_over_nan_is_nan() -> None:
+    def loss(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return F.smooth_l1_loss(x[m], x[m].tanh() * 2) + F.huber_loss(x, x.sin())
+
+    x, m = torch.randn(40) * 3, torch.arange(40) % 3 > 0
+    x[::7] = float("nan")
+    ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    symshape.compile(loss)(ours, m).backward()
+    loss(theirs, m).backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, equal_nan=True)
