@@ -20,10 +20,12 @@ def _log() -> logging.Logger:
     return found
 
 
-def log_output_code(report: Any) -> None:
-    """The host program and the kernels of a compiled graph, as Inductor's logger shows its own."""
+def log_output_code(compiled: Any) -> None:
+    """The host program and the kernels of a compiled graph, as Inductor's logger shows its own. The report is only made
+    where it is wanted: that of a graph from the cache imports the compiler."""
     log = _log()
     if log.isEnabledFor(logging.DEBUG):
+        report = compiled.report
         log.debug("Output code of a %s graph (symshape, %s):\n%s", report.kind, report.target, report.program_source)
         for kernel in report.kernels:
             log.debug("%s (%s):\n%s", kernel.name, kernel.kind, kernel.source)

@@ -53,7 +53,7 @@ def symshape_backend(
         check_marked(env)
         assumed.tie(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
-        log_output_code(compiled.report)
+        log_output_code(compiled)
         if reports is not None:
             compiled.report.specialisations = specialisations(env)
             compiled.report.passes[NAME] = list(masks)
