@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **options: Any) -> Any:
-    """``torch.compile`` with backend "symshape", ``dynamic=True`` and the settings that give the fewest graphs.
+    """``torch.compile`` with backend "symshape", dynamic sizes and the settings that give the fewest graphs.
 
     ``options`` are those of ``symshape.options.Options``; OptionError for an unknown one. Among them:
     ``assume=["x.size(0) <= 64", "x.size(1) % 8 == 0"]``, facts about sizes of arguments that the compiler may use.

@@ -16,7 +16,6 @@ from symshape.codegen.loops import LoopKernel
 from symshape.prover.expr import Expr
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
-_LIGHT = 8  # cheap operations per element: kernels with fewer spend their time on loops where a dim is small
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
 _FEW = 8  # rows: of more, each has a thread of its own, and its second pass finds it in the cache
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
@@ -47,7 +46,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     else:
         reduced = [position for position, dim in enumerate(kernel.dims) if dim.reduced]
         single = [*reduced, plan.lane] if reduced else []
-        counts = range(1, interleave.MOST + 1) if cost(plan) <= _LIGHT else (1,)
+        counts = range(1, interleave.MOST + 1) if cost(plan) <= layouts.LIGHT else (1,)
         found += [form for position in single for form in _small(kernel, position, counts, width)]
         if usual.lane is not None and usual.copies > 1 and reduced:
             narrow = layout(kernel, plan, width, narrow=True)

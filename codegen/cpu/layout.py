@@ -24,7 +24,7 @@ _LANE_GRANULE, _ROW_GRANULE = 4096, 64  # chunks are multiples of this many indi
 _CHAIN, _LONG_CHAIN = 8, 12  # the weight of functions whose operations wait for each other
 _LARGE = 240  # cheap operations in an iteration that are enough to keep the CPU busy; more only spill registers
 _PEELED = 48  # cheap operations per element: above, masks do not matter
-_LIGHT = 8  # the same: several vectors in one iteration cost little code, and sums wait for each other
+LIGHT = 8  # the same: several vectors in one iteration cost little code, and sums wait for each other
 _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: whole cache lines, independent sums
 
 
@@ -176,7 +176,7 @@ def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) 
     is done in full: four only where the lane dim is known to be long, or is all there is.
     """
     size = lane.size.as_int()
-    light = sum(weight(instr) for one in passes for instr in one.code) <= _LIGHT
+    light = sum(weight(instr) for one in passes for instr in one.code) <= LIGHT
     chain = sum(weight(instr) for one in passes for instr in one.code if weight(instr) >= _CHAIN)
     reduces = any(dim.reduced for dim in dims)
     if reduces and not lane.reduced:

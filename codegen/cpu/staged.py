@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from symshape.codegen.cpu import launch, split, types
+from symshape.codegen.cpu import launch, memory, split, types
 from symshape.codegen.cpu.body import Body, for_units
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.layout import BLOCK_INDEX, MAX_SPLITS, SPLIT_INDEX, SPLITS, Layout
@@ -100,10 +100,7 @@ class Staged(Body):
                 type_ = kind if uniform else state.vector(kind)
                 place = self._place(k, value, unit)
                 name = state.writer.emit(f"llvm.load {place} {{alignment = 8 : i64}} : !llvm.ptr -> {type_}")
-                if dtype == "i1":
-                    zero = (state.constant if uniform else state.splat)(0, "i8")
-                    name = state.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")
-                current[value] = Value(name, dtype, uniform)
+                current[value] = Value(memory.as_register(state, name, dtype, type_), dtype, uniform)
         return values
 
     def _wait(self, k: int, number: int, value: Value) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symshape.codegen.cpu import types
+from symshape.codegen.cpu import memory, types
 from symshape.codegen.cpu.combiners import Reduction, combine, narrowed, wide, widened
 from symshape.codegen.cpu.passes import Accumulators
 from symshape.codegen.cpu.schedule import Pass
@@ -76,9 +76,7 @@ def reload(state: State, waiting: Mapping[int, str], values: Mapping[int, Value]
         dtype = values[number].dtype
         kind = types.memory(dtype)
         name = state.writer.emit(f"llvm.load {_at(state, place, index, kind)} : !llvm.ptr -> {kind}")
-        if dtype == "i1":
-            name = state.writer.pure(f"arith.cmpi ne, {name}, {state.constant(0, 'i8')} : i8")
-        found[number] = Value(name, dtype)
+        found[number] = Value(memory.as_register(state, name, dtype, kind), dtype)
     return found
 
 
