@@ -329,6 +329,7 @@ def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModu
     def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         joint = rewrite(joint)
         joint.graph = merged_nodes(joint.graph)
+        _save_what_reads_mutated_inputs(joint)
         with config.patch(cse=False):  # its own merges more (``merged_nodes``)
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
@@ -340,6 +341,23 @@ def is_unbacked(size: torch.SymInt) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(size))
+
+
+def _save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:
+    """Backward does not compute again from an input that the caller's program writes to: autograd refuses to keep what
+    is written to, and ``y = x * m.exp(); m.mul_(2)`` would be an error that eager mode has not."""
+    from torch._functorch._aot_autograd.descriptors import InputMutationAOTOutput
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    (output,) = joint.graph.find_nodes(op="output")
+    written = {one.mutated_input for one in output.meta["desc"] if isinstance(one, InputMutationAOTOutput)}
+    same = [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in written]
+    for node in same:  # and its views, which are added
+        for user in node.users:
+            if getattr(user.target, "is_view", False):
+                same.append(user)
+            elif isinstance(user.meta.get("val"), torch.Tensor):
+                user.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def has_unbacked_sizes(tensor: torch.Tensor) -> bool:

@@ -21,6 +21,7 @@ import torch.utils._pytree as pytree
 from symshape.runtime.answers import answers, ask_for_item
 from symshape.runtime.broadcasting import perhaps_squeezed
 from symshape.runtime.probing import Probe
+from symshape.runtime.same_masks import merge_same, run_numbered
 from symshape.runtime.shared_memory import matters
 from symshape.runtime.torch_private import user_lines
 from symshape.runtime.torch_unbacked import (
@@ -65,8 +66,9 @@ def whole_where_needed() -> Callable[[], None]:
 @functools.cache
 def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
-        if _BREAKS and place_of(node) in _BREAKS[-1]:
-            break_graph(node, _BREAKS[-1][place_of(node)])
+        known = _BREAKS[-1].get(place_of(node)) if _BREAKS else None
+        if known:
+            break_graph(node, known)
         if place_of(node)[0] == "squeeze" and perhaps_squeezed(*args, **kwargs):
             break_graph(node, "a dim whose size is in the data is dropped if it is 1")
         env = getattr(graph, "shape_env", None)
@@ -76,7 +78,8 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
             args, kwargs = (ask_for_item(node, args, kwargs),), {}
         try:
             with forgetting_new_sizes(env) as keep_those_of:
-                result = usual(graph, node, args, kwargs, module)
+                run = functools.partial(usual, graph, node, args, kwargs, module)
+                result = run() if known == _APART else run_numbered(graph, node, (args, kwargs), run)
                 if not isinstance(node.target, torch._ops.HigherOrderOperator):
                     keep_those_of(result)
                 return result
@@ -141,6 +144,7 @@ Place = tuple[str, str]  # a function, and the user's line
 _WHERE = "symshape_where"
 _BREAKS: list[dict[Place, str]] = []  # of the frames that are being compiled
 _SAID: set[Place] = set()
+_APART = ""  # instead of a reason: masks computed there have lengths of their own, and the graph is not broken
 
 
 def place_of(node: torch.fx.Node) -> Place:
@@ -159,7 +163,8 @@ def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None
 
 def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str]) -> Any:
     """Compiles a frame; where a call turns out to be impossible to compile, the frame is analysed again, and the graph
-    is broken there. ``breaks``: those known for the function, with the reason; more are added."""
+    is broken there, or masks are told apart. ``breaks``: those known for the function, with the reason; more are added.
+    """
     _BREAKS.append(breaks)
     try:
         while True:
@@ -222,6 +227,7 @@ def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
     NotWhole, which says where the graph should be broken, for a view that is more than its values.
     """
     found = []
+    merge_same(gm, _split)
     for node in gm.graph.nodes:
         if _MARK in node.meta:
             try:
@@ -238,6 +244,13 @@ def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
     if found:
         gm.recompile()
     return found
+
+
+def _split(mask: torch.fx.Node) -> None:
+    """The frame is analysed again, and this mask has a length of its own."""
+    reason = NotWhole("a mask is not the one that it was taken for")
+    setattr(reason, _WHERE, (place_of(mask), _APART))
+    raise reason
 
 
 def _replace(node: torch.fx.Node, call: str) -> None:

@@ -245,6 +245,29 @@ def put_inner(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return y, y[:, m].exp().sum((0, 1)), y[:, m, :].mean(1), (y[:, m, 1:3] * 2).sum()
 
 
+def twice(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What is selected has one length each time."""
+    z = x.masked_fill(~m, 0)
+    loss = F.smooth_l1_loss(z[~m], y[~m]) + F.l1_loss(x[m & (x > 0)], y[m & (x > 0)])
+    for number in (0, 0.25):
+        loss = loss + (z[y > number] * y[y > number].exp()).sum()
+    w = torch.zeros_like(z)
+    w[~m] = z[~m] * 2 + y[~m]
+    return loss, w
+
+
+def written_between(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Masks that are written alike and differ, by a write to what they are computed from or to themselves."""
+    z, other, first = y.detach().clone(), m.clone(), ~m
+    found = [(x[z > 0] * y[z > 0]).sum(), (x[~other] * y[~other]).sum(), x[first].exp().sum(), x[~m].tanh().sum()]
+    torch._foreach_neg_([z])
+    other.data.logical_not_()
+    second = ~m
+    found += [(x[z > 0] * y[z > 0]).sum(), (x[~other] * y[~other]).sum(), (x[second] - y[~m]).sum()]
+    z.view(-1).abs_().sub_(0.5)
+    return (*found, (x[z > 0] * y[z > 0]).sum(), first)
+
+
 P = MaskProgram
 ASSIGNMENTS = [
     P("x[m] = c", put_number, vectors()),
@@ -271,6 +294,7 @@ ASSIGNMENTS = [
     P("masked_fill, broadcast", lambda x, m: x.exp().masked_fill(m, 2), broadcast),
     P("masked_scatter", lambda x, s, m: x.masked_scatter(m, s), source),
     P("index_put accumulate", lambda x, y, m: x.index_put((m,), y[m].exp(), accumulate=True), vectors(2)),
+    P("masks of what was written to", written_between, vectors(2)),
     P("index_put number accumulate", lambda x, m: x.index_put((m,), x.new_full((), 2), accumulate=True), matrices()),
 ]
 
@@ -331,6 +355,7 @@ READS = [
     P("layer norm of rows", lambda x, m: F.layer_norm(x[m], (5,)).pow(3).sum(), rows()),
     P("flattened rows", lambda x, m: x[m].reshape(-1).exp().mean(), rows()),
     P("cumsum", lambda x, m: x[m].cumsum(0).tanh().sum(), vectors(), gradient=False),
+    P("masks written out twice", twice, vectors(2)),
     P("norm of all rows", lambda x, m: x[m].norm(dim=-1).sum(), rows()),
 ]
 

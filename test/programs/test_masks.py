@@ -145,3 +145,27 @@ def test_it_can_be_left_out() -> None:
     x, m = torch.randn(9), torch.rand(9) < 0.5
     torch.testing.assert_close(run(x, m), program.function(x, m))
     assert POSITIONS in reports[0].library_calls
+
+
+def test_equal_masks_are_apart_where_the_caller_could_tell() -> None:
+    """Both are returned; one is handed to an operator that writes to it unseen."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, m: torch.Tensor) -> Any:
+        first, second = (x[~m].sum(), ~m), (y[~m].sum(), ~m)
+        selected = x[y > 0].sum(), x[y > 0].exp().sum()
+        torch.ops.symshape_test.negate_unseen(y)
+        return first, second, selected, x[y > 0].sum(), (x[first[1]] * y[second[1]]).sum()
+
+    library = torch.library.Library("symshape_test", "DEF")
+    library.define("negate_unseen(Tensor(a!) x) -> ()")
+    library.impl("negate_unseen", lambda x: None if x.neg_() is x else None, "CPU")
+    library.impl("negate_unseen", lambda x: None, "Meta")
+    run, reports = compiled(MaskProgram("", function, vectors(2)))
+    for n in (5, 130):
+        x, y, m = torch.randn(n), torch.randn(n), torch.rand(n) < 0.5
+        expected = function(x, y.clone(), m)
+        actual = run(x, y, m)
+        torch.testing.assert_close(actual, expected)
+        actual[0][1].fill_(True)
+        assert torch.equal(actual[1][1], ~m)
+    assert len(reports) == 1

@@ -22,9 +22,11 @@ class Normalised(torch.nn.Module):
         self.norm = torch.nn.BatchNorm1d(6)
         self.register_buffer("calls", torch.zeros(()))
         self.register_buffer("largest", torch.full((6,), -1e9))
+        self.register_buffer("scale", torch.ones(6))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.norm(self.linear(x)).relu()
+        y = self.norm(self.linear(x)).relu() * self.scale.unsqueeze(0).exp()
+        self.scale.mul_(0.75)  # backward needs what was computed from it
         self.calls += 1
         torch.maximum(self.largest, y.detach().amax(0), out=self.largest)
         return y
