@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from symshape.codegen.loops import Dim, Instr, LoopKernel
+from symshape.codegen.online import Online
 from symshape.codegen.triton_body import TritonBody
 from symshape.codegen.triton_index import IndexText
 from symshape.codegen.triton_reduce import accumulate, finish, start
-from symshape.codegen.triton_schedule import Online, Schedule
+from symshape.codegen.triton_schedule import Schedule
 from symshape.prover.expr import Expr, product
 
 ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RNUMEL_ALIGNED"}

@@ -1,13 +1,9 @@
 """The passes over the reduced points that a looped kernel makes, and the reductions that need no pass of their own.
 
 A reduction is known after its pass; what depends on it is computed in the next, and full-level values are computed
-again there. Two sums that depend on an earlier reduction are found in that one's pass all the same:
-
-    max(v), then sum(exp(v - c))       c: any row value that depends on the maximum alone
-    sum(v), then sum((v - c) ** 2)     c: any row value that depends on the sum alone
-
-The first is the online normaliser of Milakov and Gimelshein (arXiv:1805.02867): the sum is kept relative to the running
-maximum. The second keeps the squares relative to the running mean by the update of Youngs and Cramer (Technometrics
+again there. Two sums that depend on an earlier reduction are found in its pass all the same (`codegen/online.py`).
+The sum of exponentials is kept relative to the running maximum, as in the online normaliser of Milakov and Gimelshein
+(arXiv:1805.02867). The squares are kept relative to the running mean by the update of Youngs and Cramer (Technometrics
 13(3), 1971), in which nothing cancels, of values less the first one. Both are moved to c when the row is done.
 """
 
@@ -18,19 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.codegen.loops import Instr, LoopKernel
+from symshape.codegen.online import Online, find_online
 
 _ROOTS: Final = frozenset({"reduce", "store", "check_index"})
-_ONLINE_TYPES: Final = frozenset({"f32", "f64"})
-
-
-@dataclass(frozen=True)
-class Online:
-    """A sum that is found in the pass of the reduction ``first``: "exp" or "square" of its operand minus ``centre``."""
-
-    kind: str
-    first: int  # the value of the earlier reduction
-    result: int  # the value of the sum
-    centre: int  # a row-level value
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ class Schedule:
 def schedule(kernel: LoopKernel) -> Schedule:
     """The passes of a kernel with reduced dims."""
     code = kernel.code
-    online = _find_online(code)
+    online = find_online(code)
     stage = _stages(code, online)
     passes = []
     for now in range(max(stage, default=0) + 1):
@@ -102,59 +88,3 @@ def closure(
             wanted.add(id(instr))
             needed.update(instr.operands)
     return [i for i in code if id(i) in wanted]
-
-
-def _find_online(code: Sequence[Instr]) -> dict[int, Online]:
-    made = {number: instr for instr in code for number in instr.results}
-    found: dict[int, Online] = {}
-    for instr in code:
-        if instr.op == "reduce" and instr.combiner == "add" and instr.dtype in _ONLINE_TYPES:
-            one = _exponentials(instr, made) or _squares(instr, made)
-            # One sum for each reduction: two would need two running values of it.
-            if one and one.first not in found and all(o.first != one.first for o in found.values()):
-                found[one.result] = one
-    return found
-
-
-def _exponentials(total: Instr, made: dict[int, Instr]) -> Online | None:
-    exp = made[total.operands[0]]
-    if exp.op != "math.exp":
-        return None
-    return _centred(total, made[exp.operands[0]], "exp", "max", made)
-
-
-def _squares(total: Instr, made: dict[int, Instr]) -> Online | None:
-    product = made[total.operands[0]]
-    if product.op != "arith.mulf" or product.operands[0] != product.operands[1]:
-        return None
-    return _centred(total, made[product.operands[0]], "square", "add", made)
-
-
-def _centred(total: Instr, difference: Instr, kind: str, combiner: str, made: dict[int, Instr]) -> Online | None:
-    """``difference`` is v - c, and c depends on the reduction of v by the combiner."""
-    if difference.op != "arith.subf" or difference.row:
-        return None
-    value, centre = difference.operands
-    if not _is_row(made[centre]) or _is_row(made[value]):
-        return None
-    before = _reductions_before(centre, made)
-    if len(before) != 1 or before[0].combiner != combiner or before[0].operands != (value,):
-        return None
-    return Online(kind, before[0].results[0], total.results[0], centre)
-
-
-def _is_row(instr: Instr) -> bool:
-    return instr.row or instr.op == "reduce"
-
-
-def _reductions_before(value: int, made: dict[int, Instr]) -> list[Instr]:
-    """The reductions that a row value is computed from; none behind another reduction."""
-    pending, seen, found = [value], {value}, []
-    while pending:
-        instr = made[pending.pop()]
-        if instr.op == "reduce":
-            found.append(instr)
-            continue
-        pending += [number for number in instr.operands if number not in seen]
-        seen.update(instr.operands)
-    return found

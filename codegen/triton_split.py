@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.codegen.loops import Instr, LoopKernel
+from symshape.codegen.online import Online
 from symshape.codegen.triton_forms import groups_text
 from symshape.codegen.triton_function import FunctionText, online_terms
 from symshape.codegen.triton_reduce import accumulate, finish, is_arg, start
-from symshape.codegen.triton_schedule import Online, Schedule, closure, schedule
+from symshape.codegen.triton_schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
 from symshape.runtime.triton_types import TritonStage
 

@@ -57,13 +57,13 @@ class LowerAten(Pass):
         kept: dict[str, str] = {}
         for function in module.body.operations:
             if function.operation.name == "func.func" and function.regions[0].blocks:
-                self._lower_function(function, kept)
+                self._lower_function(function, kept, str(context.options.get("target", "cpu")))
         context.report[self.name] = {"kept": kept}
 
-    def _lower_function(self, function: Any, kept: dict[str, str]) -> None:
+    def _lower_function(self, function: Any, kept: dict[str, str], target_name: str) -> None:
         block = function.regions[0].blocks[0]
         sizes = Sizes(block)
-        builder = Builder(sizes, facts_of(function))
+        builder = Builder(sizes, facts_of(function), target_name)
         operations = [view.operation for view in block.operations]
         sizes.learn(operations)
         binds = _binds(block)

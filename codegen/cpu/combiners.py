@@ -26,8 +26,8 @@ _UNSIGNED = {"arith.maxsi": "arith.maxui", "arith.minsi": "arith.minui"}
 
 @dataclass(frozen=True)
 class Reduction:
-    """One reduce instruction. Its accumulators are values of ``elements`` types: (value), (value, index) or
-    (value, NaN)."""
+    """One reduce instruction. Its accumulators are values of ``elements`` types: (value), (value, index), (value, NaN),
+    or of moments (number of elements, sum, squares around the mean)."""
 
     instr: Instr
     dtype: str  # of the values
@@ -44,6 +44,8 @@ class Reduction:
     def elements(self) -> tuple[str, ...]:
         if self.flagged:
             return (self.element, "i1")
+        if self.combiner == "moments":
+            return (self.element,) * 3
         return (self.element, "i64") if self.arg else (self.element,)
 
     @property
@@ -55,7 +57,7 @@ def reduction(instr: Instr) -> Reduction:
     """What a reduce instruction accumulates; half types accumulate in f32."""
     arg = instr.combiner.startswith("arg")
     combiner = instr.combiner.removeprefix("arg")
-    if combiner not in _OPERATIONS:
+    if combiner not in (*_OPERATIONS, "moments"):
         raise KernelError(f"CPU kernels have no reduction {instr.combiner!r}", next_step="make it a library call")
     element = "f32" if instr.dtype in types.HALF else types.register(instr.dtype)
     return Reduction(instr, instr.dtype, element, arg, combiner)
@@ -64,7 +66,7 @@ def reduction(instr: Instr) -> Reduction:
 def identity(reduction: Reduction) -> float | int:
     """The value that changes nothing."""
     match reduction.combiner:
-        case "add" | "or":
+        case "add" | "or" | "moments":
             return 0
         case "mul":
             return 1
@@ -85,6 +87,8 @@ def identities(state: State, reduction: Reduction, uniform: bool) -> list[str]:
     values = [constant(identity(reduction), reduction.element)]
     if reduction.flagged:
         return [*values, constant(False, "i1")]
+    if reduction.combiner == "moments":
+        return values * 3
     return [*values, constant(_LAST, "i64")] if reduction.arg else values
 
 
@@ -118,6 +122,8 @@ def combine(state: State, reduction: Reduction, left: Sequence[str], right: Sequ
     type_ = reduction.element if uniform else state.vector(reduction.element)
     if reduction.arg:
         return _combine_arg(state, reduction, left, right, uniform)
+    if reduction.combiner == "moments":
+        return _combine_moments(state, left, right, type_)
     operation = _OPERATIONS[reduction.combiner][not types.is_float(reduction.element)]
     if reduction.flagged:
         return _combine_flagged(state, operation, type_, left, right, uniform)
@@ -164,6 +170,27 @@ def _combine_arg(
     return [pure(f"arith.select {better}, {new}, {old} : {condition}{t}") for old, new, t in sides]
 
 
+def _combine_moments(state: State, left: Sequence[str], right: Sequence[str], type_: str) -> list[str]:
+    """(number, sum, squares) of both; a side without elements has no mean, and adds nothing."""
+    pure, vector = state.writer.pure, type_ != "f64"
+    constant = state.splat if vector else state.constant
+    one, zero = constant(1.0, "f64"), constant(0.0, "f64")
+
+    def do(operation: str, a: str, b: str) -> str:
+        return pure(f"arith.{operation} {a}, {b} : {type_}")
+
+    def mean(side: Sequence[str]) -> str:
+        return do("divf", side[1], do("maximumf", side[0], one))
+
+    number = do("addf", left[0], right[0])
+    weight = do("divf", do("mulf", left[0], right[0]), do("maximumf", number, one))
+    apart = do("subf", mean(right), mean(left))
+    between = do("mulf", do("mulf", apart, apart), weight)
+    both = pure(f"arith.cmpf ogt, {weight}, {zero} : {type_}")
+    added = pure(f"arith.select {both}, {between}, {zero} : {state.vector('i1') + ', ' if vector else ''}{type_}")
+    return [number, do("addf", left[1], right[1]), do("addf", do("addf", left[2], right[2]), added)]
+
+
 def wide(reduction: Reduction) -> Reduction:
     """The reduction that a sum's last steps use: of float32 numbers float64, so that the result is rounded once."""
     sums = reduction.combiner == "add" and reduction.element == "f32"
@@ -192,6 +219,8 @@ def _converted(
 def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:
     """The lanes combined pairwise (log2 steps, a fixed order); scalars. The last four lanes of a sum are added up wide:
     most of the rounding errors are made there."""
+    if reduction.combiner == "moments":
+        return _moments_across(state, reduction, accumulators)
     current, last = list(accumulators), wide(reduction)
     half, least = state.width // 2, 0 if last is reduction else 2
     while half > least:
@@ -209,6 +238,22 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
     return narrowed(state, reduction, combine(state, last, low, high, True), True)
 
 
+def _moments_across(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:
+    """With the mean of all lanes at hand, what their own means are apart from it is added up at once."""
+    pure, type_ = state.writer.pure, state.vector("f64")
+    total = replace(reduction, combiner="add")
+    numbers, sums, squares = accumulators
+    number, whole = (across_lanes(state, total, [name])[0] for name in (numbers, sums))
+    one, ones = state.constant(1.0, "f64"), state.splat(1.0, "f64")
+    mean = pure(f"arith.divf {whole}, {pure(f'arith.maximumf {number}, {one} : f64')} : f64")
+    expected = pure(f"arith.mulf {state.broadcast(mean, 'f64')}, {numbers} : {type_}")
+    some = pure(f"arith.maximumf {numbers}, {ones} : {type_}")
+    apart = pure(f"arith.subf {sums}, {expected} : {type_}")
+    between = pure(f"arith.divf {pure(f'arith.mulf {apart}, {apart} : {type_}')}, {some} : {type_}")
+    (found,) = across_lanes(state, total, [pure(f"arith.addf {squares}, {between} : {type_}")])
+    return [number, whole, found]
+
+
 def _lane(state: State, reduction: Reduction, accumulators: Sequence[str], number: int) -> list[str]:
     return [
         state.writer.pure(f"vector.extract {name}[{number}] : {element} from {state.vector(element)}")
@@ -218,6 +263,8 @@ def _lane(state: State, reduction: Reduction, accumulators: Sequence[str], numbe
 
 def results(state: State, reduction: Reduction, accumulators: Sequence[str], uniform: bool) -> list[Value]:
     """The instruction's results from combined accumulators."""
+    if reduction.combiner == "moments":
+        return [Value(name, reduction.dtype, uniform) for name in accumulators[1:]]
     name = accumulators[0]
     if reduction.flagged:
         type_ = reduction.element if uniform else state.vector(reduction.element)

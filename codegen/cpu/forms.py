@@ -9,6 +9,7 @@ from symshape.codegen.cpu import interleave, together
 from symshape.codegen.cpu import layout as layouts
 from symshape.codegen.cpu.combiners import reduction
 from symshape.codegen.cpu.layout import Layout, layout
+from symshape.codegen.cpu.moments import with_moments
 from symshape.codegen.cpu.schedule import Schedule, schedule, weight
 from symshape.codegen.cpu.small_dims import unrolled
 from symshape.codegen.cpu.target import Target
@@ -17,6 +18,7 @@ from symshape.prover.expr import Expr
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
+_LONG = 65536  # elements: two passes over a row of fewer find it in the cache
 _FEW = 8  # rows: of more, each has a thread of its own, and its second pass finds it in the cache
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
 
@@ -51,7 +53,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
         if usual.lane is not None and usual.copies > 1 and reduced:
             narrow = layout(kernel, plan, width, narrow=True)
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
-    found += _staged(kernel, plan, usual)
+    found += _long(kernel, plan, usual, width)
     return [form for form in found if all(size.as_int() is None for size, _, most in form.bounds if most is not None)]
 
 
@@ -123,6 +125,20 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
         short = ((length, 0, most),) if constant is None else ()
         found.append(Form("_together", kernel, plan, division, (*short, many)))
     return found
+
+
+def _long(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:
+    """For rows that do not stay in the cache: read once for a variance, and shared by threads where they are few."""
+    once = kernel
+    if usual.across and sum(dim.reduced for dim in kernel.dims) == 1 and cost(plan) <= _MOST_TWICE:
+        once = with_moments(kernel)
+    if once is kernel:
+        return _staged(kernel, plan, usual)
+    plan = schedule(once, lane=plan.lane)
+    division = layout(once, plan, width)
+    assert division.lane is not None
+    long = ((division.lane.size, _LONG, None),)
+    return [*_staged(once, plan, division), Form("_long", once, plan, division, long)]
 
 
 def _staged(kernel: LoopKernel, plan: Schedule, usual: Layout) -> list[Form]:

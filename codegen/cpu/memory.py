@@ -10,6 +10,7 @@ from symshape.codegen.loops import Instr
 from symshape.prover.expr import Expr, product
 
 _FAR = 1 << 30
+_LINE = 64  # bytes of a cache line
 
 
 def load(state: State, instr: Instr) -> Value:
@@ -36,6 +37,17 @@ def load(state: State, instr: Instr) -> Value:
         step = state.along(state.constant(0, "i64"), scalar(state, stride), "i64")
         addresses = _elements(state, base, step, dtype)
     return Value(_gather(state, addresses, dtype, mask), dtype, uniform=False)
+
+
+def prefetch(state: State, instr: Instr) -> None:
+    """Asks for the cache lines of a vector's elements, which need not be there."""
+    assert instr.address is not None
+    dtype = state.kernel.args[instr.arg].dtype
+    first = _contiguous_address(state, state.pointers[instr.arg], instr.address, dtype)
+    for offset in range(0, state.width * types.size(dtype), _LINE):
+        place = state.writer.pure(f"llvm.getelementptr {first}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        hints = "cache = 1 : i32, hint = 3 : i32, rw = 0 : i32"
+        state.writer.effect(f'"llvm.intr.prefetch"({place}) <{{{hints}}}> : (!llvm.ptr) -> ()')
 
 
 def extract(state: State, instr: Instr, indices: list[Value]) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from symshape.codegen.cpu import arithmetic, memory, transpose
+from symshape.codegen.cpu import arithmetic, memory, moments, transpose
 from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, combined, identities, narrowed, wide, widened
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.layout import Layout
@@ -32,6 +32,9 @@ def instruction(state: State, instr: Instr, values: Values) -> None:
     match instr.op:
         case "store":
             memory.store(state, instr, operands[0])
+            return
+        case "prefetch":
+            memory.prefetch(state, instr)
             return
         case "combine":
             values.update(zip(instr.results, combined(state, instr, operands), strict=True))
@@ -113,6 +116,8 @@ class PassLoops:
             return [one for part in parts for one in part]
 
         def lanes(names: Accumulators) -> Accumulators:
+            if any(one.combiner == "moments" for one in self.reductions):
+                return moments.in_blocks(self, _CHAIN, names, values[0])
             return self._vector_loop(names, values[0])
 
         final = self._nest(repeated, dims, start, lanes if self.layout.across else leaf)
@@ -122,7 +127,8 @@ class PassLoops:
         count = len(self.reductions)
         return names[k * count:(k + 1) * count]
 
-    def _bounds(self, dim: Dim) -> Bounds:
+    def bounds(self, dim: Dim) -> Bounds:
+        """The range of a reduced dim in this unit."""
         return self.ranges.get(dim.name) or (self.state.constant(0, "i64"), scalar(self.state, dim.size))
 
     def _nest(
@@ -139,7 +145,7 @@ class PassLoops:
             state.uniform_depth = state.writer.depth
             return self._nest(reductions, others, current, inner)
 
-        lower, upper = self._bounds(dim)
+        lower, upper = self.bounds(dim)
         bounds = lower, upper, state.constant(1, "i64")
         return self._blocked(reductions, bounds, _ROWS_CHAIN, dim.size, accumulators, step)
 
@@ -147,7 +153,7 @@ class PassLoops:
         """The loop over a reduced lane dim; the copies accumulate separately and are combined at its end."""
         state, layout, lane = self.state, self.layout, self.layout.lane
         assert lane is not None
-        lower, upper = self._bounds(lane)
+        lower, upper = self.bounds(lane)
         state.uniform_depth = state.writer.depth
         count, width = len(self.reductions), state.width
         length = lane.size if layout.most is None else Expr.const(layout.most)
@@ -192,7 +198,7 @@ class PassLoops:
         if constant is not None:
             steps = [length for length in steps if length < constant]
         if not sums or not steps:
-            return self._loop(reductions, bounds, accumulators, step)
+            return self.loop(reductions, bounds, accumulators, step)
         found = self._cascade(reductions, bounds, steps, step)
         pairs = zip(reductions, accumulators, found, strict=True)
         return [self._join(one, before, narrowed(self.state, one, after, self.uniform)) for one, before, after in pairs]
@@ -211,7 +217,7 @@ class PassLoops:
 
         def narrow(first: str, last: str) -> Accumulators:
             fresh = [identities(state, one, self.uniform) for one in reductions]
-            found = self._loop(reductions, (first, last, stride), fresh, step)
+            found = self.loop(reductions, (first, last, stride), fresh, step)
             return [widened(state, one, names, self.uniform) for one, names in zip(reductions, found, strict=True)]
 
         def outer(first: str, current: Accumulators) -> Accumulators:
@@ -220,9 +226,9 @@ class PassLoops:
             part = self._cascade(reductions, (first, last, stride), inner, step) if inner else narrow(first, last)
             return [self._join(one, a, b) for one, a, b in zip(many, current, part, strict=True)]
 
-        return self._loop(many, (lower, upper, state.constant(length, "i64")), start, outer)
+        return self.loop(many, (lower, upper, state.constant(length, "i64")), start, outer)
 
-    def _loop(
+    def loop(
         self, reductions: list[Reduction], bounds: tuple[str, str, str], accumulators: Accumulators,
         step: Callable[[str, Accumulators], Accumulators],
     ) -> Accumulators:

@@ -66,10 +66,11 @@ def highest(dtype: str) -> Any:
 
 
 class Builder:
-    """Writes at the current insertion point. ``results`` is what the call being lowered must produce."""
+    """Writes at the current insertion point. ``results`` is what the call being lowered must produce; ``target``: "cpu"
+    or "triton"."""
 
-    def __init__(self, sizes: Sizes, facts: Facts) -> None:
-        self.sizes, self.facts = sizes, facts
+    def __init__(self, sizes: Sizes, facts: Facts, target: str = "cpu") -> None:
+        self.sizes, self.facts, self.target = sizes, facts, target
         self.results: list[Result] = []
         self.body = Body(self._size_before_body)
         self._parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")

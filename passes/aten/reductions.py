@@ -107,11 +107,12 @@ def truth(combiner: str) -> Callable[..., Tensor]:
 
 
 def moments(b: Builder, x: Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Variance and mean in two passes over the row: the deviations are summed, so nothing cancels."""
+    """Variance and mean in two passes over the row: the deviations are summed, so nothing cancels. On CPUs in float64,
+    as in eager."""
     if not is_float(b.results[0].dtype):
         raise Unsupported("variance of complex or integer numbers")
     dims = dims_of(x, dim)
-    wide = b.cast(x, compute_type(x.dtype))
+    wide = b.cast(x, "f64" if b.target == "cpu" else compute_type(x.dtype))
     count = b.count(x, dims)
     average = _divide(b, _sum(b, wide, dims, True), count, wide.dtype)
     body = b.body

@@ -60,3 +60,34 @@ def test_invalid_numbers_stay_in_their_rows() -> None:
         x[0, length // 2], x[1, 3] = float("nan"), float("inf")
         for actual, expected in zip(compiled(x), (x.amax(1), x.amin(1), torch.softmax(x, 1), x.sum(1)), strict=True):
             torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-5, atol=1e-4)
+
+
+def moments(x: Tensor) -> tuple[Tensor, ...]:
+    """What rows that leave the cache are read once for; beside it sums and extrema of the same pass."""
+    centred = x - x.mean(1, keepdim=True)
+    return x.var(1), x.std(1, correction=0), (centred * centred).sum(1), x.var(1) + x.amax(1), x.sum(1), x.argmin(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_variance_of_rows_that_are_read_once(dtype: torch.dtype) -> None:
+    """Nothing cancels: of a mean far from 0, sorted numbers, blocks that are far apart."""
+    compiled = symshape.compile(moments)
+    for rows, length in ((3, 65_535), (3, 65_536), (1, 200_003), (9, 70_001)):
+        x = torch.randn(rows, length, dtype=dtype) + 1000
+        if rows > 1:
+            x[1] = x[1].sort().values
+            x[2] = torch.where(torch.arange(length) < 5000, 0, x[2])
+        exact = moments(x.double())
+        for number, (actual, expected) in enumerate(zip(compiled(x), exact, strict=True)):
+            case = f"result {number} of {rows}x{length}"
+            near = expected.to(actual.dtype)
+            torch.testing.assert_close(actual, near, rtol=2e-6, atol=0, msg=lambda m, c=case: f"{c}: {m}")
+
+
+def test_variance_of_invalid_numbers_in_rows_that_are_read_once() -> None:
+    compiled = symshape.compile(moments)
+    for rows, length in ((4, 70_001), (9, 65_537)):
+        x = torch.randn(rows, length)
+        x[0, length // 2], x[1, 3], x[2] = float("nan"), float("inf"), 1e38  # whose sum is infinite
+        for actual, expected in zip(compiled(x), moments(x), strict=True):
+            torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-4, atol=0)

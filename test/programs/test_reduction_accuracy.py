@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import symshape
-from symshape.accuracy import Errors, accurate
+from symshape.accuracy import Errors, accurate, draws
 from symshape.measure import tensors_of
 
 Tensor = torch.Tensor
@@ -64,25 +65,24 @@ FEW: Sequence[Shape] = ((33, 40), (1000, 7), (33_331, 3))
 MANY: Sequence[Shape] = (
     *FEW, (7, 1000), (1, 1), (1, 7), (7, 1), (1, 1000), (1000, 1), (3, 33_331), (1, 100_003), (100_003, 1), (317, 331),
 )  # fmt: skip
-LARGE = 20_000  # elements
 DTYPES = (torch.float32, torch.bfloat16)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_sums_of_rows_and_columns(dtype: torch.dtype) -> None:
     chosen = {f"{name}, {table}": f for table, own in TABLES.items() for name, f in own.items() if name in QUICK}
-    check(chosen, dtype, FEW, 4)
+    check(chosen, dtype, FEW)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("table", TABLES)
 def test_every_reduction(table: str, dtype: torch.dtype) -> None:
-    check(TABLES[table], dtype, MANY, 12)
+    check(TABLES[table], dtype, MANY)
 
 
-def check(table: dict[str, Callable[[Tensor], Any]], dtype: torch.dtype, shapes: Sequence[Shape], draws: int) -> None:
-    """All of a table in one graph; ``draws`` of the inputs at each small size."""
+def check(table: dict[str, Callable[[Tensor], Any]], dtype: torch.dtype, shapes: Sequence[Shape]) -> None:
+    """All of a table in one graph; several draws of the inputs at each size."""
 
     def all_of_them(x: Tensor) -> list[Any]:
         return [function(x) for function in table.values()]
@@ -90,7 +90,7 @@ def check(table: dict[str, Callable[[Tensor], Any]], dtype: torch.dtype, shapes:
     compiled, wrong = symshape.compile(all_of_them), []
     for shape in shapes:
         errors = {name: (Errors(), Errors()) for name in table}
-        for seed in range(draws if shape[0] * shape[1] < LARGE else 4):
+        for seed in range(draws(all_of_them(torch.randn(shape)), math.prod(shape))):
             x = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
             found, again = compiled(x), compiled(x)
             assert all(torch.equal(bits(a), bits(b)) for a, b in zip(tensors_of(found), tensors_of(again), strict=True))
