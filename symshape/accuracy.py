@@ -19,6 +19,7 @@ FACTOR: Final = 2.0  # of eager's error: what is accurate
 NUMBERS: Final = 32  # of which an error is made, at least
 _MOST_ELEMENTS: Final = 100_000_000  # of all draws of large inputs together
 _LEAST_DRAWS: Final = 8
+_FEW_ELEMENTS: Final = 10_000  # of an input whose results' largest errors are a matter of chance
 
 
 class Errors:
@@ -45,9 +46,11 @@ class Errors:
 
 
 def draws(results: Any, elements: int) -> int:
-    """How many draws make `NUMBERS` numbers of the smallest result; fewer where the inputs are large."""
+    """How many draws make `NUMBERS` numbers of the smallest result, `_LEAST_DRAWS` at least; fewer of large inputs."""
     fewest = min((t.numel() for t in tensors_of(results) if t.is_floating_point() and t.numel()), default=NUMBERS)
-    return min(-(-NUMBERS // fewest), max(_LEAST_DRAWS, _MOST_ELEMENTS // max(elements, 1)))
+    wanted, room = -(-NUMBERS // fewest), _MOST_ELEMENTS // max(elements, 1)
+    least = _LEAST_DRAWS if elements < _FEW_ELEMENTS else 1
+    return max(least, min(wanted, max(_LEAST_DRAWS, room)))
 
 
 def accurate(ours: float, eagers: float, dtype: torch.dtype) -> bool:
@@ -56,10 +59,8 @@ def accurate(ours: float, eagers: float, dtype: torch.dtype) -> bool:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """Half types are computed in float32, and rounded once: half a unit, and what the float32 is off by. Where eager
-    mode sums float32 in float64, its result is the exact one rounded; float32 may be off by two units."""
-    resolution = torch.finfo(dtype).eps
-    return 0.505 * resolution if dtype.itemsize == 2 else 2 * resolution
+    """What the exact result is off by when it is rounded to the dtype, and a little of what is added before."""
+    return 0.505 * torch.finfo(dtype).eps
 
 
 def _difference(actual: torch.Tensor, exact: torch.Tensor) -> tuple[float, float]:
