@@ -105,7 +105,8 @@ class _Clock:
         usual_aot, usual_import = self._saved
 
         def aot_compile(gm: Any, inputs: Any, **kinds: Any) -> Any:
-            return usual_aot(gm, inputs, **{kind: self._timed(kind, run) for kind, run in kinds.items()})
+            timed = {kind: self._timed(kind, run) if callable(run) else run for kind, run in kinds.items()}
+            return usual_aot(gm, inputs, **timed)
 
         def import_(*args: Any, **kwargs: Any) -> Any:
             if self._depth != 1:  # outside of the backend, or inside of an import
