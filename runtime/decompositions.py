@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.torch_private import has_unbacked_sizes
 
 
@@ -16,12 +17,17 @@ def decomposition_table() -> dict[Any, Any]:
     its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
     becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
     first; those of rounding to decimals multiply by 0.01."""
+    from torch._decomp import get_decompositions
     from torch._inductor.decomposition import select_decomp_table
 
     aten = torch.ops.aten
     whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward,
              aten.index_select, aten.threshold, aten.round)  # fmt: skip
     table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
+    table |= get_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
+    pads = (aten.replication_pad1d_backward, aten.replication_pad2d_backward, aten.replication_pad3d_backward)
+    table |= dict.fromkeys([op.default for op in pads], replication_pad_backward)
+    table[aten.as_strided_copy.default] = _as_strided_copy
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
     for op in (aten.index_add.default, aten.index_copy.default):
@@ -33,6 +39,10 @@ def decomposition_table() -> dict[Any, Any]:
         if op in table:
             table[op] = _of_something(table[op])
     return table
+
+
+def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    return torch.as_strided(x, *args).clone(memory_format=torch.contiguous_format)
 
 
 def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -158,6 +158,12 @@ class Body:
         limit = Scalar(self._size_value(size), "index")
         return self.op("symshape.check_index", "index", index, limit, message=ir.StringAttr.get(message))
 
+    def wrapped(self, index: Scalar, size: Expr) -> Scalar:
+        """A negative index counts from the end."""
+        index = self.cast(index, "i64")
+        negative = self.compare("lt", index, self.constant(0, "i64"))
+        return self.select(negative, self.add(index, self.size(size)), index)
+
     def extract(self, source: ir.Value, indices: Sequence[Scalar], dtype: str) -> Scalar:
         """An element of a tensor, in its compute type."""
         element = ir.RankedTensorType(source.type).element_type

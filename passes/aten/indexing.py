@@ -6,29 +6,55 @@ The source is captured, not an operand of the loop: it must be in memory, the in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, cast
+
+from torch_mlir import ir
 
 from symshape.passes.aten import joining
-from symshape.passes.aten.body import Body, Scalar
-from symshape.passes.aten.builder import ZERO, Builder, Tensor, Unsupported
+from symshape.passes.aten.body import Scalar
+from symshape.passes.aten.builder import ONE, ZERO, Builder, Result, Tensor, Unsupported
 from symshape.passes.aten.elementwise import Rule
-from symshape.prover.expr import Expr, product
+from symshape.prover.expr import product
 
 INTEGERS = ("i8", "i16", "i32", "i64")
 IN_SELF = "index out of range in self"
 
 
-def require_indices(*tensors: Tensor) -> None:
-    """Indices are signed integers; a bool or uint8 tensor is a mask, whose result has a data-dependent size."""
+def require_indices(*tensors: Tensor, bytes_too: bool = False) -> None:
+    """Indices are signed integers; a bool or uint8 tensor is a mask, whose result has a data-dependent size.
+
+    ``bytes_too``: of an op that knows no masks, and takes an empty tensor of any dtype.
+    """
     for x in tensors:
-        if x.dtype not in INTEGERS:
+        if x.dtype not in INTEGERS and not (bytes_too and x.dtype == "ui8"):
             raise Unsupported(f"indices of dtype {x.dtype}")
 
 
-def wrapped(m: Body, index: Scalar, size: Expr) -> Scalar:
-    """A negative index counts from the end."""
-    index = m.cast(index, "i64")
-    return m.select(m.compare("lt", index, m.constant(0, "i64")), m.add(index, m.size(size)), index)
+def without_dims(rule: Rule) -> Rule:
+    """The rule of an op whose first tensor or whose index may have no dim, which is then one of one element."""
+
+    @wraps(rule)
+    def lowered(b: Builder, x: Tensor, dim: int, index: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if x.rank and index.rank:
+            return cast(Tensor, rule(b, x, dim, index, *args, **kwargs))
+        results = b.results
+        b.results = [Result(one.sizes or (ONE,), one.dtype) for one in results]
+        x, index, *more = (_with_a_dim(b, one) for one in (x, index, *args))
+        made = rule(b, x, dim, index, *more, **kwargs)
+        return cast(Tensor, made if results[0].sizes else b.view(made, (), lambda: [ZERO]))
+
+    return lowered
+
+
+def _with_a_dim(b: Builder, value: Any) -> Any:
+    """A view, which may be what is read by index: that must be in memory, so its layout is said."""
+    if not isinstance(value, Tensor) or value.rank:
+        return value
+    view = b.view(value, (ONE,), lambda d: [])
+    layout = [b.sizes.value(size) for size in (ONE, ONE, b.sizes.layouts[value.value].offset)]
+    ir.Operation.create("symshape.bind", [], [view.value, *layout])
+    return view
 
 
 def placed(b: Builder, index: Tensor, start: int) -> Tensor:
@@ -54,8 +80,6 @@ def embedding(b: Builder, weight: Tensor, indices: Tensor, *_: Any) -> Tensor:
 
 def index_select(b: Builder, x: Tensor, dim: int, index: Tensor) -> Tensor:
     require_indices(index)
-    if not x.rank:
-        raise Unsupported("index_select of a zero-dim tensor")
     m, result, position = b.body, b.results[0], b.dim(dim, x.rank)
 
     def code(value: Scalar) -> Scalar:
@@ -66,9 +90,7 @@ def index_select(b: Builder, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    require_indices(index)
-    if not x.rank or x.rank != index.rank:
-        raise Unsupported("gather with a zero-dim tensor")
+    require_indices(index, bytes_too=True)
     m, position = b.body, b.dim(dim, x.rank)
 
     def code(value: Scalar) -> Scalar:
@@ -86,7 +108,7 @@ def take(b: Builder, x: Tensor, index: Tensor) -> Tensor:
     def code(value: Scalar) -> Scalar:
         count = product(x.sizes)
         at = m.check_index(
-            wrapped(m, value, count), count, "out of range: tried to access an index outside of the tensor"
+            m.wrapped(value, count), count, "out of range: tried to access an index outside of the tensor"
         )
         rest, indices = m.op("arith.index_cast", "i64", at), []
         for i, size in enumerate(x.sizes):
@@ -120,7 +142,7 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
         read: dict[int, Scalar] = {}
         for i, value in zip(at, values):
             message = f"index is out of bounds for dimension {i}"
-            read[i] = m.check_index(wrapped(m, value, x.sizes[i]), x.sizes[i], message)
+            read[i] = m.check_index(m.wrapped(value, x.sizes[i]), x.sizes[i], message)
         return m.extract(x.value, [read[i] if i in read else m.position(result_dim[i]) for i in range(x.rank)], x.dtype)
 
     return b.pointwise(b.results[0].sizes, x.dtype, inputs, code)
@@ -129,8 +151,8 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
 RULES: dict[str, Rule] = {
     **joining.RULES,
     "aten.embedding.default": embedding,
-    "aten.index_select.default": index_select,
-    "aten.gather.default": gather,
+    "aten.index_select.default": without_dims(index_select),
+    "aten.gather.default": without_dims(gather),
     "aten.take.default": take,
     "aten.index.Tensor": index_tensor,
     "aten._unsafe_index.Tensor": index_tensor,

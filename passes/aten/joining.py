@@ -140,15 +140,11 @@ def _require_same_sizes(b: Builder, source: Tensor, x: Tensor, position: int) ->
 def select_scatter(b: Builder, x: Tensor, source: Tensor, dim: int, index: Any) -> Tensor:
     """``x`` with one index of a dim taken from ``source``."""
     position, m = b.dim(dim, x.rank), b.body
-    at = as_expr(index)
-    if b.facts.nonnegative(-1 - at):
-        at = at + x.sizes[position]
-    elif not b.facts.nonnegative(at):
-        raise Unsupported("the sign of an index is not known while compiling")
     written = b.view(source, x.sizes, lambda *d: [*d[:position], *d[position + 1 :]])
 
     def code(old: Scalar, new: Scalar) -> Scalar:
-        return m.select(m.compare("eq", m.dim_index(position), m.size(at)), m.cast(new, old.dtype), old)
+        at = m.wrapped(m.size(as_expr(index)), x.sizes[position])
+        return m.select(m.compare("eq", m.dim_index(position), at), m.cast(new, old.dtype), old)
 
     return b.pointwise(x.sizes, x.dtype, [x, written], code)
 

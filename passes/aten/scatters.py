@@ -12,7 +12,7 @@ from typing import Any
 from symshape.passes.aten.body import Scalar
 from symshape.passes.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, is_float, lowest
 from symshape.passes.aten.elementwise import Rule
-from symshape.passes.aten.indexing import require_indices
+from symshape.passes.aten.indexing import require_indices, without_dims
 from symshape.prover.expr import Expr
 
 _COMBINERS = {
@@ -39,8 +39,6 @@ def scatter_reduce(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tenso
 def index_reduce(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *,
                  include_self: bool = True) -> Tensor:  # fmt: skip
     require_indices(index)
-    if not x.rank or index.rank != 1 or source.rank != x.rank:
-        raise Unsupported("a zero-dim tensor")
     position = b.dim(dim, x.rank)
     places = [(index, (position,)) if i == position else i for i in range(x.rank)]
     sizes = [index.sizes[0] if i == position else s for i, s in enumerate(x.sizes)]
@@ -124,10 +122,8 @@ def _neutral(dtype: str, combiner: str) -> Any:
 
 def _along(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any, combiner: str) -> Tensor:
     """An index for each element of (the first part of) a source; the other dims are the element's own."""
-    require_indices(index)
+    require_indices(index, bytes_too=True)
     _require_native(x, combiner)
-    if not x.rank or x.rank != index.rank:
-        raise Unsupported("a scatter with a zero-dim tensor")
     position = b.dim(dim, x.rank)
     places = [(index, range(x.rank)) if i == position else i for i in range(x.rank)]
     if isinstance(value, Tensor) and value.rank:
@@ -147,7 +143,7 @@ def _require_native(x: Tensor, combiner: str) -> None:
 
 def _one_for_each_row(b: Builder, x: Tensor, dim: int, index: Tensor) -> bool:
     position = b.dim(dim, x.rank)
-    if not x.rank or x.rank != index.rank or not b.is_one(index.sizes[position]):
+    if not b.is_one(index.sizes[position]):
         return False
     low = b.facts.bounds(x.sizes[position])[0]
     rows = [b.facts.equal(i, s) for d, (i, s) in enumerate(zip(index.sizes, x.sizes)) if d != position]
@@ -156,7 +152,7 @@ def _one_for_each_row(b: Builder, x: Tensor, dim: int, index: Tensor) -> bool:
 
 def _by_position(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """One index in each row, and a row for each of x's: a comparison with the position."""
-    require_indices(index)
+    require_indices(index, bytes_too=True)
     position, m = b.dim(dim, x.rank), b.body
     message = f"index is out of bounds for dimension {position}"
 
@@ -177,13 +173,13 @@ def _first_of(b: Builder, source: Tensor, index: Tensor) -> Tensor:
 
 
 RULES: dict[str, Rule] = {
-    "aten.scatter.value": scatter,
-    "aten.scatter.src": scatter,
-    "aten.scatter.reduce": scatter,
-    "aten.scatter.value_reduce": scatter,
-    "aten.scatter_add.default": scatter_add,
-    "aten.scatter_reduce.two": scatter_reduce,
-    "aten.index_reduce.default": index_reduce,
+    "aten.scatter.value": without_dims(scatter),
+    "aten.scatter.src": without_dims(scatter),
+    "aten.scatter.reduce": without_dims(scatter),
+    "aten.scatter.value_reduce": without_dims(scatter),
+    "aten.scatter_add.default": without_dims(scatter_add),
+    "aten.scatter_reduce.two": without_dims(scatter_reduce),
+    "aten.index_reduce.default": without_dims(index_reduce),
     "aten.index_put.default": index_put,
     "aten._unsafe_index_put.default": index_put,
 }

@@ -71,6 +71,31 @@ def test_rules() -> None:
           *((x, j, w) for x, _, _, j, w, *_ in given))  # fmt: skip
 
 
+def without_dims(x: Tensor, i: Tensor, v: Tensor) -> list[Tensor]:
+    """Of a tensor without dims, by an index of one or none; and the other way round."""
+    y, j = x[None], i[None]
+    return [
+        x.gather(0, i), x.gather(0, j), y.gather(0, i), x.index_select(0, i), x.index_select(0, j),
+        y.index_select(0, i), x.scatter(0, i, v), x.scatter(0, j, v[None]), y.scatter(0, i, v), x.scatter(0, i, 2.0),
+        x.scatter_add(0, i, v),
+        x.scatter_reduce(0, i, v, "mean"), x.scatter_reduce(0, j, v[None], "prod", include_self=False),
+        x.index_reduce(0, j, v, "amax"), x.index_copy(0, i, v), x.index_add(0, j, v, alpha=2),
+        x.sin().gather(0, i), y.repeat(3).scatter(0, j + 2, v.cos()[None]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+def test_without_dims(target: str) -> None:
+    if target == "triton":
+        pytest.importorskip("triton")
+    torch._dynamo.reset()
+    given = torch.tensor(1.5), torch.tensor(0), torch.tensor(-3.0)
+    (graph,) = symshape.explain(without_dims, *given).graphs
+    assert not graph.library_calls
+    compiled = symshape.compile(without_dims, fullgraph=True, target=target, cache=False)
+    torch.testing.assert_close(compiled(*given), without_dims(*given))
+
+
 @pytest.mark.parametrize("target", ["cpu", "triton"])
 def test_kernels(target: str) -> None:
     if target == "triton":
