@@ -291,6 +291,11 @@ def _call(w: _Writer, op: Any) -> None:
     if target == "symshape.constant":
         w.lines.append(f"{w.name(op.results[0])} = constant[{arguments.strip('(),')}]")
         return
+    if target == "symshape.storage":
+        x, result = op.operands[0], op.results[0]
+        back = w.size(Expr.const(0) - w.layout(w.alias.get(x, x)).offset)
+        w.lines.append(f"{w.name(result)} = reinterpret({w.name(x)}, {w.tuple(w.layout(result).sizes)}, (1,), {back})")
+        return
     python_name = "".join(c if c.isalnum() else "_" for c in target)
     w.text.targets[python_name] = target
     w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(_is_used, op.results)]))))

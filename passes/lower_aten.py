@@ -22,7 +22,8 @@ from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
 from symshape.passes.aten.views import ALIASING
 from symshape.passes.base import Pass, PassContext
 
-TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "scatters", "compact")  # one file each
+# One file each.
+TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "scatters", "strided", "compact")
 
 
 @cache

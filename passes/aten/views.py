@@ -175,24 +175,6 @@ def diagonal(b: Builder, x: Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 
     return b.view(x, b.results[0].sizes, read)
 
 
-def as_strided(b: Builder, x: Tensor, size: Any, stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
-    """Addresses of a row-major tensor are its elements in order: an address is split into an index for each dim."""
-    layout = b.sizes.layouts.get(x.value)
-    steps = [product(x.sizes[i + 1 :]) for i in range(x.rank)]
-    if layout is None or not all(b.facts.equal(*pair) for pair in zip(layout.strides, steps)):
-        raise Unsupported("an operand that is not known to be contiguous")
-    first = ZERO if storage_offset is None else as_expr(storage_offset) - layout.offset
-    sizes = b.results[0].sizes
-
-    def read(*d: Expr) -> list[Expr]:
-        address = first
-        for index, step in zip(d, stride):
-            address = address + index * as_expr(step)
-        return regroup(b, x.sizes, [product(x.sizes)], [address])
-
-    return b.view(x, sizes, read)
-
-
 def _shift(position: int, offset: Expr) -> Callable[..., list[Expr]]:
     return lambda *d: [offset + e if i == position else e for i, e in enumerate(d)]
 
@@ -220,10 +202,9 @@ RULES: dict[str, Callable[..., Any]] = {
     "aten.unbind.int": unbind,
     "aten.unfold.default": unfold,
     "aten.diagonal.default": diagonal,
-    "aten.as_strided.default": as_strided,
     "aten.alias.default": same,
     "aten.detach.default": same,
     "aten.lift_fresh.default": same,
 }
 # Results of these share the storage of their operand, with the strides that their bind says.
-ALIASING = frozenset(RULES)
+ALIASING = frozenset({*RULES, "aten.as_strided.default"})
