@@ -127,7 +127,7 @@ def without_dropout(module: nn.Module) -> nn.Module:
     for part in module.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
-        for name in ("dropout_prob", "attention_dropout"):
+        for name in ("dropout", "dropout_prob", "attention_dropout"):
             if isinstance(getattr(part, name, None), float):
                 setattr(part, name, 0.0)
     return module
