@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from symshape.dialects.conditions import read_condition
@@ -224,10 +225,12 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     operands: list[ir.Value] = []
     text = template(importer, node.args, node.kwargs, operands)
     tuple_result = isinstance(value, (tuple, list))
-    fakes = list(value) if tuple_result else ([] if value is None else [value])
+    nested = tuple_result and any(isinstance(fake, (tuple, list)) for fake in value)
+    fakes = pytree.tree_leaves(value) if tuple_result else ([] if value is None else [value])
     kept = [i for i, fake in enumerate(fakes) if fake is not None]
     types = [type_of(fakes[i]) for i in kept]
-    op = _call(target_name(node.target), text, operands, types, kept if tuple_result else None)
+    target = target_name(node.target)
+    op = _call(f"flat.{target}" if nested else target, text, operands, types, kept if tuple_result else None)
     if _is_fresh(node.target):
         op.attributes["fresh"] = ir.UnitAttr.get()
     results: list[Any] = [None] * len(fakes)
@@ -238,6 +241,8 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     define_offset(importer, node, value)
     for i, result in zip(kept, op.results):
         bind(importer, result, fakes[i], op.location)
+    if nested:
+        return pytree.tree_unflatten(results, pytree.tree_structure(value))
     return results if tuple_result else (results[0] if results else None)
 
 
@@ -315,9 +320,7 @@ def _text(importer: Importer, value: Any, operands: list[ir.Value]) -> str:
         held = importer.values.get(value)
         if isinstance(held, Constant):
             return f"constant[{_position(importer, held.value)}]"
-        if isinstance(held, list):
-            return "[" + ", ".join(_operand(v, operands) for v in held) + "]"
-        return _operand(held, operands)
+        return _held(held, operands)
     if isinstance(value, (list, tuple)):
         inner = ", ".join(_text(importer, v, operands) for v in value)
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
@@ -330,6 +333,12 @@ def _text(importer: Importer, value: Any, operands: list[ir.Value]) -> str:
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)
     return f"constant[{_position(importer, value)}]"
+
+
+def _held(value: Any, operands: list[ir.Value]) -> str:
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_held(v, operands) for v in value) + "]"
+    return _operand(value, operands)
 
 
 def _operand(value: ir.Value | None, operands: list[ir.Value]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
@@ -125,10 +128,11 @@ def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, i
         kind, positions = place_of_symbol(path)
         if kind not in ("size", "stride") or read in importer.sizes:
             continue
-        result, dim = positions if isinstance(fakes, (tuple, list)) else (0, *positions)
+        *way, dim = positions
+        fake = functools.reduce(operator.getitem, way, fakes)
+        result = next(i for i, leaf in enumerate(pytree.tree_leaves(fakes)) if leaf is fake)
         if (result, kind, dim) in defined:
             continue
-        fake = fakes[result] if isinstance(fakes, (tuple, list)) else fakes
         emit_unbacked(importer, results[result], read.python(), kind, dim, anything=True)
         _expect_equal(importer, read, size_expr(getattr(fake, kind)()[dim]))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.torch_private import has_unbacked_sizes
@@ -33,6 +34,8 @@ def decomposition_table() -> dict[Any, Any]:
     for op in (aten.index_add.default, aten.index_copy.default):
         if op in table:
             table[op] = _without_negative_places(table[op])
+    if aten.max_unpool2d.default in table:
+        table[aten.max_unpool2d.default] = _laid_out_as_operand(table[aten.max_unpool2d.default])
     if aten.smooth_l1_loss_backward.default in table:
         table[aten.smooth_l1_loss_backward.default] = _invalid_where_it_is(table[aten.smooth_l1_loss_backward.default])
     for op in (aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default):
@@ -52,6 +55,18 @@ def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
         if not has_unbacked_sizes(x) and x.numel() == 0:
             return torch.zeros_like(x)
         return rule(gradient, x, *args, **kwargs)
+
+    return decomposition
+
+
+def _laid_out_as_operand(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, whose result is channels-last where the operand is."""
+
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = rule(x, *args, **kwargs)
+        if has_unbacked_sizes(x) or x.dim() != 4:
+            return result
+        return result.contiguous(memory_format=suggest_memory_format(x))
 
     return decomposition
 

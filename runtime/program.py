@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
+import torch.utils._pytree as pytree
 from torch.autograd import profiler
 
 from symshape.errors import SymshapeError
@@ -102,10 +103,13 @@ def target_name(target: Any) -> str:
 
 
 def resolve_target(target: str) -> Callable[..., Any]:
-    """The callable behind a ``host.call`` target."""
+    """The callable behind a ``host.call`` target. ``flat.`` before a name: of its tuples in tuples, all items in order."""
     if target in _SHORT:
         return _SHORT[target]
     kind, _, rest = target.partition(".")
+    if kind == "flat":
+        nested = resolve_target(rest)
+        return lambda *args, **kwargs: pytree.tree_leaves(nested(*args, **kwargs))
     if kind == "python":
         return _python_callable(rest)
     library: Any = torch.ops.higher_order if kind == "higher_order" else torch.ops

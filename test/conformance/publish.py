@@ -23,9 +23,16 @@ code{font-size:.85em;overflow-wrap:anywhere}.bad{color:#b3261e;font-weight:600}.
 summary{cursor:pointer;color:#555}"""
 
 
+# What computes no element of a tensor: arithmetic on Python numbers, reading a number, assertions.
+NUMBERS = ("python._operator.", "python.math.", "python.torch.sym_", "aten._local_scalar_dense.", "aten._assert_scalar.",
+           "aten._assert_async.")  # fmt: skip
+
+
 def is_native(record: Record) -> bool:
-    """Whether no graph that computes its results has a library call; the report says why each of them is one."""
-    return not any(record["calls"].get(kind) for kind in ("forward", "inference"))
+    """Whether no graph that computes its results has a library call that computes elements of tensors; the report says
+    why each of them is one."""
+    called = [name for kind in ("forward", "inference") for name in record["calls"].get(kind, ())]
+    return all(name.startswith(NUMBERS) for name in called)
 
 
 def gradients(records: Sequence[Record]) -> tuple[int, int, int]:
