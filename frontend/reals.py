@@ -10,8 +10,9 @@ from torch_mlir import ir
 
 from symshape.dialects import reals
 from symshape.dialects.sizes import Sizes
+from symshape.frontend.symbols import named_expr
 from symshape.prover.expr import Expr
-from symshape.prover.sympy_bridge import UnsupportedExpr, from_sympy
+from symshape.prover.sympy_bridge import UnsupportedExpr
 
 _QUOTIENTS = frozenset({"IntTrueDiv", "FloatTrueDiv"})
 _FOLDS = {"Add": "arith.addf", "Mul": "arith.mulf"}
@@ -28,7 +29,7 @@ def emit_real(sizes: Sizes, expr: Any) -> ir.Value:
         return emit_real(sizes, expr.args[0])
     if kind in _FOLDS and not expr.is_integer:
         return reduce(lambda x, y: reals.binary(_FOLDS[kind], x, y), [emit_real(sizes, a) for a in expr.args])
-    size = from_sympy(expr)
+    size = named_expr(expr)
     if not all(Expr.symbol(name) in sizes for name in size.symbols):
         raise UnsupportedExpr(expr, "a symbol of it is no size here")
     return reals.from_size(sizes.value(size))

@@ -61,8 +61,13 @@ def size_expr(value: Any) -> Expr:
     """
     if not isinstance(value, torch.SymInt):
         return Expr.const(int(value))
-    expr = from_sympy(value.node.expr, _NAMES)
+    expr = named_expr(value.node.expr)
     return Expr.const(1) if has_functions(expr) and _is_one(value, expr) else expr
+
+
+def named_expr(expr: Any) -> Expr:
+    """An integer expression of the tracer, in which what is computed by way of floats is a symbol of its own."""
+    return from_sympy(expr, _NAMES)
 
 
 def _is_one(value: torch.SymInt, expr: Expr) -> bool:

@@ -122,7 +122,7 @@ def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, i
 
     ``results``: the values of the node's results, by position. ``defined``: where symbols are read as they are.
     """
-    fakes = node.meta.get("val")
+    fakes: Any = node.meta.get("val")
     for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
         read = Expr.symbol(str(symbol))
         kind, positions = place_of_symbol(path)

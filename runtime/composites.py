@@ -24,6 +24,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
             aten.hsplit.int: _hsplit, aten.vsplit.int: _vsplit, aten.dsplit.int: _dsplit,
             aten.sum_to_size.default: _sum_to_size,
             aten.mm.default: _mm, aten.addmm.default: _addmm,
+            aten.polygamma_.default: _polygamma_,
             aten.channel_shuffle.default: _channel_shuffle, aten.addmv.default: _addmv}  # fmt: skip
 
 
@@ -79,6 +80,11 @@ def _sum_to_size(usual: Any, x: torch.Tensor, sizes: Sequence[Any]) -> Any:
         elif not assert_equal(size, wanted):
             return usual(x, sizes)
     return x.sum(to_one, keepdim=True).view(sizes) if to_one else x
+
+
+def _polygamma_(usual: Any, x: torch.Tensor, n: int) -> torch.Tensor:
+    """AOTAutograd finds no functional form of this one: of the other form the tensor is the second argument."""
+    return x.copy_(torch.polygamma(n, x))
 
 
 def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:

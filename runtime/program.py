@@ -103,7 +103,7 @@ def target_name(target: Any) -> str:
 
 
 def resolve_target(target: str) -> Callable[..., Any]:
-    """The callable behind a ``host.call`` target. ``flat.`` before a name: of its tuples in tuples, all items in order."""
+    """The callable behind a ``host.call`` target; ``flat.`` before it: all items of its tuples in tuples, in order."""
     if target in _SHORT:
         return _SHORT[target]
     kind, _, rest = target.partition(".")

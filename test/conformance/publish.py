@@ -24,8 +24,10 @@ summary{cursor:pointer;color:#555}"""
 
 
 # What computes no element of a tensor: arithmetic on Python numbers, reading a number, assertions.
-NUMBERS = ("python._operator.", "python.math.", "python.torch.sym_", "aten._local_scalar_dense.", "aten._assert_scalar.",
-           "aten._assert_async.")  # fmt: skip
+NUMBERS = (
+    "python._operator.", "python.math.", "python.torch.sym_", "aten._local_scalar_dense.", "aten._assert_scalar.",
+    "aten._assert_async.",
+)  # fmt: skip
 
 
 def is_native(record: Record) -> bool:

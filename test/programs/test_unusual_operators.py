@@ -1,0 +1,58 @@
+"""Operators whose results, layouts or forms are unlike those of others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import symshape
+
+
+def both(function, *args):
+    """(ours, eager's) of copies of the arguments."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="symshape", dynamic=True, fullgraph=True)
+    return [f(*(a.clone() if isinstance(a, torch.Tensor) else a for a in args)) for f in (compiled, function)]
+
+
+@pytest.fixture(scope="module")
+def halves():
+    @torch.library.custom_op("symshape_test::halves", mutates_args=())
+    def halves(x: torch.Tensor, at: int) -> tuple[list[torch.Tensor], torch.Tensor, int]:
+        return [x[:at].clone(), x[at:].clone()], x.sum(), at + 1
+
+    @halves.register_fake
+    def _(x, at):
+        return [x.new_empty(at), x.new_empty(x.size(0) - at)], x.new_empty(()), at + 1
+
+    return halves
+
+
+def test_lists_in_tuples_of_results(halves):
+    def f(x, at):
+        (left, right), total, count = halves(x * 2, at)
+        return left + 1, right * total + count
+
+    ours, eager = both(f, torch.randn(7), 3)
+    torch.testing.assert_close(ours, eager)
+
+
+def test_max_unpool2d_keeps_channels_last_and_polygamma_is_in_place():
+    def f(x, y):
+        pooled, places = F.max_pool2d(x, 2, return_indices=True)
+        return F.max_unpool2d(pooled, places, 2), y.polygamma_(1), y + 1
+
+    ours, eager = both(f, torch.randn(2, 3, 4, 6).to(memory_format=torch.channels_last), torch.rand(5) + 1)
+    torch.testing.assert_close(ours, eager)
+    assert ours[0].stride() == eager[0].stride() == (72, 1, 18, 3)
+
+
+def test_sizes_by_way_of_floats_are_numbers_in_kernels():
+    def f(x):
+        return F.interpolate(x, scale_factor=1.7, mode="nearest", recompute_scale_factor=True)
+
+    x = torch.randn(2, 3, 11)
+    report = symshape.explain(f, x)
+    assert {call for graph in report.graphs for call in graph.library_calls} <= {"python.math.trunc"}
+    torch.testing.assert_close(*both(f, x))
