@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import html
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from symshape.measure import environment, write_result
 from symshape.terminal import table
@@ -23,7 +26,7 @@ code{font-size:.85em;overflow-wrap:anywhere}.bad{color:#b3261e;font-weight:600}.
 summary{cursor:pointer;color:#555}"""
 
 
-# What computes no element of a tensor: arithmetic on Python numbers, reading a number, assertions.
+# What computes no element of a tensor, beside views: arithmetic on Python numbers, reading a number, assertions.
 NUMBERS = (
     "python._operator.", "python.math.", "python.torch.sym_", "aten._local_scalar_dense.", "aten._assert_scalar.",
     "aten._assert_async.",
@@ -33,8 +36,16 @@ NUMBERS = (
 def is_native(record: Record) -> bool:
     """Whether no graph that computes its results has a library call that computes elements of tensors; the report says
     why each of them is one."""
-    called = [name for kind in ("forward", "inference") for name in record["calls"].get(kind, ())]
-    return all(name.startswith(NUMBERS) for name in called)
+    called = {name for kind in ("forward", "inference") for name in record["calls"].get(kind, ())}
+    return all(name.startswith(NUMBERS) or is_view(name) for name in called)
+
+
+def is_view(name: str) -> bool:
+    """Whether a library call only describes the memory of its operand anew, by PyTorch's own declaration."""
+    if not name.startswith("aten."):
+        return False
+    operator: Any = functools.reduce(getattr, name.split("."), torch.ops)
+    return bool(operator.is_view)
 
 
 def gradients(records: Sequence[Record]) -> tuple[int, int, int]:
