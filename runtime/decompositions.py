@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
+from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.torch_private import has_unbacked_sizes
 
@@ -28,6 +29,9 @@ def decomposition_table() -> dict[Any, Any]:
     table |= get_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
     pads = (aten.replication_pad1d_backward, aten.replication_pad2d_backward, aten.replication_pad3d_backward)
     table |= dict.fromkeys([op.default for op in pads], replication_pad_backward)
+    table[aten.grid_sampler_3d.default] = grid_sampler
+    table |= dict.fromkeys([aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default],
+                           grid_sampler_backward)  # fmt: skip
     table[aten.as_strided_copy.default] = _as_strided_copy
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])

@@ -1,0 +1,37 @@
+"""The parts of grid sampling, and gradients of padding, against eager's operators: all modes, in float64."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.runtime.padding_gradients import replication_pad_backward
+
+aten = torch.ops.aten
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_grid_sampling(dims: int) -> None:
+    forward = aten.grid_sampler_2d if dims == 2 else aten.grid_sampler_3d
+    backward = aten.grid_sampler_2d_backward if dims == 2 else aten.grid_sampler_3d_backward
+    generator = torch.Generator().manual_seed(dims)
+    for *how, size in itertools.product(range(3 if dims == 2 else 2), range(3), (False, True), (1, 5)):
+        x = torch.randn(2, 3, *(size, 6, 4)[:dims], generator=generator, dtype=torch.float64)
+        grid = torch.rand(2, *(3, 4, 7)[:dims], dims, generator=generator, dtype=torch.float64) * 4 - 2
+        expected = forward(x, grid, *how)
+        torch.testing.assert_close(grid_sampler(x, grid, *how), expected)
+        given = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
+        both = backward(given, x, grid, *how, [True, True])
+        torch.testing.assert_close(grid_sampler_backward(given, x, grid, *how, [True, True]), both)
+
+
+def test_replication() -> None:
+    for shape, pad in (((2, 5), (1, 3)), ((2, 3, 4, 5), (2, -1, -2, 3)), ((2, 3, 4, 5), (-1, -2, 0, 1, 3, 1))):
+        x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        padded = torch.nn.functional.pad(x, pad, "replicate")
+        given = torch.randn_like(padded)
+        (expected,) = torch.autograd.grad(padded, x, given)
+        torch.testing.assert_close(replication_pad_backward(given, x, pad), expected)
