@@ -100,7 +100,7 @@ def triangle(keep: str) -> Rule:
 
 _ZERO = ("zeros.default", "zeros_like.default", "new_zeros.default", "empty.memory_format", "empty_like.default",
          "new_empty.default", "new_empty_strided.default", "empty_strided.default",
-         "empty_permuted.default")  # fmt: skip
+         "empty_permuted.default", "_efficientzerotensor.default")  # fmt: skip
 _ONE = ("ones.default", "ones_like.default", "new_ones.default")
 
 RULES: dict[str, Rule] = {
