@@ -191,6 +191,11 @@ def _combine_moments(state: State, left: Sequence[str], right: Sequence[str], ty
     return [number, do("addf", left[1], right[1]), do("addf", do("addf", left[2], right[2]), added)]
 
 
+def is_sum(reduction: Reduction) -> bool:
+    """Whether it adds up floats, whose rounding errors grow with the number of additions in a row."""
+    return reduction.combiner == "add" and types.is_float(reduction.element)
+
+
 def wide(reduction: Reduction) -> Reduction:
     """The reduction that a sum's last steps use: of float32 numbers float64, so that the result is rounded once."""
     sums = reduction.combiner == "add" and reduction.element == "f32"

@@ -30,10 +30,12 @@ _MEAN, _APART, _SQUARE, _TOTAL = -1, -2, -3, -4  # of a block: unlike any value 
 
 
 def with_moments(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with squares found in the pass of their sum, wherever it has such. Rows must not be empty."""
+    """The kernel with squares found in the pass of their sum, wherever it has such. Rows must not be empty.
+
+    Not beside products, which lose accuracy where they begin again with each block (see `PassLoops`)."""
     made = {number: instr for instr in kernel.code for number in instr.results}
     online = [one for one in find_online(kernel.code).values() if one.kind == "square" and _is_quotient(made, one)]
-    if not online:
+    if not online or any(instr.combiner == "mul" for instr in kernel.code):
         return kernel
     writer = _Writer(kernel, online)
     for instr in kernel.code:

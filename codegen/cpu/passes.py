@@ -8,7 +8,17 @@ from functools import partial
 from typing import TypeVar
 
 from symshape.codegen.cpu import arithmetic, memory, moments, transpose
-from symshape.codegen.cpu.combiners import Reduction, accumulate, combine, combined, identities, narrowed, wide, widened
+from symshape.codegen.cpu.combiners import (
+    Reduction,
+    accumulate,
+    combine,
+    combined,
+    identities,
+    is_sum,
+    narrowed,
+    wide,
+    widened,
+)
 from symshape.codegen.cpu.expressions import scalar
 from symshape.codegen.cpu.layout import Layout
 from symshape.codegen.cpu.schedule import Pass
@@ -192,41 +202,52 @@ class PassLoops:
     ) -> Accumulators:
         """A loop in which sums restart every ``block`` indices. The blocks are added up wide, or, without anything
         wider, in blocks again: errors grow with the length of each chain of additions, not with that of the loop."""
-        sums = [one for one in reductions if one.combiner == "add" and one.element.startswith("f")]
+        sums = [one for one in reductions if is_sum(one)]
         steps = [block] if all(wide(one) is not one for one in sums) else [block * _BLOCKS**2, block * _BLOCKS, block]
         constant = size.as_int()
         if constant is not None:
             steps = [length for length in steps if length < constant]
         if not sums or not steps:
             return self.loop(reductions, bounds, accumulators, step)
-        found = self._cascade(reductions, bounds, steps, step)
-        pairs = zip(reductions, accumulators, found, strict=True)
-        return [self._join(one, before, narrowed(self.state, one, after, self.uniform)) for one, before, after in pairs]
+        found = self._cascade(reductions, bounds, steps, step, self._fresh(reductions, accumulators))
+        return [
+            self._join(one, before, narrowed(self.state, one, after, self.uniform)) if is_sum(one) else after
+            for one, before, after in zip(reductions, accumulators, found, strict=True)
+        ]
 
     def _join(self, reduction: Reduction, left: list[str], right: list[str]) -> list[str]:
         return combine(self.state, reduction, left, right, self.uniform)
 
+    def _fresh(self, reductions: list[Reduction], accumulators: Accumulators) -> Accumulators:
+        """Wide accumulators of a block. Sums begin again. Others go on: products of few factors stay near 1, where the
+        numbers below it are twice as dense as those above, and roundings do not cancel."""
+        pairs = zip(reductions, accumulators, strict=True)
+        return [identities(self.state, wide(a), self.uniform) if is_sum(a) else names for a, names in pairs]
+
     def _cascade(
         self, reductions: list[Reduction], bounds: tuple[str, str, str], steps: list[int],
-        step: Callable[[str, Accumulators], Accumulators],
+        step: Callable[[str, Accumulators], Accumulators], start: Accumulators,
     ) -> Accumulators:
         """A loop over parts of ``steps[0]`` indices, each a loop over parts of ``steps[1]`` and so on. Wide results."""
         state, (lower, upper, stride), (length, *inner) = self.state, bounds, steps
-        many = [wide(one) for one in reductions]
-        start = [identities(state, one, self.uniform) for one in many]
 
-        def narrow(first: str, last: str) -> Accumulators:
-            fresh = [identities(state, one, self.uniform) for one in reductions]
+        def narrow(first: str, last: str, begin: Accumulators) -> Accumulators:
+            pairs = zip(reductions, begin, strict=True)
+            fresh = [identities(state, one, self.uniform) if is_sum(one) else names for one, names in pairs]
             found = self.loop(reductions, (first, last, stride), fresh, step)
             return [widened(state, one, names, self.uniform) for one, names in zip(reductions, found, strict=True)]
 
         def outer(first: str, current: Accumulators) -> Accumulators:
             after = state.writer.pure(f"arith.addi {first}, {state.constant(length, 'i64')} : i64")
-            last = state.writer.pure(f"arith.minsi {after}, {upper} : i64")
-            part = self._cascade(reductions, (first, last, stride), inner, step) if inner else narrow(first, last)
-            return [self._join(one, a, b) for one, a, b in zip(many, current, part, strict=True)]
+            last, begin = state.writer.pure(f"arith.minsi {after}, {upper} : i64"), self._fresh(reductions, current)
+            bounds = (first, last, stride)
+            part = self._cascade(reductions, bounds, inner, step, begin) if inner else narrow(first, last, begin)
+            return [
+                self._join(wide(one), a, b) if is_sum(one) else b
+                for one, a, b in zip(reductions, current, part, strict=True)
+            ]
 
-        return self.loop(many, (lower, upper, state.constant(length, "i64")), start, outer)
+        return self.loop([wide(one) for one in reductions], (lower, upper, state.constant(length, "i64")), start, outer)
 
     def loop(
         self, reductions: list[Reduction], bounds: tuple[str, str, str], accumulators: Accumulators,
