@@ -30,7 +30,8 @@ _RATE = 1e-3
 
 @dataclass(frozen=True)
 class Row:
-    """``peak``: bytes; ``loss_error``: symshape's loss against eager's, relative, after the same steps."""
+    """``peak``: bytes; ``loss_error``: symshape's loss against eager's, relative, after the same steps. What failed at
+    some shape of the model is in neither."""
 
     model: str
     shape: Shape
@@ -72,10 +73,17 @@ def measure(model: Model, size: Size, backends: list[str], rounds: int, progress
     """All backends of one model, compiled once, then timed at every shape."""
     torch._dynamo.reset()
     trainers = {name: Trainer(model, size, BACKENDS[name]) for name in backends}
-    shapes, errors = TRAINING_SHAPES[model.name], {}
+    shapes, errors, losses = TRAINING_SHAPES[model.name], {}, {}
     for shape in shapes:
         progress.say(f"{model.name}: compiling and warming up at {model.describe(shape)}")
-        losses = {name: trainer.step(**model.inputs(shape)).item() for name, trainer in trainers.items()}
+        for name, trainer in list(trainers.items()):
+            try:
+                losses[name] = trainer.step(**model.inputs(shape)).item()
+            except Exception as error:
+                if name in (backends[0], backends[-1]):
+                    raise
+                del trainers[name]
+                print(f"{model.name}: {name} fails at {model.describe(shape)}: {str(error).splitlines()[0]}")
         errors[shape] = abs(losses[backends[-1]] - losses[backends[0]]) / abs(losses[backends[0]])
     rows = []
     for shape in shapes:
@@ -89,9 +97,10 @@ def measure(model: Model, size: Size, backends: list[str], rounds: int, progress
     return rows
 
 
-def ratios(rows: list[Row], what: str, backend: str, other: str) -> float:
-    """Geometric mean of ``backend``'s figure over the other's."""
-    return geometric_mean(getattr(row, what)[backend] / getattr(row, what)[other] for row in rows)
+def ratios(rows: list[Row], what: str, backend: str, other: str) -> float | str:
+    """Geometric mean of ``backend``'s figure over the other's, where there is one."""
+    found = [getattr(row, what) for row in rows if other in row.seconds]
+    return geometric_mean(one[backend] / one[other] for one in found) if found else "-"
 
 
 def main() -> None:
@@ -112,8 +121,8 @@ def main() -> None:
     ours, others = backends[-1], backends[:-1]
     print(heading("milliseconds and megabytes per step"))
     body = [
-        [r.model, "x".join(map(str, r.shape)), *(1e3 * r.seconds[b] for b in backends),
-         *(r.peak[b] / 1e6 for b in backends), r.loss_error] for r in rows
+        [r.model, "x".join(map(str, r.shape)), *(1e3 * r.seconds[b] if b in r.seconds else "-" for b in backends),
+         *(r.peak[b] / 1e6 if b in r.peak else "-" for b in backends), r.loss_error] for r in rows
     ]  # fmt: skip
     print(table(["model", "shape", *backends, *(f"{b}: MB" for b in backends), "loss error"], body))
     groups = {name: [row for row in rows if row.model == name] for name in names} | {"all": rows}
