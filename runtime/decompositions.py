@@ -18,13 +18,14 @@ def decomposition_table() -> dict[Any, Any]:
     its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
     its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
     becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
-    first; those of rounding to decimals multiply by 0.01."""
+    first; those of rounding to decimals multiply by 0.01. Those of matrix products ask whether they are small, which
+    makes a graph of its own for up to 16 rows of a layer with one output."""
     from torch._decomp import get_decompositions
     from torch._inductor.decomposition import select_decomp_table
 
     aten = torch.ops.aten
     whole = (aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.embedding_dense_backward,
-             aten.index_select, aten.threshold, aten.round)  # fmt: skip
+             aten.index_select, aten.threshold, aten.round, aten.mm, aten.addmm)  # fmt: skip
     table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
     table |= get_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
     pads = (aten.replication_pad1d_backward, aten.replication_pad2d_backward, aten.replication_pad3d_backward)

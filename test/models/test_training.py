@@ -87,6 +87,20 @@ def test_a_training_loop_learns_like_eager(compiled: Callable[[Any], Any]) -> No
     assert losses[:count] == pytest.approx(losses[count:], rel=TOLERANCE)
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_few_rows_and_few_outputs_are_no_case(outputs: int, compiled: Callable[[Any], Any]) -> None:
+    """Of the product of a gradient and a narrow weight, Inductor's decomposition asks whether it is small."""
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.GELU(), torch.nn.Linear(4, outputs))
+    with Graphs() as graphs:
+        forward = compiled(module)
+        for rows in (2, 7, 130, 16, 17):
+            inputs = {"input": torch.randn(rows, 8)}
+            for actual, expected in zip(_step(module, forward, inputs), _step(module, module, inputs), strict=True):
+                torch.testing.assert_close(actual, expected)
+    assert graphs.graphs == 1
+
+
 STEPS = 20
 IMAGES = ("resnet", "unet")  # whose sizes meet conditions of padding and pooling
 QUICK = ("dlrm", "unet")
