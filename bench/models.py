@@ -103,6 +103,17 @@ def ratios(rows: list[Row], what: str, backend: str, other: str) -> float | str:
     return geometric_mean(one[backend] / one[other] for one in found) if found else "-"
 
 
+def summarise(rows: list[Row], backends: list[str]) -> dict[str, dict[str, float | str]]:
+    """The last backend over the others, for each model and for all."""
+    *others, ours = backends
+    groups = {name: [row for row in rows if row.model == name] for name in dict.fromkeys(row.model for row in rows)}
+    kinds = [(what, other) for what in ("seconds", "peak") for other in others]
+    return {
+        name: {f"{what} over {other}": ratios(group, what, ours, other) for what, other in kinds}
+        for name, group in (groups | {"all": rows}).items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default=",".join(TRAINED))
@@ -118,23 +129,18 @@ def main() -> None:
     with Progress("models", sum(len(TRAINING_SHAPES[name]) for name in names)) as progress:
         for name in names:
             rows += measure(TRAINED[name], options.size, backends, options.rounds, progress)
-    ours, others = backends[-1], backends[:-1]
+            if options.out:  # after each model, since all of them take long
+                write_result(options.out, "models", [asdict(row) for row in rows], ratios=summarise(rows, backends))
+    ours = backends[-1]
     print(heading("milliseconds and megabytes per step"))
     body = [
         [r.model, "x".join(map(str, r.shape)), *(1e3 * r.seconds[b] if b in r.seconds else "-" for b in backends),
          *(r.peak[b] / 1e6 if b in r.peak else "-" for b in backends), r.loss_error] for r in rows
     ]  # fmt: skip
     print(table(["model", "shape", *backends, *(f"{b}: MB" for b in backends), "loss error"], body))
-    groups = {name: [row for row in rows if row.model == name] for name in names} | {"all": rows}
-    kinds = [(what, other) for what in ("seconds", "peak") for other in others]
-    summary = {
-        name: {f"{what} over {other}": ratios(group, what, ours, other) for what, other in kinds}
-        for name, group in groups.items()
-    }
+    summary = summarise(rows, backends)
     print(heading(f"{ours} over the others, geometric means over shapes (below 1 is better)"))
     print(table(["model", *summary["all"]], [[name, *values.values()] for name, values in summary.items()]))
-    if options.out:
-        write_result(options.out, "models", [asdict(row) for row in rows], ratios=summary)
 
 
 if __name__ == "__main__":
