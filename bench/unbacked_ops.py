@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ import torch.utils._pytree as pytree
 import symshape
 from symshape.measure import write_result
 from symshape.terminal import Progress, table
+
+_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,9 @@ def called(function: Callable[..., Any], args: Any, kwargs: Any, seed: int, mark
 
 
 def summary(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).replace("\\n", "\n").splitlines() if line.strip()]
+    """What an error says, with files named from the repository's root."""
+    text = str(error).replace("\\n", "\n").replace(f"{_ROOT}{os.sep}", "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if "cannot be compiled" in line or "got RuntimeError" in line]
     told += [line for line in lines if "data-dependent" in line or line.startswith("Explanation")]
     return (told or lines or [""])[0].removeprefix("Explanation: ")[-240:]

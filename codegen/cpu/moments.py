@@ -11,12 +11,11 @@ Golub and LeVeque (The American Statistician 37(3), 1983).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from symshape.codegen.cpu.combiners import Reduction, combine, narrowed, wide, widened
-from symshape.codegen.cpu.schedule import Pass
+from symshape.codegen.cpu.schedule import Pass, closure
 from symshape.codegen.cpu.state import Value
 from symshape.codegen.instr_builder import drop_dead
 from symshape.codegen.loops import Instr, LoopKernel
@@ -143,7 +142,8 @@ class _Block:
         apart = Instr("arith.subf", (_APART,), (operand, _MEAN), "f64", False)
         square = Instr("arith.mulf", (_SQUARE,), (_APART, _APART), "f64", False)
         squares = Instr("reduce", (_TOTAL,), (_SQUARE,), "f64", False, combiner="add")
-        before = [found for instr in _needed(current.code, operand) for found in self._with_next(instr)]
+        made = [instr for instr in current.code if operand in instr.results]
+        before = [found for instr in closure(current.code, made).code for found in self._with_next(instr)]
         again = Pass((*before, apart, square, squares), (squares,), loaded=current.loaded)
         found = self.run(again, [replace(plain, instr=squares)], {_MEAN: Value(mean, "f64", uniform=False)})
         return [count, total, *found[0]]
@@ -163,13 +163,3 @@ class _Block:
         above = pure(f"arith.addi {rest}, {state.splat(width - 1, 'i64')} : {vector}")
         whole = pure(f"arith.shrui {above}, {state.splat(width.bit_length() - 1, 'i64')} : {vector}")
         return pure(f"arith.sitofp {whole} : {vector} to {state.vector('f64')}")
-
-
-def _needed(code: Iterable[Instr], value: int) -> list[Instr]:
-    """The full-level instructions that a value is computed by."""
-    wanted, found = {value}, []
-    for instr in reversed(list(code)):
-        if instr.op != "reduce" and not wanted.isdisjoint(instr.results):
-            found.append(instr)
-            wanted.update(instr.operands)
-    return found[::-1]

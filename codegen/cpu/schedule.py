@@ -62,19 +62,19 @@ def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = No
     last = max([count, *(depth for depth, instr in stages if instr.row)])
     rows = [tuple(instr for depth, instr in stages if instr.row and depth == k) for k in range(last + 1)]
     merged = [*rows[:count], tuple(instr for group in rows[count:] for instr in group)]
-    passes = [_closure(kernel, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
+    passes = [closure(kernel.code, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
     code = [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)]
     lane = lane_dim(kernel, code, short) if lane is None else lane
     return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane, short), short)
 
 
-def _closure(kernel: LoopKernel, sinks: Iterable[Instr], given: Iterable[int] = ()) -> Pass:
+def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[int] = ()) -> Pass:
     """The full-level instructions that the sinks need, without those whose results are given."""
     needed = {id(sink) for sink in sinks}
     wanted = {operand for sink in sinks for operand in sink.operands}
     have = set(given)
     code = []
-    for instr in reversed(kernel.code):
+    for instr in reversed(program):
         if instr.row:
             continue
         takes = instr.op != "reduce" and any(result in wanted and result not in have for result in instr.results)
@@ -120,7 +120,7 @@ def _keep(
 
 def _cost(kernel: LoopKernel, instr: Instr, lane: str) -> int:
     """What computing the value again costs."""
-    return sum(weight(one) + access_cost(one, lane) for one in _closure(kernel, [instr]).code)
+    return sum(weight(one) + access_cost(one, lane) for one in closure(kernel.code, [instr]).code)
 
 
 def access_cost(instr: Instr, lane: str) -> int:
@@ -143,7 +143,7 @@ def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, 
         if instr in passes[k].code:
             loaded = (*passes[k].loaded, (instr, store))
             sinks = [i for i in passes[k].code if i.op in ("reduce", "store")]
-            reduced = _closure(kernel, sinks, [i.results[0] for i, _ in loaded])
+            reduced = closure(kernel.code, sinks, [i.results[0] for i, _ in loaded])
             passes[k] = Pass(reduced.code, reduced.reduces, passes[k].kept, loaded)
 
 
