@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import Reduction
 from torch._prims_common import suggest_memory_format
 
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
@@ -34,6 +35,7 @@ def decomposition_table() -> dict[Any, Any]:
     table |= dict.fromkeys([aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default],
                            grid_sampler_backward)  # fmt: skip
     table[aten.as_strided_copy.default] = _as_strided_copy
+    table[aten.soft_margin_loss_backward.default] = _soft_margin_loss_backward
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
     for op in (aten.index_add.default, aten.index_copy.default):
@@ -43,7 +45,8 @@ def decomposition_table() -> dict[Any, Any]:
         table[aten.max_unpool2d.default] = _laid_out_as_operand(table[aten.max_unpool2d.default])
     if aten.smooth_l1_loss_backward.default in table:
         table[aten.smooth_l1_loss_backward.default] = _invalid_where_it_is(table[aten.smooth_l1_loss_backward.default])
-    for op in (aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default):
+    for op in (aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default,
+               aten.soft_margin_loss_backward.default):  # fmt: skip
         if op in table:
             table[op] = _of_something(table[op])
     return table
@@ -51,6 +54,14 @@ def decomposition_table() -> dict[Any, Any]:
 
 def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:
     return torch.as_strided(x, *args).clone(memory_format=torch.contiguous_format)
+
+
+def _soft_margin_loss_backward(
+    gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int
+) -> torch.Tensor:
+    """PyTorch's subtracts one from a sigmoid: nothing of the gradient is left where a margin is above 17."""
+    slope = -target * gradient * torch.sigmoid(-target * x)
+    return slope / x.numel() if reduction == Reduction.MEAN.value else slope
 
 
 def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:

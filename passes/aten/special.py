@@ -154,6 +154,7 @@ def lgamma(x: Real) -> Real:
     sine = abs(sine_of_turns(x))
     reflected = math.log(math.pi) - sine.math("log") - result
     result = x.where("lt", 0.5, x.where("eq", x.math("floor"), INFINITY, reflected), result)
+    result = x.where("eq", 1.0, 0.0, x.where("eq", 2.0, 0.0, result))
     return abs(x).where("eq", INFINITY, INFINITY, result)
 
 
@@ -191,9 +192,10 @@ def polygamma(n: int, x: Real) -> Real:
     cotangent = 1.0 / ((x - x.math("roundeven")) * math.pi).math("tan")
     derivative = polynomial(_derivative_of_cotangent(n), cotangent) * math.pi ** (n + 1)
     reflected = (-1.0) ** n * result - derivative
-    # At infinities and poles as eager has it: from n = 2 on zeta's value.
+    # At infinities and poles as eager has it: what rounding leaves of sin(pi*x), from n = 2 on zeta's value.
     result = x.where("eq", INFINITY, 0.0 if n == 1 else NAN, result)
-    pole = x.where("eq", -INFINITY, NAN if n == 1 else sign * INFINITY, sign * INFINITY)
+    sine = (x * math.pi).math("sin")
+    pole = math.pi**2 / (sine * sine) if n == 1 else x.of(sign * INFINITY)
     return x.where("lt", 0.5, x.where("eq", x.math("floor"), pole, reflected), result)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Case:
     process: Callable[[Any], Any] | None = None
     parts: tuple[str, ...] = ()
     wide: Case | None = None  # the same in float64
+    redraw: Callable[[int], Case] | None = None  # the same of other numbers, by a seed
 
     def inputs(self) -> tuple[list[Any], dict[str, Any]]:
         return fresh((list(self.args), dict(self.kwargs)))
@@ -62,18 +64,18 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     return found
 
 
-def cases(variant: Variant, dtype: torch.dtype, most: int = 0) -> list[Case]:
+def cases(variant: Variant, dtype: torch.dtype, most: int = 0, seed: int = 0) -> list[Case]:
     """The calls of a variant, at most ``most`` samples if that is given; none where it has no such dtype."""
     if variant.kind == "module":
         return _module_cases(variant.info, dtype, most or GROUPS)
     found = dtype_for(variant.info, dtype)
-    return [] if found is None else _operator_cases(variant, found, most)
+    return [] if found is None else _operator_cases(variant, found, most, seed)
 
 
-def _operator_cases(variant: Variant, dtype: torch.dtype, most: int) -> list[Case]:
+def _operator_cases(variant: Variant, dtype: torch.dtype, most: int, seed: int) -> list[Case]:
     info = variant.info
     gradient = info.supports_autograd and dtype in info.supported_backward_dtypes("cpu")
-    samples = _samples(info, dtype, gradient)
+    samples = _samples(info, dtype, gradient, seed)
     chosen = spread(samples, most or GROUPS * EACH)
     op = info.op
 
@@ -88,9 +90,21 @@ def _operator_cases(variant: Variant, dtype: torch.dtype, most: int) -> list[Cas
     if variant.kind == "op" and chosen:
         found += _mutating(info, samples[chosen[0]], chosen[0])
     if dtype in NARROW and torch.float64 in info.supported_dtypes("cpu"):
-        for case in found:
+        for k, case in enumerate(found):
             case.wide = widened(case)
+            case.redraw = functools.partial(_redrawn, case, variant, dtype, most, k)
     return found
+
+
+def _redrawn(case: Case, variant: Variant, dtype: torch.dtype, most: int, index: int, seed: int) -> Case:
+    """The same call of the numbers that another seed makes."""
+    with torch.random.fork_rng():
+        made = cases(variant, dtype, most, seed)[index]
+    return dataclasses.replace(made, function=case.function, redraw=None)
+
+
+def _part(redraw: Callable[[int], Case], part: str, seed: int) -> Case:
+    return next(one for one in alone(redraw(seed)) if one.parts == (part,))
 
 
 def widened(case: Case) -> Case:
@@ -108,9 +122,11 @@ def widened(case: Case) -> Case:
     return dataclasses.replace(case, args=args, kwargs=kwargs)
 
 
-def _samples(info: Any, dtype: torch.dtype, gradient: bool) -> list[Any]:
-    torch.manual_seed(0)
-    return list(itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=gradient), 400))
+def _samples(info: Any, dtype: torch.dtype, gradient: bool, seed: int) -> list[Any]:
+    """``seed``: 0 for the numbers that the database chooses, which seeds for each sample."""
+    torch.manual_seed(seed)
+    found = info.sample_inputs("cpu", dtype, requires_grad=gradient, set_seed=not seed)
+    return list(itertools.islice(found, 400))
 
 
 def spread(samples: Sequence[Any], most: int) -> list[int]:
@@ -174,6 +190,7 @@ def alone(case: Case) -> list[Case]:
     for part in case.parts:
         one = Case(f"sample {sample} {part}", case.function, ({part: given[part]}, *rest), {}, parts=(part,))
         one.wide = widened(one) if case.wide is not None else None
+        one.redraw = functools.partial(_part, case.redraw, part) if case.redraw is not None else None
         found.append(one)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 import torch._dynamo
 from cases import Case, alone, cases, tensors_in
 from differences import HALVES, WRONG, difference
+from draws import DRAWS, compare
 from variants import Variant
 
 import symshape
@@ -159,6 +160,8 @@ def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bo
         if (outcome.kind == WRONG or halves) and case.wide is not None and not random:
             exact = call(case.wide, case.function, 0)
             outcome.kind, outcome.what = _between(actual, expected, exact, values)
+        if outcome.kind == WRONG and halves and case.redraw is not None:
+            outcome.kind, outcome.what = compare(_draws(case, compiled, outcome.gradient))
         if random and not outcome.kind:
             again = call(case, compiled, 0, gradient=outcome.gradient)
             kind, what = _between(again, actual, None, True)
@@ -168,6 +171,15 @@ def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bo
         outcome.kind, outcome.what = ERROR, summary(error)
         outcome.trace = "".join(traceback.format_exception(error))
     return outcome
+
+
+def _draws(case: Case, compiled: Callable[..., Any], gradient: bool) -> Iterator[tuple[Any, Any, Any]]:
+    """What a call leaves behind, compiled, in eager mode and in float64, for other numbers each."""
+    for seed in range(1, DRAWS + 1):
+        one = case.redraw(seed)
+        given = (one, compiled), (one, case.function), (one.wide, case.function)
+        runs = [call(which, function, 0, gradient) for which, function in given]
+        yield tuple([run.result, run.inputs, run.gradients] for run in runs)
 
 
 def _between(actual: Ran, expected: Ran, exact: Ran | None, values: bool) -> tuple[str, str]:

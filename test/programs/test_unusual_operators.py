@@ -70,3 +70,19 @@ def test_bits_of_numbers(dtype):
     for mine, eager in pairs:
         torch.testing.assert_close(mine, eager, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(mine.signbit() & (mine == 0), eager.signbit() & (eager == 0))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_the_gradient_of_soft_margin_loss_is_kept_for_large_margins(reduction: str) -> None:
+    def gradient(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        loss = torch.nn.functional.soft_margin_loss(x, target, reduction=reduction)
+        return torch.autograd.grad(loss.sum(), x)[0]
+
+    compiled = symshape.compile(torch.nn.functional.soft_margin_loss)
+    for n in (0, 1, 7, 300):
+        target = torch.randn(n).sign()
+        x = (torch.linspace(-30, 60, n) * target).requires_grad_()
+        expected = gradient(x, target)
+        loss = compiled(x, target, reduction=reduction)
+        actual = torch.autograd.grad(loss.sum(), x)[0]
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=0)

@@ -1,0 +1,69 @@
+"""Errors of half types over several draws of a sample's numbers.
+
+One draw of a few numbers says little: eager mode's rounding of a scalar is exact now and then. So where a result is not
+within the factor of `differences`, the root mean squares of the errors over DRAWS draws decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from differences import FACTOR, HALVES, WRONG, difference
+
+DRAWS = 16
+
+
+class Errors:
+    """Sums of squares of relative errors, of one tensor of the results."""
+
+    def __init__(self) -> None:
+        self.ours = self.theirs = 0.0
+        self.count = 0
+
+    def add(self, mine: torch.Tensor, other: torch.Tensor, exact: torch.Tensor) -> str:
+        """One draw, relative to its largest number; a draw where eager itself overflows counts for nothing."""
+        ours, theirs, exact = (one.detach().to(torch.float64) for one in (mine, other, exact))
+        finite = exact.isfinite()
+        if not torch.equal(theirs.isfinite(), finite):
+            return ""
+        if not torch.equal(ours.isfinite(), finite):
+            return "an infinity or NaN that neither eager's result nor the exact one has"
+        if finite.any():
+            scale = exact[finite].abs().max().item() or 1.0
+            self.ours += _mean_square((ours - exact)[finite] / scale)
+            self.theirs += _mean_square((theirs - exact)[finite] / scale)
+            self.count += 1
+        return ""
+
+    def too_large(self) -> str:
+        ours, theirs = (math.sqrt(one / max(self.count, 1)) for one in (self.ours, self.theirs))
+        if ours <= FACTOR * theirs:
+            return ""
+        return f"relative error {ours:.3g}, eager's {theirs:.3g}, root mean squares over {self.count} draws"
+
+
+def _mean_square(errors: torch.Tensor) -> float:
+    return errors.square().mean().item()
+
+
+def compare(draws: Iterator[tuple[Any, Any, Any]]) -> tuple[str, str]:
+    """(kind, what) as of `difference`; ``draws``: trees of results, ours, eager's and in float64."""
+    errors: dict[int, Errors] = {}
+    for sides in draws:
+        ours, theirs, wide = (pytree.tree_leaves(one) for one in sides)
+        if len(ours) != len(theirs):
+            return WRONG, f"{len(ours)} results instead of {len(theirs)}"
+        for i, (mine, other) in enumerate(zip(ours, theirs)):
+            exact = wide[i] if len(wide) == len(theirs) else None
+            half = isinstance(other, torch.Tensor) and other.dtype in HALVES and isinstance(exact, torch.Tensor)
+            kind, text = difference(mine, other, values=not half)
+            if half and not kind:
+                kind, text = WRONG, errors.setdefault(i, Errors()).add(mine, other, exact)
+            if text:
+                return kind, f"result {i}: {text}"
+    found = ((i, one.too_large()) for i, one in errors.items())
+    return next(((WRONG, f"result {i}: {text}") for i, text in found if text), ("", ""))
