@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.complex_numbers import Polar
 from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
 from symshape.runtime.torch_tracing import AutogradKernel
 from symshape.runtime.torch_unbacked import assert_equal, known_equal
@@ -24,7 +25,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
             aten.hsplit.int: _hsplit, aten.vsplit.int: _vsplit, aten.dsplit.int: _dsplit,
             aten.sum_to_size.default: _sum_to_size,
             aten.mm.default: _mm, aten.addmm.default: _addmm,
-            aten.polygamma_.default: _polygamma_,
+            aten.polygamma_.default: _polygamma_, aten.polar.default: _polar,
+            aten.index_fill.int_Tensor: _index_fill,
             aten.channel_shuffle.default: _channel_shuffle, aten.addmv.default: _addmv}  # fmt: skip
 
 
@@ -85,6 +87,19 @@ def _sum_to_size(usual: Any, x: torch.Tensor, sizes: Sequence[Any]) -> Any:
 def _polygamma_(usual: Any, x: torch.Tensor, n: int) -> torch.Tensor:
     """AOTAutograd finds no functional form of this one: of the other form the tensor is the second argument."""
     return x.copy_(torch.polygamma(n, x))
+
+
+def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
+    return Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
+
+
+def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
+    """Its own gradient by the value takes each place once, which asks for the distinct ones."""
+    if not (value.requires_grad and torch.is_grad_enabled()) or value.dim():
+        return usual(x, dim, index, value)
+    size = [x.size(dim) if d == dim % x.dim() else 1 for d in range(x.dim())]
+    filled = torch.zeros(size, dtype=torch.bool, device=x.device).index_fill(dim, index, True)
+    return torch.where(filled, value, x)
 
 
 def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:

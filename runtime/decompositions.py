@@ -9,8 +9,11 @@ import torch
 from torch._decomp.decompositions import Reduction
 from torch._prims_common import suggest_memory_format
 
+from symshape.runtime.complex_numbers import copied, joined, to_complex
+from symshape.runtime.distances import cdist_forward, pdist_forward
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.padding_gradients import replication_pad_backward
+from symshape.runtime.pooling import avg_pool, avg_pool_backward
 from symshape.runtime.torch_private import has_unbacked_sizes
 
 
@@ -36,11 +39,20 @@ def decomposition_table() -> dict[Any, Any]:
                            grid_sampler_backward)  # fmt: skip
     table[aten.as_strided_copy.default] = _as_strided_copy
     table[aten.soft_margin_loss_backward.default] = _soft_margin_loss_backward
+    table |= {
+        aten.complex.default: joined, aten.copy.default: copied,
+        aten._to_copy.default: to_complex(table[aten._to_copy.default]),
+        aten._cdist_forward.default: cdist_forward, aten._pdist_forward.default: pdist_forward,
+        aten.avg_pool2d.default: avg_pool, aten.avg_pool3d.default: avg_pool,
+        aten.avg_pool2d_backward.default: avg_pool_backward, aten.avg_pool3d_backward.default: avg_pool_backward,
+    }  # fmt: skip
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
     for op in (aten.index_add.default, aten.index_copy.default):
         if op in table:
             table[op] = _without_negative_places(table[op])
+    for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
+        table[op] = _from_either_end(table[op])
     if aten.max_unpool2d.default in table:
         table[aten.max_unpool2d.default] = _laid_out_as_operand(table[aten.max_unpool2d.default])
     if aten.smooth_l1_loss_backward.default in table:
@@ -104,6 +116,19 @@ def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
         if not x.dim():
             return rule(x, dim, index, *args, **kwargs)
         return rule(x, dim, torch.where(index < 0, x.size(dim), index), *args, **kwargs)
+
+    return decomposition
+
+
+def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """``index_fill``, which takes negative places: the decomposition would make an ``index_copy`` of it."""
+
+    def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+        if not x.dim():
+            return rule(x, dim, index, value)
+        filled = value.to(x.dtype) if isinstance(value, torch.Tensor) else x.new_full((), value)
+        places = [None] * (dim % x.dim()) + [index.reshape(-1)]
+        return torch.ops.aten.index_put.default(x, places, filled)
 
     return decomposition
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from symshape.runtime.asserted_items import is_added
+from symshape.runtime.asserted_values import eager_form
 from symshape.runtime.checks import with_text
 from symshape.runtime.torch_private import user_lines
 
@@ -72,3 +73,6 @@ class _Replay(torch.fx.Interpreter):
             return None
         self.lines = user_lines(n)
         return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_function(eager_form(target), args, kwargs)

@@ -19,6 +19,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.runtime.answers import answers, ask_for_item
+from symshape.runtime.asserted_values import assert_instead
 from symshape.runtime.broadcasting import perhaps_squeezed
 from symshape.runtime.probing import Probe
 from symshape.runtime.same_masks import merge_same, run_numbered
@@ -74,6 +75,7 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
         env = getattr(graph, "shape_env", None)
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
+        assert_instead(node, args, kwargs)
         if answers(node):
             args, kwargs = (ask_for_item(node, args, kwargs),), {}
         try:

@@ -1,0 +1,140 @@
+"""Operators that are taken apart before there is IR, against eager mode, with gradients: no library call is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import symshape
+
+SIZES = [(1, 1), (2, 3), (33, 7)]
+
+
+def agree(function: Any, *inputs: torch.Tensor, compiled: Any, close: dict[str, float] | None = None) -> None:
+    """Results, strides and gradients of the compiled function are eager's."""
+    sides = []
+    for run in (compiled, function):
+        leaves = [x.detach().requires_grad_(x.is_floating_point()) for x in inputs]
+        result = run(*leaves)
+        torch.manual_seed(0)
+        given = torch.randn_like(result)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        sides.append((result, torch.autograd.grad(result, wanted, given)))
+    torch.testing.assert_close(*sides, equal_nan=True, **(close or {}))
+    steps = [[step for step, size in zip(x.stride(), x.shape) if size > 1] for x, _ in sides]
+    assert steps[0] == steps[1]
+
+
+def calls(function: Any, *inputs: torch.Tensor) -> set[str]:
+    """Library calls of the graphs that compute results, but for views."""
+    report = symshape.explain(function, *inputs)
+    found = {one for graph in report.graphs for one in graph.library_calls}
+    return {one for one in found if not one.startswith(("aten.view_as_", "aten.permute."))}
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
+def test_distances(p: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    torch._dynamo.reset()
+
+    def between(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(a, b, p, "donot_use_mm_for_euclid_dist")  # eager loses digits with it
+
+    def among(a: torch.Tensor) -> torch.Tensor:
+        return F.pdist(a, p)
+
+    compiled = [symshape.compile(f, fullgraph=True) for f in (between, among)]
+    for rows, length in SIZES[1:]:
+        a = torch.randn(2, rows, length, generator=generator)
+        b = torch.randn(rows + 1, length, generator=generator)
+        b[0] = a[0, 0]  # a distance of 0
+        agree(between, a, b, compiled=compiled[0], close={"rtol": 2e-5, "atol": 2e-5})
+        agree(among, a[1], compiled=compiled[1], close={"rtol": 2e-5, "atol": 2e-5})
+    with torch.no_grad():
+        assert torch.equal(compiled[0](torch.empty(3, 0), torch.empty(2, 0)), torch.zeros(3, 2))
+        assert compiled[0](torch.empty(0, 4), torch.empty(2, 4)).shape == (0, 2)
+        assert compiled[1](torch.empty(1, 4)).shape == (0,)
+    assert not calls(between, torch.randn(4, 6), torch.randn(5, 6)) | calls(among, torch.randn(4, 6))
+
+
+def test_pairs_of_many_rows_are_the_right_ones() -> None:
+    x = torch.arange(1500.0)[:, None] ** 1.5
+    torch.testing.assert_close(symshape.compile(lambda x: F.pdist(x, 1.0))(x), F.pdist(x, 1.0))
+
+
+def test_windows() -> None:
+    torch._dynamo.reset()
+
+    def normalised(x: torch.Tensor) -> torch.Tensor:
+        return F.local_response_norm(x, 4)
+
+    def smoothed(x: torch.Tensor) -> torch.Tensor:
+        return F.avg_pool2d(x, (2, 3), 1)
+
+    for function in (normalised, smoothed):
+        compiled = symshape.compile(function, fullgraph=True)
+        for batch, channels, size in ((1, 1, 3), (3, 2, 17)):
+            x = torch.randn(batch, channels, size, size + 2)
+            agree(function, x, compiled=compiled)
+            agree(function, x.to(memory_format=torch.channels_last), compiled=compiled)
+        assert not calls(function, torch.randn(2, 3, 5, 4))
+    x = torch.randn(2, 5, 7, 6)
+    for other in (lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 3, 1, padding=1),
+                  lambda x: F.avg_pool2d(x, 2, 1, divisor_override=3)):  # fmt: skip
+        torch.testing.assert_close(symshape.compile(other)(x), other(x))
+
+
+def test_complex_numbers_from_real_ones() -> None:
+    functions = {"complex": torch.complex, "polar": torch.polar, "cfloat": lambda a, b: (a + b).cfloat(),
+                 "cdouble": lambda a, b: (a * b).cdouble()}  # fmt: skip
+    for function in functions.values():
+        torch._dynamo.reset()
+        compiled = symshape.compile(function, fullgraph=True)
+        for rows, length in SIZES:
+            a, b = torch.randn(3, rows, length), torch.randn(rows, length)
+            a[0, 0, 0], b[-1] = 0.0, 0.0
+            agree(function, a, b, compiled=compiled)
+        agree(function, a.transpose(0, 2), b.t().unsqueeze(-1), compiled=compiled)
+    for function in (torch.complex, torch.polar, lambda a, b: a.cfloat(), lambda a, b: b.cdouble()):
+        assert not calls(function, torch.randn(3, 4), torch.randn(3, 4))
+    a, b, out = torch.randn(4, 3), torch.randn(4, 3), torch.ones(4, 3, dtype=torch.complex64)
+    symshape.compile(lambda a, b, out: torch.complex(a, b, out=out))(a, b, out)
+    assert torch.equal(out, torch.complex(a, b))
+
+
+def test_index_fill_with_a_tensor() -> None:
+    torch._dynamo.reset()
+
+    def function(x: torch.Tensor, at: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return x.index_fill(-1, at, value)
+
+    compiled = symshape.compile(function, fullgraph=True)
+    for rows, length in SIZES:
+        x, at = torch.randn(rows, length), torch.tensor([0, length - 1, 0])
+        agree(function, x, at, torch.tensor(1.5), compiled=compiled)
+        for value in (torch.tensor(2.5), torch.tensor(3)):  # eager's own gradient knows no negative places
+            assert torch.equal(compiled(x, at - length, value), function(x, at - length, value))
+    assert not calls(function, torch.randn(3, 4, requires_grad=True), torch.tensor([1, 1]),
+                     torch.tensor(2.0, requires_grad=True))  # fmt: skip
+    with pytest.raises(IndexError):
+        compiled(torch.randn(2, 3), torch.tensor([3, 0, 1]), torch.tensor(1.0))
+
+
+def test_a_likelihood_asserts_that_variances_are_not_negative() -> None:
+    for options in ({}, {"full": True, "reduction": "sum"}, {"eps": 0.5, "reduction": "none"}):
+        torch._dynamo.reset()
+
+        def function(x: Any, y: Any, v: Any, options: Any = options) -> torch.Tensor:
+            return F.gaussian_nll_loss(x, y, v, **options)
+
+        compiled = symshape.compile(function, fullgraph=True)
+        for rows, length in SIZES[1:]:
+            x, y = torch.randn(rows, length), torch.randn(rows, length)
+            for sizes in ((rows, length), (rows,), (rows, 1)):
+                agree(function, x, y, torch.rand(sizes), compiled=compiled)
+        with pytest.raises(ValueError, match="negative"):
+            compiled(torch.randn(2, 3), torch.randn(2, 3), torch.tensor([[0.5], [-0.5]]))
+    assert calls(function, torch.randn(2, 3), torch.randn(2, 3), torch.rand(2, 3)) == {"aten._assert_async.msg"}
