@@ -45,6 +45,19 @@ def inverse_erf(w: mpf) -> mpf:
     return y / (1 - tail)
 
 
+def airy_decay(r: mpf) -> mpf:
+    """Ai(x) * x**(1/4) * exp(zeta), by r = 1/zeta where zeta = 2/3 * x**(3/2)."""
+    x = (1.5 / r) ** (mpf(2) / 3)
+    return mp.airyai(x) * mp.exp(1 / r) * mp.sqrt(mp.sqrt(x))
+
+
+def airy_waves(r: mpf) -> tuple[mpf, mpf]:
+    """Amplitudes of the cosine and (by r) of the sine of zeta - pi/4 in Ai(-x) * x**(1/4)."""
+    x, phase = (1.5 / r) ** (mpf(2) / 3), 1 / r - mp.pi / 4
+    a, b, scale = mp.airyai(-x), mp.airybi(-x), mp.sqrt(mp.sqrt(x))
+    return scale * (a * mp.cos(phase) - b * mp.sin(phase)), scale * (a * mp.sin(phase) + b * mp.cos(phase)) / r
+
+
 def over(low: str, high: str, function: Real) -> Real:
     """``function`` of what runs from low to high as t does from -1 to 1."""
     a, b = mpf(low), mpf(high)
@@ -81,6 +94,11 @@ FITS: dict[str, tuple[Real, int]] = {
     # by s = sqrt(w), of erfinv(x)/x/s
     "ERFINV_MIDDLE": (over("2.4", "6", lambda s: inverse_erf(s * s) / s), 26),
     "ERFINV_FAR": (over("6", "27.5", lambda s: inverse_erf(s * s) / s), 30),
+    # of Ai over [-4.5, 3]; beyond by r = 1/zeta = 1.5/x**1.5, on the negative side by r*r
+    "AIRY_NEAR": (over("-4.5", "3", mp.airyai), 38),
+    "AIRY_FAR": (over("0", "0.2886751345948129", lambda r: airy_decay(max(r, mpf("1e-8")))), 22),
+    "AIRY_COSINE": (over("0", "0.0247", lambda s: airy_waves(mp.sqrt(max(s, mpf("1e-10"))))[0]), 16),
+    "AIRY_SINE": (over("0", "0.0247", lambda s: airy_waves(mp.sqrt(max(s, mpf("1e-10"))))[1]), 16),
 }  # fmt: skip
 
 

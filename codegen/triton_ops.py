@@ -88,6 +88,7 @@ OPS: Final = {
     "math.copysign": "tm.copysign({a}, {b})",
     "math.cos": "tl.cos({a})",
     "math.cosh": "tm.cosh({a})",
+    "math.cttz": "tm.cttz({a})",
     "math.erf": "tl.erf({a})",
     "math.erfc": "tm.erfc({a})",
     "math.exp": "tm.exp({a})",

@@ -282,3 +282,13 @@ def minnum(a, b):
         return tl.where(a != a, b, tl.where(b != b, a, tl.minimum(a, b)))
     else:
         return tl.minimum(a, b)
+
+
+# Bits.
+
+
+@triton.jit
+def cttz(x):
+    """How often 2 divides an integer other than 0: the exponent of the power of two in it, which float64 holds."""
+    power = (x & -x).to(tl.float64).to(tl.int64, bitcast=True)
+    return (((power >> 52) & 0x7FF) - 1023).to(x.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from symshape.passes.aten import activations, arithmetic, bits, special, unary
+from symshape.passes.aten import activations, arithmetic, bits, integers, polynomials, special, unary
 from symshape.passes.aten.body import Body, Scalar, compute_type
 from symshape.passes.aten.builder import Builder, Tensor, Unsupported
 from symshape.passes.aten.elementwise import Rule, apply, body_op, to_result
@@ -59,6 +59,8 @@ RULES: dict[str, Rule] = {
     **activations.RULES,
     **special.RULES,
     **bits.RULES,
+    **integers.RULES,
+    **polynomials.RULES,
     "aten.clone.default": _ignoring_format,
     "aten.lift_fresh_copy.default": _ignoring_format,
     "aten.alias_copy.default": _ignoring_format,

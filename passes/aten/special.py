@@ -1,4 +1,4 @@
-"""Special functions of one number: fits on intervals, and the series and reflections that lead to them.
+"""Special functions: fits on intervals, and the series and reflections that lead to them.
 
 Formulas: Abramowitz and Stegun, Handbook of Mathematical Functions; the fits are our own (bench/fit_special.py).
 """
@@ -18,6 +18,7 @@ INFINITY, NAN = math.inf, math.nan
 SQRT_HALF = math.sqrt(0.5)
 # B_2, B_4, ...: the coefficients of the asymptotic series of the gamma functions
 BERNOULLI = tuple(map(Fraction, ("1/6", "-1/30", "1/42", "-1/30", "5/66", "-691/2730", "7/6", "-3617/510")))
+TERMS = 6  # of a zeta function that are summed, before its asymptotic series
 SHIFT = 10  # arguments below are moved up by so much, where the series is exact
 
 
@@ -215,39 +216,54 @@ def _derivative_of_cotangent(n: int) -> list[float]:
     return [float(c) for c in reversed(powers)]
 
 
-def chebyshev(kind: str, shifted: bool, x: Real, n: Real) -> Real:
-    """Chebyshev polynomials of the four kinds, by their closed forms: circular functions inside [-1, 1], hyperbolic
-    ones outside. The degree is truncated; below 0 there is no polynomial, and eager returns 0."""
-    x = 2.0 * x - 1.0 if shifted else x
-    n = n.math("trunc")
-    a = abs(x)
-    odd = n - 2.0 * (n * 0.5).math("floor")
-    angle, area = x.at_most(1.0).at_least(-1.0).math("acos"), a.at_least(1.0).math("acosh")
-    sign = x.where("lt", 0.0, 1.0 - 2.0 * odd, 1.0)
-    if kind == "t":
-        inside, outside = (n * angle).math("cos"), sign * (n * area).math("cosh")
-        result = a.where("le", 1.0, inside, outside)
-    elif kind == "u":
-        inside = ((n + 1.0) * angle).math("sin") / angle.math("sin")
-        outside = sign * ((n + 1.0) * area).math("sinh") / area.math("sinh")
-        result = a.where("eq", 1.0, sign * (n + 1.0), a.where("lt", 1.0, inside, outside))
-    else:
-        result = _of_half_angles(kind == "v", x, n, angle, area, sign)
-    result = a.where("eq", INFINITY, n.where("eq", 1.0, x, NAN), result)  # as eager's recurrence
-    return n.where("lt", 0.0, 0.0, n.where("eq", 0.0, 1.0, result))  # of NaN as well
+def zeta(x: Real, q: Real) -> Real:
+    """Hurwitz's: the sum of (q + k)**-x over k >= 0. Below q = 0 for integers x only, infinite at integers q."""
+    a = abs(q)
+    fraction = a - a.math("floor")
+    below = partial(q.where, "lt", 0.0)
+    # The terms below 0 are those of fraction, fraction + 1, ..., a with the sign of (-1)**x.
+    sign = 1.0 - 2.0 * (x - 2.0 * (x * 0.5).math("floor"))
+    first = _zeta_above_zero(x, below(fraction, q))
+    reflected = sign * (first - _zeta_above_zero(x, a + 1.0)) + _zeta_above_zero(x, 1.0 - fraction)
+    value = below(x.where("eq", x.math("floor"), reflected, NAN), first)
+    limit = q.where("lt", 1.0, INFINITY, q.where("eq", 1.0, 1.0, NAN))  # as eager has it
+    value = x.where("eq", INFINITY, limit, value)
+    pole = q.where("le", 0.0, q.where("eq", q.math("floor"), INFINITY, value), value)
+    return x.where("eq", 1.0, INFINITY, x.where("lt", 1.0, NAN, pole))
 
 
-def _of_half_angles(third: bool, x: Real, n: Real, angle: Real, area: Real, sign: Real) -> Real:
-    """The third kind cos((n + 1/2)*a)/cos(a/2), the fourth sin((n + 1/2)*a)/sin(a/2); at -x each is the other one."""
-    m = n + 0.5
-    name = "cos" if third else "sin"
-    inside = (m * angle).math(name) / (angle * 0.5).math(name)
-    even = (m * area).math("cosh") / (area * 0.5).math("cosh")
-    odd = (m * area).math("sinh") / (area * 0.5).math("sinh")
-    outside = x.where("gt", 0.0, even if third else odd, sign * (odd if third else even))
-    steep, flat = 2.0 * n + 1.0, sign
-    ends = x.where("gt", 0.0, flat if third else steep, sign * steep if third else flat)
-    return abs(x).where("eq", 1.0, ends, abs(x).where("lt", 1.0, inside, outside))
+def _zeta_above_zero(x: Real, q: Real) -> Real:
+    """Euler's and Maclaurin's sum; what is left of it is below 1e-12 of the whole wherever its terms count."""
+
+    def power(base: Real) -> Real:
+        return (-x * base.math("log")).math("exp")
+
+    total = power(q)
+    for k in range(1, TERMS):
+        total = total + power(q + float(k))
+    z = q + float(TERMS)
+    r, s = 1.0 / z, x.at_most(1e15)
+    tail, rising = z / (s - 1.0) + 0.5, s * r
+    for k, b in enumerate(BERNOULLI, 1):
+        tail = tail + rising * float(b / math.factorial(2 * k))
+        rising = rising * ((s + float(2 * k - 1)) * r) * ((s + float(2 * k)) * r)
+    return total + power(z) * tail
+
+
+def airy_ai(x: Real) -> Real:
+    """NaN at infinities, 0 where it is too small for a float64."""
+    near = polynomial(fit.AIRY_NEAR, (x.at_least(-4.5).at_most(3.0) + 0.75) / 3.75)
+    a = abs(x).at_least(3.0)
+    root = a.math("sqrt")
+    phase = a * root * (2.0 / 3.0)
+    r, amplitude = 1.0 / phase, 1.0 / root.math("sqrt")
+    end = 0.2886751345948129
+    decay = polynomial(fit.AIRY_FAR, r.at_most(end) * (2.0 / end) - 1.0) * amplitude * (-phase).math("exp")
+    t = (r * r).at_most(0.0247) * (2.0 / 0.0247) - 1.0
+    sin, cos = phase.math("sin") * SQRT_HALF, phase.math("cos") * SQRT_HALF
+    waves = polynomial(fit.AIRY_COSINE, t) * (cos + sin) + polynomial(fit.AIRY_SINE, t) * r * (sin - cos)
+    result = x.where("gt", 3.0, decay, x.where("lt", -4.5, waves * amplitude, near))
+    return abs(x).where("eq", INFINITY, NAN, x.where("gt", 103.892, 0.0, result))
 
 
 _I = [special(partial(bessel_i, order)) for order in (0, 1)]
@@ -277,6 +293,6 @@ RULES: dict[str, Rule] = {
     "aten.lgamma.default": _LOG_GAMMA,
     "aten.digamma.default": _DIGAMMA,
     "aten.polygamma.default": _polygamma,
-    **{f"aten.special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}.default":
-       special(partial(chebyshev, kind, shifted), 2) for kind in "tuvw" for shifted in (False, True)},
-}  # fmt: skip
+    "aten.special_zeta.default": special(zeta, 2),
+    "aten.special_airy_ai.default": special(airy_ai),
+}

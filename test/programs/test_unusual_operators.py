@@ -86,3 +86,16 @@ def test_the_gradient_of_soft_margin_loss_is_kept_for_large_margins(reduction: s
         loss = compiled(x, target, reduction=reduction)
         actual = torch.autograd.grad(loss.sum(), x)[0]
         torch.testing.assert_close(actual, expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_divisors(dtype):
+    limits = torch.iinfo(dtype)
+    small = [0, 1, 2, 3, 12, 60, 64, 96, limits.max, limits.max - 1, limits.min + 1 if limits.min else 7]
+    drawn = torch.randint(limits.min + 1, limits.max, (300,), dtype=dtype)
+    fibonacci = [a for a in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89) if a <= limits.max]
+    x = torch.cat([torch.tensor(small + fibonacci, dtype=dtype), drawn])
+    report = symshape.explain(lambda x: (torch.gcd(x[:, None], x), torch.lcm(x[:40, None], x)), x)
+    assert report.totals()["library_calls"] == 0
+    assert torch.equal(report.result[0], torch.gcd(x[:, None], x))
+    assert torch.equal(report.result[1], torch.lcm(x[:40, None], x))

@@ -12,10 +12,12 @@ import symshape
 INF, NAN = float("inf"), float("nan")
 ONE = ("i0 i1 i0e i1e modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 "
        "bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0 erfcx log_ndtr ndtri erfinv gammaln "
-       "digamma").split()  # fmt: skip
+       "digamma airy_ai").split()  # fmt: skip
 TWO = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
 FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     **{name: lambda x, n, name=name: getattr(torch.special, name)(x) for name in ONE},
+    "zeta": lambda x, n: torch.special.zeta(*torch.broadcast_tensors(x[:2000, None].abs(), (n - 5) * 1.37)),
+    "zeta at integers": lambda x, n: torch.special.zeta(n, x[:2000, None]),
     **{f"polygamma {k}": lambda x, n, k=k: torch.polygamma(k, x) for k in range(1, 5)},
     **{name: lambda x, n, name=name: getattr(torch.special, name)(x[:2000, None].clamp(-40, 40), n) for name in TWO},
 }
@@ -37,10 +39,26 @@ def test_special_functions(dtype: torch.dtype, relative: float) -> None:
     for name, actual in zip(names, report.result):
         expected = FUNCTIONS[name](*inputs).double()
         exact = FUNCTIONS[name](*(one.double() for one in inputs)).to(dtype).double()
-        # Eager's own Bessel functions have errors of 1e-6 in float64, near zeros and beyond 5.
-        tolerance = 3e-6 if "bessel_" in name and "mod" not in name and "sph" not in name else relative
+        # Eager's own Bessel and Airy functions have errors of 1e-6 in float64, near zeros and beyond 5.
+        inexact = name == "airy_ai" or ("bessel_" in name and "mod" not in name and "sph" not in name)
+        tolerance = 3e-6 if inexact else relative
         near = [torch.isclose(actual.double(), one, rtol=tolerance, atol=tolerance, equal_nan=True)
                 for one in (expected, exact)]  # fmt: skip
         wrong = ~(near[0] | near[1])
         wrong &= ~(exact.abs() > 1e300) & ~((name == "polygamma 1") & (expected.abs() > 1e13))
         assert not wrong.any(), f"{name}: {actual[wrong][:3]} instead of {exact[wrong][:3]}"
+
+
+def test_hermite_polynomials() -> None:
+    """Of degrees that are data: in float32, beyond which eager's own recurrence loses what is too large for it."""
+    degrees = torch.tensor([-3.0, -1, 0, 1, 2, 3, 4.7, 9, 20, 33, 60, 127, 128, 129, 1e6, INF, -INF, NAN])
+    x = torch.cat([torch.tensor([0.0, -0.0, 1.0, -1.0, NAN]), torch.linspace(-6, 6, 301)])[:, None]
+    for function in (torch.special.hermite_polynomial_h, torch.special.hermite_polynomial_he):
+        report = symshape.explain(function, x, degrees)
+        assert report.totals()["library_calls"] == 0
+        exact = function(x.double(), torch.where(degrees > 128, 1e6, degrees).double())
+        exact = torch.where(degrees.isinf() | degrees.isnan(), 0.0, exact).float()
+        torch.testing.assert_close(report.result, exact, rtol=1e-6, atol=0, equal_nan=True)
+        eager = function(x, degrees)
+        kept = eager.isfinite() & (degrees <= 4) | (degrees > 128) | degrees.isnan()
+        torch.testing.assert_close(report.result[kept], eager[kept], rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -92,7 +92,7 @@ def close(actual: torch.Tensor, expected: torch.Tensor, ulp: float = 16, zeros: 
 
 def test_every_operation_is_tested() -> None:
     here = {*UNARY, *BINARY, *BINARY_INT, *SHIFTS, *CASTS, "math.fma", "arith.select", "arith.bitcast", "math.isfinite",
-            "math.isinf", "math.isnan", "math.absi"}  # fmt: skip
+            "math.isinf", "math.isnan", "math.absi", "math.cttz"}  # fmt: skip
     assert {key.split(":")[0] for key in OPS} == here
 
 
@@ -137,6 +137,15 @@ def test_shifts(op: str, dtype: str, bits: int) -> None:
     values = [SHIFTS[op](a, b, bits) % (1 << bits) for a, b in zip(x.tolist(), by.tolist(), strict=True)]
     expected = torch.tensor([v - (1 << bits) if v >> (bits - 1) else v for v in values], dtype=x.dtype)
     close(apply(f"%r = {op} %a0, %a1 : {dtype}", dtype, (dtype, x), (dtype, by.to(x.dtype))), expected)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_zeros_below(dtype: str) -> None:
+    x = integers(dtype, 1)
+    bits = torch.iinfo(x.dtype).bits
+    x = torch.cat([x[x != 0], torch.ones(bits, dtype=x.dtype) << torch.arange(bits, dtype=x.dtype)])
+    expected = torch.tensor([(v & -v).bit_length() - 1 for v in x.tolist()], dtype=x.dtype)
+    close(apply(f"%r = math.cttz %a0 : {dtype}", dtype, (dtype, x)), expected)
 
 
 @pytest.mark.parametrize("predicate", FLOAT_COMPARISONS)
