@@ -96,11 +96,14 @@ def _update_results(function: Any, terminator: Any) -> None:
 
 def _reason(op: Any, target: str, before: str | None) -> str:
     """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
-    if target not in ("symshape.whole.default", "symshape.whole_gradient.default"):
+    if not target.startswith("symshape.whole"):
         return before or "no rule"
-    function = re.search(r'"function": "(?:\S+ )?([^"]+)"', ir.StringAttr(op.attributes["arguments"]).value)
+    text = ir.StringAttr(op.attributes["arguments"]).value
+    function = re.search(r'"function": "(?:\S+ )?([^"]+)"', text)
+    why = re.search(r'"why": "([^"]+)"', text)
     place = f"{function[1]} at {source_line(op.location)}" if function else source_line(op.location)
-    return f"{before}, {place}" if before else f"no tracing rule, or it asks for sizes that are in the data: {place}"
+    reason = why[1] if why else "no tracing rule, or it asks for sizes that are in the data"
+    return f"{before}, {place}" if before else f"{reason}: {place}"
 
 
 def _binds(block: ir.Block) -> dict[ir.Value, Any]:

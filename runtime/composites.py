@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from symshape.runtime.complex_numbers import Polar
+from symshape.runtime.recurrent import recurrent_kernels
 from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
 from symshape.runtime.torch_tracing import AutogradKernel
 from symshape.runtime.torch_unbacked import assert_equal, known_equal
@@ -27,7 +28,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
             aten.mm.default: _mm, aten.addmm.default: _addmm,
             aten.polygamma_.default: _polygamma_, aten.polar.default: _polar,
             aten.index_fill.int_Tensor: _index_fill,
-            aten.channel_shuffle.default: _channel_shuffle, aten.addmv.default: _addmv}  # fmt: skip
+            aten.channel_shuffle.default: _channel_shuffle, aten.addmv.default: _addmv,
+            **recurrent_kernels()}  # fmt: skip
 
 
 def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:

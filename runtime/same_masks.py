@@ -2,8 +2,9 @@
 
 While Dynamo traces, each mask has a length of its own, even where two are one computation, and what they select could
 differ in length. Here equal computations are numbered: a mask that was computed before has the length that it had, and
-the graph that Dynamo is done with computes it once. What is written meanwhile is known by its memory; where that cannot
-be told the frame is analysed again with the masks apart (``split`` of `merge_same`).
+the graph that Dynamo is done with computes it once. So it is with integers that are read (``batches[0].item()``). What
+is written meanwhile is known by its memory; where that cannot be told the frame is analysed again with the masks apart
+(``split`` of `merge_same`).
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ _METHODS = frozenset({
     "lt", "le", "eq", "ne", "ge", "gt", "logical_not", "logical_and", "logical_or", "logical_xor", "isnan", "isfinite",
     "isinf", "abs", "any", "all", "sum", "bool", "float",
 })  # fmt: skip
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _PYTHON = ("torch.nn.functional", "torch.functional", "torch._jit_internal")  # modules of functions in Python
 _STATE = "_symshape_masks"
 _NUMBER = "symshape_number"  # the name of the first node with this value, and how often its memory was written to then
-_FIRST = "symshape_first"  # the mask whose length it has
+_FIRST = "symshape_first"  # the mask whose length it has, the integer whose symbol
 
 
 @dataclass
@@ -91,13 +93,14 @@ def _number(state: _State, node: torch.fx.Node, key: Any, value: torch.Tensor) -
         state.first[key] = node
         return
     node.meta[_NUMBER] = first.meta[_NUMBER][0], _written(state, value)
-    if value.dtype != torch.bool:
+    kind = "nonzero_memo" if value.dtype == torch.bool else "item_memo"  # what fake tensors call it
+    if kind == "item_memo" and (value.dim() or value.dtype not in _INTEGERS):
         return
-    length = first.meta["example_value"].nonzero_memo
-    if length is None:
-        state.first[key] = node  # nothing was selected by it yet
+    seen = getattr(first.meta["example_value"], kind)
+    if seen is None:
+        state.first[key] = node  # nothing was selected or read by it yet
         return
-    setattr(value, "nonzero_memo", length)  # noqa: B010 - of fake tensors alone
+    setattr(value, kind, seen)
     node.meta[_FIRST] = first
 
 

@@ -277,7 +277,8 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
     """Nodes that read one value into data-dependent sizes of their own are kept: what follows is traced with both.
-    So are those that differ in the sign of a zero alone, which Python takes for equal."""
+    So are those that draw random numbers, and those that differ in the sign of a zero alone, which Python takes for
+    equal."""
     from torch._functorch.compile_utils import fx_graph_cse
 
     tag = "differs_by"
@@ -299,7 +300,8 @@ def _differences(node: torch.fx.Node) -> str:
     symbols = sorted(map(str, node.meta.get("unbacked_bindings") or ()))
     numbers = [x for x in (*node.args, *node.kwargs.values()) if isinstance(x, float)]
     negative = any(x == 0 and math.copysign(1, x) < 0 for x in numbers)
-    return ",".join(symbols) + (" negative zeros: " + str(numbers) if negative else "")
+    random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return ",".join([*symbols, *([node.name] if random else [])]) + (f" negative zeros: {numbers}" if negative else "")
 
 
 def aot_compile(

@@ -200,10 +200,10 @@ def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
 
 @contextlib.contextmanager
 def without_modes() -> Iterator[None]:
-    """While entered, operators run as they are: nothing is traced, nothing is fake."""
+    """While entered, operators run as they are: nothing is traced, nothing is fake, no rule in Python is asked."""
     from torch.utils._python_dispatch import _disable_current_modes
 
-    with _disable_current_modes():
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
         yield
 
 

@@ -169,12 +169,12 @@ def under_autocast(state: Sequence[Sequence[Any]]) -> Iterator[None]:
 # --- the operators ---------------------------------------------------------------------------------------------------
 
 _library: Any = torch.library.Library
-_LIBRARY = _library("symshape", "FRAGMENT")
-_LIBRARY.define("whole(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]")
-_LIBRARY.define("whole_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor?[] gradients) -> Tensor[]")
+LIBRARY = _library("symshape", "FRAGMENT")
+LIBRARY.define("whole(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]")
+LIBRARY.define("whole_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor?[] gradients) -> Tensor[]")
 
 
-def _whole(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+def call_whole(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
     taken = {t.untyped_storage().data_ptr() for t in tensors}
     found = []
     results = run(call, tensors, sizes)
@@ -183,7 +183,7 @@ def _whole(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> 
         own = result.contiguous()
         own = own.clone() if own.untyped_storage().data_ptr() in taken else own
         taken.add(own.untyped_storage().data_ptr())
-        found.append(own.detach())
+        found.append(own.detach().view(own.shape))  # whose strides of dims of 1 are those that were promised
     return found
 
 
@@ -198,7 +198,7 @@ def _check_sizes(
             raise RuntimeError(f"{parsed['function']} returned {list(result.shape)} instead of {wanted}")
 
 
-def _whole_gradient(
+def gradient_of_whole(
     call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], gradients: Sequence[torch.Tensor | None]
 ) -> list[torch.Tensor]:
     with torch.enable_grad():
@@ -223,12 +223,12 @@ def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> l
 def made_from(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fresh: Any) -> list[torch.Tensor]:
     """Results of the sizes that the text says; ``fresh()`` makes a size that nobody knows."""
     parsed = parse(call)
-    device = _device(parsed["kwargs"]["dict"], tensors)
+    device = device_of(parsed["kwargs"]["dict"], tensors)
     return [torch.empty([_size(o, tensors, sizes, fresh) for o in origins], dtype=getattr(torch, dtype), device=device)
             for dtype, origins in parsed["results"]]  # fmt: skip
 
 
-def _device(kwargs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> torch.device:
+def device_of(kwargs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> torch.device:
     """The one that is asked for, else that of the operands, where tensors without dims on a CPU do not count."""
     asked = next((value["device"] for key, value in kwargs if key == "device" and value is not None), None)
     if asked is not None:
@@ -245,13 +245,13 @@ def _size(origin: Any, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], fr
     return known[kind](*where)
 
 
-def _fake_gradient(
+def sizes_of_gradient(
     call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], gradients: Any
 ) -> list[torch.Tensor]:
     return [t.new_empty(t.size()) for t in tensors]
 
 
-def _remember(ctx: Any, inputs: Any, output: Any) -> None:
+def remember(ctx: Any, inputs: Any, output: Any) -> None:
     call, tensors, sizes = inputs
     ctx.call, ctx.sizes = call, sizes
     ctx.save_for_backward(*tensors)
@@ -260,13 +260,18 @@ def _remember(ctx: Any, inputs: Any, output: Any) -> None:
 def _backward(ctx: Any, gradients: Any) -> Any:
     tensors = list(ctx.saved_tensors)
     found = torch.ops.symshape.whole_gradient(ctx.call, tensors, ctx.sizes, list(gradients))
-    of_sizes: Any = None if ctx.sizes else []  # an empty list is taken for one of tensors
+    return without_integers(tensors, ctx.sizes, found)
+
+
+def without_integers(tensors: Sequence[torch.Tensor], sizes: Sequence[Any], found: Sequence[torch.Tensor]) -> Any:
+    """The gradients of ``call, tensors, sizes``."""
+    of_sizes: Any = None if sizes else []  # an empty list is taken for one of tensors
     return None, [g if t.is_floating_point() or t.is_complex() else None for g, t in zip(found, tensors)], of_sizes
 
 
-_LIBRARY.impl("whole", _whole, "CompositeExplicitAutograd")
-_LIBRARY.impl("whole_gradient", _whole_gradient, "CompositeExplicitAutograd")
-torch.library.register_fake("symshape::whole", _fake, lib=_LIBRARY)
-torch.library.register_fake("symshape::whole_gradient", _fake_gradient, lib=_LIBRARY)
-torch.library.register_autograd("symshape::whole", _backward, setup_context=_remember, lib=_LIBRARY)
+LIBRARY.impl("whole", call_whole, "CompositeExplicitAutograd")
+LIBRARY.impl("whole_gradient", gradient_of_whole, "CompositeExplicitAutograd")
+torch.library.register_fake("symshape::whole", _fake, lib=LIBRARY)
+torch.library.register_fake("symshape::whole_gradient", sizes_of_gradient, lib=LIBRARY)
+torch.library.register_autograd("symshape::whole", _backward, setup_context=remember, lib=LIBRARY)
 whole: Any = torch.ops.symshape.whole.default

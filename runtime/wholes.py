@@ -47,6 +47,7 @@ from symshape.runtime.whole_calls import (
     under_autocast,
     whole,
 )
+from symshape.runtime.whole_random import whole_random
 
 log = logging.getLogger("symshape.frames")
 _MARK = "symshape_whole"
@@ -125,10 +126,8 @@ def _text(
 
     probe = Probe(call, tensors, sizes, known)
     results = probe.results()
-    if probe.random and any(t.requires_grad for t in tensors):
-        raise NotWhole("it draws random numbers, and its gradient would draw others")
     text = {"function": name, "args": parts[0], "kwargs": parts[1], "results": results, "shares": probe.shares,
-            "autocast": autocast}  # fmt: skip
+            "random": probe.random, "autocast": autocast}  # fmt: skip
     return json.dumps(text), tensors, sizes, specs[0]
 
 
@@ -268,8 +267,9 @@ def _replace(node: torch.fx.Node, call: str) -> None:
         opened = torch.fx.node.map_arg((list(node.args), node.kwargs), lambda n: _opened(n, n.meta["example_value"]))
         for part in opened:
             encode(part, tensors, sizes, is_kind(torch.Tensor), is_kind(torch.SymInt))
-        made = graph.call_function(whole, (call, tensors, sizes))
-        result = graph.call_function(_only, (made,)) if single else made
+        random = json.loads(call)["random"]
+        made = graph.call_function(whole_random if random else whole, (call, tensors, sizes))
+        result = graph.call_function(_only if single else _without_state, (made,)) if single or random else made
     for new in (made, result):
         new.meta.update({k: v for k, v in node.meta.items() if k not in ("example_value", "unbacked_bindings")})
     result.meta["example_value"] = node.meta["example_value"]
@@ -291,6 +291,10 @@ def _item(node: torch.fx.Node, position: int, value: Any) -> torch.fx.Node:
     item = node.graph.call_function(operator.getitem, (node, position))
     item.meta["example_value"] = value
     return item
+
+
+def _without_state(results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    return results[:-1]
 
 
 def _only(results: Sequence[torch.Tensor]) -> torch.Tensor:

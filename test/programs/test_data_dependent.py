@@ -164,3 +164,23 @@ def test_calls_as_one_operator_under_autocast() -> None:
         gradients = [torch.autograd.grad(sum(y.float().sum() for y in ys), x) for ys in (ours, theirs)]
         torch.testing.assert_close(*gradients, rtol=2e-2, atol=2e-2)
     assert len(reports) == 2 and "symshape.whole.default" in reports[0].library_calls
+
+
+def read_twice(k: torch.Tensor) -> Any:
+    """Equal reads are one number, unless what is read was written to."""
+    first, again = k[0].item(), k[0].item()
+    torch._check(first >= 0)
+    same = torch.ones(first) + torch.arange(again)
+    k[0] += 2
+    after = k[0].item()
+    torch._check(after >= 0)
+    return same, torch.ones(after).sum()
+
+
+def test_an_integer_that_is_read_twice() -> None:
+    function, reports = compiled(read_twice)
+    for u in (4, 9, 0, 1):
+        k = torch.tensor([u, 7])
+        for ours, theirs in zip(function(k.clone()), read_twice(k.clone())):
+            torch.testing.assert_close(ours, theirs)
+    assert len(reports) == 1
