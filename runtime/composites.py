@@ -6,6 +6,7 @@ For sizes that are known the usual forms are used. What is a view of its operand
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from symshape.runtime.recurrent import recurrent_kernels
 from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
 from symshape.runtime.torch_tracing import AutogradKernel
 from symshape.runtime.torch_unbacked import assert_equal, known_equal
+from symshape.runtime.whole_calls import text_of, whole
 
 aten: Any = torch.ops.aten
 
@@ -29,7 +31,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
             aten.polygamma_.default: _polygamma_, aten.polar.default: _polar,
             aten.index_fill.int_Tensor: _index_fill,
             aten.channel_shuffle.default: _channel_shuffle, aten.addmv.default: _addmv,
-            **recurrent_kernels()}  # fmt: skip
+            aten.ctc_loss.Tensor: _ctc_loss, **recurrent_kernels()}  # fmt: skip
 
 
 def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:
@@ -123,6 +125,21 @@ def _addmv(
         return usual(x, matrix, vector, beta=beta, alpha=alpha)
     rows = torch.mv(matrix, vector) * alpha
     return rows + x * beta if beta != 0 else rows
+
+
+def _ctc_loss(
+    usual: Any, log_probs: torch.Tensor, targets: torch.Tensor, inputs: torch.Tensor, lengths: torch.Tensor,
+    blank: int = 0, reduction: int = 1, zero_infinity: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """One call: its part that has the sizes of alignments has no tracing rule. ``log_probs``: (length, batch, classes)
+    or (length, classes)."""
+    tensors: list[Any] = []
+    args = (log_probs, targets, inputs, lengths, int(blank), reduction, zero_infinity)
+    text = text_of(aten.ctc_loss.Tensor, args, tensors, "one call: the lengths are in the data")
+    sizes = [["tensor", 0, 1]] if reduction == 0 and log_probs.dim() == 3 else []
+    text["results"] = [[str(log_probs.dtype).removeprefix("torch."), sizes]]
+    found: torch.Tensor = whole(json.dumps(text), tensors, [])[0]
+    return found
 
 
 class _Product(torch.autograd.Function):

@@ -14,7 +14,7 @@ import torch
 
 from symshape.runtime.torch_tracing import AutogradKernel
 from symshape.runtime.torch_unbacked import expression, first_seen_sizes, without_modes
-from symshape.runtime.whole_calls import autocast_state, encode, run, whole
+from symshape.runtime.whole_calls import run, text_of, whole
 from symshape.runtime.whole_random import whole_random
 
 aten: Any = torch.ops.aten
@@ -70,7 +70,7 @@ def _call(
     last states."""
     tensors: list[Any] = []
     states = list(states) if isinstance(states, (tuple, list)) else states
-    args = encode([*inputs, states, *rest], tensors, [], _is_tensor, _is_none)
+    text = text_of(op, (*inputs, states, *rest), tensors, "one call for every length and batch")
     count = len(states) if isinstance(states, list) else 1
     first = tensors[len(inputs)]
     features, sizes = 2 * first.size(2) if bidirectional else first.size(2), []
@@ -78,8 +78,6 @@ def _call(
         sizes.append(features)
     shapes = [[*(["tensor", 0, d] for d in range(inputs[0].dim() - 1)), ["size", 0] if sizes else features]]
     shapes += [[["tensor", len(inputs) + i, d] for d in range(3)] for i in range(count)]
-    text = {"function": f"op {op}", "args": args, "kwargs": {"dict": []}, "shares": False, "autocast": autocast_state(),
-            "why": "one call for every length and batch"}  # fmt: skip
     dtypes = _dtypes(text, tensors, shapes)
     text["results"] = [[dtype, shape] for dtype, shape in zip(dtypes, shapes, strict=True)]
     results = (whole_random if draws else whole)(json.dumps(text), tensors, sizes)
@@ -96,11 +94,3 @@ def _dtypes(text: dict[str, Any], tensors: Sequence[torch.Tensor], results: Sequ
         made = [torch.ones([expression(s, at) for s in t.shape], dtype=t.dtype, device=t.device) for t in tensors]
         found = run(json.dumps(text), made, [])
     return [str(one.dtype).removeprefix("torch.") for one in found]
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-def _is_none(_value: Any) -> bool:
-    return False

@@ -272,6 +272,29 @@ def checks_of_layers_at_call_time() -> Callable[[], None]:
     return revert
 
 
+def masks_are_not_looked_at() -> Callable[[], None]:
+    """Transformers compare a mask with a causal one, for a hint to attention that may be left out: whether it is one
+    would be in the data. Returns what puts the comparison back."""
+    from torch._dynamo.variables import ConstantVariable, UserFunctionVariable
+    from torch.nn.modules.transformer import _detect_is_causal_mask
+
+    function: Any = UserFunctionVariable
+    usual = function.call_function
+
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        said = (*args[1:2], *(value for name, value in kwargs.items() if name == "is_causal"))
+        if self.fn is not _detect_is_causal_mask or any(not value.is_constant_none() for value in said):
+            return usual(self, tx, args, kwargs)
+        return ConstantVariable.create(False)
+
+    def revert() -> None:
+        function.call_function = usual
+
+    function.call_function = call_function
+    return revert
+
+
 def sizes_at_hand(graph: Any) -> dict[Any, int]:
     """What sizes of inputs that are traced as unknown are at this call, by symbol."""
     found: dict[Any, int] = {}

@@ -72,6 +72,14 @@ def function_of(name: str) -> Callable[..., Any]:
     return found
 
 
+def text_of(op: Any, args: Sequence[Any], tensors: list[Any], why: str) -> dict[str, Any]:
+    """A call of an operator as text, but for its results; tensors among the arguments are appended to the list.
+    ``why``: what the report says of it."""
+    found = encode(list(args), tensors, [], lambda v: isinstance(v, torch.Tensor), lambda v: False)
+    return {"function": f"op {op}", "args": found, "kwargs": {"dict": []}, "shares": False, "random": False,
+            "autocast": autocast_state(), "why": why}  # fmt: skip
+
+
 _NAMED = {torch.dtype: "dtype", torch.memory_format: "memory_format", torch.layout: "layout"}
 
 

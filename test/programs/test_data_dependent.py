@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from data_dependent import DATA_DEPENDENT, asserted
 from data_inputs import DataProgram
@@ -184,3 +185,39 @@ def test_an_integer_that_is_read_twice() -> None:
         for ours, theirs in zip(function(k.clone()), read_twice(k.clone())):
             torch.testing.assert_close(ours, theirs)
     assert len(reports) == 1
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_ctc_loss(reduction: str) -> None:
+    """Of any length, batch and number of classes; what is known of its result is its size."""
+
+    def function(x: torch.Tensor, targets: torch.Tensor, lengths: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        return F.ctc_loss(x.log_softmax(-1), targets, lengths, wanted, reduction=reduction, zero_infinity=True) * 2
+
+    ours, reports = compiled(function)
+    for length, batch, classes in ((9, 3, 5), (14, 4, 6), (31, 2, 9)):
+        targets = torch.randint(1, classes, (batch, 4))
+        lengths, wanted = torch.randint(1, length + 1, (batch,)), torch.randint(1, 5, (batch,))
+        found = []
+        x = torch.randn(length, batch, classes)
+        for one in (ours, function):
+            leaf = x.clone().requires_grad_()
+            result = one(leaf, targets, lengths, wanted)
+            found.append((result, *torch.autograd.grad(result.sum(), leaf)))
+        torch.testing.assert_close(*found)
+    assert len(reports) == 2 and "one call: the lengths are in the data: aten.ctc_loss.Tensor" in str(reports[0])
+    alone = torch.randn(6, 4), torch.tensor([1, 3]), torch.tensor(5), torch.tensor(2)
+    torch.testing.assert_close(ours(*alone), function(*alone))
+
+
+def test_masks_of_transformers() -> None:
+    """Nobody looks whether they are causal."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    module = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    function, reports = compiled(lambda x, mask: module(x, mask=mask))
+    for length in (5, 9):
+        causal = torch.nn.Transformer.generate_square_subsequent_mask(length)
+        for mask in (causal, torch.zeros(length, length), causal.flip(0)):
+            x = torch.randn(3, length, 8)
+            torch.testing.assert_close(function(x, mask), module(x, mask=mask), rtol=1e-4, atol=1e-5)
+    assert len(reports) == 2

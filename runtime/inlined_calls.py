@@ -1,0 +1,47 @@
+"""Higher-order operators that only call their function (``invoke_quant``): in its place stands what it does."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+_CALLS = (torch.ops.higher_order.invoke_quant_packed, torch.ops.higher_order.invoke_quant)
+
+
+def inline_calls(gm: torch.fx.GraphModule) -> None:
+    """Changes a Dynamo graph and those in it. AOTAutograd cannot split such a call into forward and backward."""
+    for module in list(gm.modules()):
+        if isinstance(module, torch.fx.GraphModule):
+            while any(_inlined(module, node) for node in _calls(module)):
+                pass  # what was put there may have such calls
+
+
+def _calls(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return [node for target in _CALLS for node in gm.graph.find_nodes(op="call_function", target=target)]
+
+
+def _inlined(gm: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
+    """Whether this call could be replaced: its results are taken one by one."""
+    graph, (function, *operands) = gm.graph, node.args
+    body = getattr(gm, str(function.target)) if isinstance(function, torch.fx.Node) else None
+    if not isinstance(body, torch.fx.GraphModule) or any(user.target is not operator.getitem for user in node.users):
+        return False
+    places: dict[Any, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), operands, strict=True))
+    with graph.inserting_before(node):
+        for held in body.graph.find_nodes(op="get_attr"):
+            name = f"{node.name}_{held.target}".replace(".", "_")
+            setattr(gm, name, getattr(body, held.target))
+            places[held] = graph.get_attr(name)
+        results: Any = graph.graph_copy(body.graph, places)
+    for user in list(node.users):
+        user.replace_all_uses_with(results[user.args[1]])
+        graph.erase_node(user)
+    read = node.all_input_nodes
+    graph.erase_node(node)
+    for one in read:
+        if not one.users and one.op != "placeholder":
+            graph.erase_node(one)  # the function, and what it says of quantisation
+    gm.recompile()
+    return True

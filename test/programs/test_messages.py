@@ -1,0 +1,93 @@
+"""Strings with sizes and numbers in them, and warnings: in one graph, as eager gives them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch._higher_order_ops import InvokeQuant
+
+import symshape
+
+
+class Parts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.part2, self.part3 = torch.nn.Linear(4, 2), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, n: int, scale: float) -> tuple[torch.Tensor, str]:
+        text = f"{n} of {x.shape[0]}, {tuple(x.shape)} by {scale!r}: {n:>4}|{scale:.2e}"
+        return getattr(self, f"part{n}")(x) * scale, text
+
+
+def test_numbers_in_strings() -> None:
+    """They are those of the call, and a string may be a name."""
+    module = Parts()
+    compiled = symshape.compile(module, fullgraph=True)
+    for rows, n, scale in ((6, 3, 0.5), (6, 3, 0.75), (6, 2, -1.5), (9, 2, 3.0)):
+        x = torch.randn(rows, 4)
+        with torch.compiler.set_stance("fail_on_recompile" if scale == 0.75 else "default"):
+            actual = compiled(x, n, scale)
+        torch.testing.assert_close(actual[0], module(x, n, scale)[0])
+        assert actual[1] == module(x, n, scale)[1]
+
+
+def warning(x: torch.Tensor, scale: float) -> torch.Tensor:
+    if x.shape[0] > 3:
+        warnings.warn(f"{tuple(x.shape)} rows, scaled by {scale}", FutureWarning, stacklevel=1)
+    inner(x)
+    return x * scale
+
+
+def inner(x: torch.Tensor) -> None:
+    warnings.warn("of the caller", stacklevel=2)
+
+
+def test_warnings_are_given_at_their_lines() -> None:
+    seen = []
+    for function in (symshape.compile(warning, fullgraph=True), warning):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.testing.assert_close(function(torch.ones(5, 2), 0.5), torch.full((5, 2), 0.5))
+        seen.append([(str(one.message), one.category, one.filename, one.lineno) for one in caught])
+    assert seen[0] == seen[1]
+    assert [text for text, *_ in seen[0]] == ["(5, 2) rows, scaled by 0.5", "of the caller"]
+
+
+def test_warnings_that_are_errors() -> None:
+    compiled = symshape.compile(warning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        with pytest.raises(FutureWarning, match="rows, scaled by 0.5"):
+            compiled(torch.ones(5, 2), 0.5)
+        torch.testing.assert_close(compiled(torch.ones(2, 2), 0.5), torch.full((2, 2), 0.5))
+
+
+def quantised(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """A call in a call, with a tensor that is a constant."""
+    table = torch.tensor([0.5, 2.0])
+
+    def inside(a: torch.Tensor) -> tuple[torch.Tensor]:
+        return (a.cos() * table[1],)
+
+    def outside(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return a.sin() * b, InvokeQuant()(inside, a)[0] + b
+
+    first, second = InvokeQuant()(outside, x, y)
+    return first * 2, second
+
+
+def test_calls_that_only_call_are_kernels() -> None:
+    report = symshape.explain(quantised, torch.randn(3, 4, requires_grad=True), torch.randn(4))
+    assert all(not graph.library_calls for graph in report.graphs), str(report)
+    compiled = symshape.compile(quantised, fullgraph=True)
+    for rows in (3, 7, 1):
+        found = []
+        x, y = torch.randn(rows, 4), torch.randn(4)
+        for function in (compiled, quantised):
+            leaf = x.clone().requires_grad_()
+            results = function(leaf, y)
+            found.append((*results, *torch.autograd.grad(sum(r.square().sum() for r in results), leaf)))
+        torch.testing.assert_close(*found)
