@@ -7,35 +7,50 @@ other sizes the usual ones are used.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from symshape.runtime.broadcasting import broadcasting_kernels
 from symshape.runtime.composites import composite_kernels
+from symshape.runtime.correlation import correlation_kernels
+from symshape.runtime.fake_rules import missing_fake_rules
+from symshape.runtime.least_squares import least_squares_kernels
 from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
-from symshape.runtime.torch_tracing import meta_decomposition, with_autograd_kernels
+from symshape.runtime.torch_tracing import AutogradKernel, meta_decomposition, with_autograd_kernels
 
 aten: Any = torch.ops.aten
 
 
-def traceable_gradients() -> AbstractContextManager[None]:
-    """While entered, AOTAutograd traces these operators with data-dependent sizes."""
-    return with_autograd_kernels({
+@contextlib.contextmanager
+def traceable_gradients() -> Iterator[None]:
+    """While entered, AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for."""
+    forget_rules = missing_fake_rules()
+    try:
+        with with_autograd_kernels(_kernels()):
+            yield
+    finally:
+        forget_rules()
+
+
+def _kernels() -> dict[Any, AutogradKernel]:
+    return {
         aten.var.correction: _var, aten.std.correction: _std, aten.var_mean.correction: _var_mean,
         aten.prod.default: _prod, aten.masked_select.default: _masked_select,
         aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod, aten.batch_norm.default: _batch_norm,
         aten.repeat.default: _repeat,
-        **broadcasting_kernels(), **composite_kernels(),
-    })  # fmt: skip
+        **broadcasting_kernels(), **composite_kernels(), **correlation_kernels(), **least_squares_kernels(),
+    }  # fmt: skip
 
 
 def traceable_sizes() -> Callable[[], None]:
     """The same for Dynamo, which only follows sizes. Returns what puts the usual rules back."""
-    kernels = with_autograd_kernels({aten.batch_norm.default: _batch_norm, **composite_kernels()})
+    kernels = with_autograd_kernels(
+        {aten.batch_norm.default: _batch_norm, **composite_kernels(), **correlation_kernels()}
+    )
     kernels.__enter__()
     restore = meta_decomposition(aten.logsumexp.default, _of_logsumexp)
 

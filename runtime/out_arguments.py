@@ -1,7 +1,8 @@
 """Calls with ``out=`` in a Dynamo graph, as a call without it and a copy.
 
 What some composite operators write into ``out`` is lost when AOTAutograd makes a graph functional: it would return the
-argument as it was (``torch.linalg.matrix_rank``).
+argument as it was (``torch.linalg.matrix_rank``). Others cannot be traced with it: their rules know no symbolic sizes
+(``torch.gather``), or there is none (``torch.nonzero``).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves
 
-from symshape.runtime.torch_private import is_fake
+from symshape.runtime.torch_private import is_fake, is_unbacked
 from symshape.runtime.torch_unbacked import known_equal
 
 
@@ -53,6 +55,75 @@ def _rewrite(graph: torch.fx.Graph, node: Node) -> bool:
     else:
         node.replace_all_uses_with(written[0])
     graph.erase_node(node)
+    return True
+
+
+def trace_without_out(node: Node, args: Any, kwargs: Any, check: bool) -> Any:
+    """While Dynamo traces: the call becomes one without ``out=``, whose results are then copied. Returns the node's
+    traced value; None where that may not be what eager mode does, or cannot be traced either.
+
+    ``check``: a size that is in the data is asserted to be that of ``out``, which eager mode would resize: for a
+    program that has to be one graph.
+    """
+    outs = kwargs.get("out")
+    single = isinstance(outs, torch.Tensor)
+    targets = [outs] if single else list(outs) if isinstance(outs, (tuple, list)) else []
+    if node.op != "call_function" or not targets or not all(is_fake(one) for one in targets):
+        return None
+    found = None if _differentiated(args, kwargs) else _traced(node.target, args, kwargs, targets[0])
+    results = [found] if single else list(found) if isinstance(found, (tuple, list)) else []
+    if len(results) != len(targets) or not all(_fits(*pair, check) for pair in zip(results, targets)):
+        return None
+    plain = {name: value for name, value in node.kwargs.items() if name != "out"}
+    with node.graph.inserting_before(node):
+        made = node.graph.call_function(node.target, node.args, plain)  # type: ignore[arg-type]
+    made.meta = {**node.meta, "example_value": found}
+    node.target, node.args, node.kwargs = copy_each_, (node.kwargs["out"], made), {}
+    return outs if single else _like(found, targets)
+
+
+def _traced(target: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    """What a call returns without ``out=``; None where it cannot be traced."""
+    env = out.fake_mode.shape_env
+    rest = {name: value for name, value in kwargs.items() if name != "out"}
+    try:
+        with env.ignore_fresh_unbacked_symbols() if env is not None else nullcontext(), torch.no_grad():
+            return target(*args, **rest)
+    except Exception:  # noqa: BLE001 - what cannot be traced so is left as it was
+        return None
+
+
+def copy_each_(outs: Any, results: Any) -> Any:
+    """Results of a call are copied into ``outs``, which are returned as the call with ``out=`` returns them."""
+    pairs = [(outs, results)] if isinstance(outs, torch.Tensor) else list(zip(outs, results, strict=True))
+    for out, one in pairs:
+        for wanted, size in zip(out.shape, one.shape, strict=True):
+            torch._check(size == wanted, lambda: _RESIZED)  # type: ignore[no-untyped-call]
+        out.copy_(one)
+    return outs if isinstance(outs, torch.Tensor) else _like(results, list(outs))
+
+
+_RESIZED = "a result has another size than the tensor that is given with out=, which would be resized"
+
+
+def _like(results: Any, outs: list[torch.Tensor]) -> Any:
+    kind: Any = type(results)
+    return kind(*outs) if hasattr(kind, "_fields") else kind(outs)
+
+
+def _differentiated(args: Any, kwargs: Any) -> bool:
+    """Then ``out=`` is an error of eager mode."""
+    leaves = tree_leaves((args, kwargs))
+    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in leaves)
+
+
+def _fits(result: Any, out: torch.Tensor, check: bool) -> bool:
+    if not is_fake(result) or result.dtype != out.dtype or result.dim() != out.dim():
+        return False
+    for size, wanted in zip(result.shape, out.shape):
+        in_data = any(isinstance(one, torch.SymInt) and is_unbacked(one) for one in (size, wanted))
+        if not (known_equal(size, wanted) or check if in_data else size == wanted):  # this guards, as all out= does
+            return False
     return True
 
 

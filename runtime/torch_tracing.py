@@ -316,6 +316,24 @@ def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..
     return revert
 
 
+def with_fake_rules(rules: Mapping[Any, Callable[..., Any]]) -> Callable[[], None]:
+    """The tracer makes the results of these operators by these functions, where it has no rule of its own. Returns what
+    takes them away."""
+    from torch._library.simple_registry import singleton
+    from torch._library.utils import Kernel
+
+    added = [(singleton.find(op.name()).fake_impl.kernels, Kernel(rule, __name__)) for op, rule in rules.items()
+             if singleton.find(op.name()).fake_impl.kernel is None]  # fmt: skip
+    for kernels, rule in added:
+        kernels.append(rule)
+
+    def revert() -> None:
+        for kernels, rule in added:
+            kernels.remove(rule)
+
+    return revert
+
+
 def autocast_state() -> Any:
     """None without autocast; else what is cast to what."""
     if not torch._C._is_any_autocast_enabled():

@@ -21,6 +21,7 @@ import torch.utils._pytree as pytree
 from symshape.runtime.answers import answers, ask_for_item
 from symshape.runtime.asserted_values import assert_instead
 from symshape.runtime.broadcasting import perhaps_squeezed
+from symshape.runtime.out_arguments import trace_without_out
 from symshape.runtime.probing import Probe
 from symshape.runtime.same_masks import merge_same, run_numbered
 from symshape.runtime.shared_memory import matters
@@ -77,6 +78,10 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
         assert_instead(node, args, kwargs)
+        if "out" in kwargs:
+            written = trace_without_out(node, args, kwargs, bool(_ONE_GRAPH and _ONE_GRAPH[-1]))
+            if written is not None:
+                return written
         if answers(node):
             args, kwargs = (ask_for_item(node, args, kwargs),), {}
         try:
@@ -144,6 +149,7 @@ def _is_size(value: Any) -> bool:
 Place = tuple[str, str]  # a function, and the user's line
 _WHERE = "symshape_where"
 _BREAKS: list[dict[Place, str]] = []  # of the frames that are being compiled
+_ONE_GRAPH: list[bool] = []  # whether each must be one graph
 _SAID: set[Place] = set()
 _APART = ""  # instead of a reason: masks computed there have lengths of their own, and the graph is not broken
 
@@ -162,11 +168,13 @@ def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None
     unimplemented(f"{name} at {line}", reason, error)
 
 
-def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str]) -> Any:
+def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str], one_graph: bool) -> Any:
     """Compiles a frame; where a call turns out to be impossible to compile, the frame is analysed again, and the graph
     is broken there, or masks are told apart. ``breaks``: those known for the function, with the reason; more are added.
+    ``one_graph``: a break is an error.
     """
     _BREAKS.append(breaks)
+    _ONE_GRAPH.append(one_graph)
     try:
         while True:
             try:
@@ -178,6 +186,7 @@ def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, st
                 breaks[found[0]] = found[1]
     finally:
         _BREAKS.pop()
+        _ONE_GRAPH.pop()
 
 
 # --- graphs ----------------------------------------------------------------------------------------------------------

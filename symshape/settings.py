@@ -18,6 +18,7 @@ from torch._dynamo.convert_frame import compile_lock
 
 from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.data_dependent import traceable_sizes
+from symshape.runtime.fake_rules import missing_fake_rules
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
 from symshape.runtime.size_reads import read_sizes_at_once
@@ -88,7 +89,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
-            lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced)  # fmt: skip
+            lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
@@ -103,11 +104,11 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
     with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
     context: Any = torch._dynamo.optimize(with_settings, nopython=fullgraph)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
-        context.callback = _in_force(context.callback)
+        context.callback = _in_force(context.callback, fullgraph)
     return context(fn)
 
 
-def _in_force(compile_frame: Any) -> Any:
+def _in_force(compile_frame: Any, one_graph: bool) -> Any:
     """What Dynamo calls for a frame that it has no code for. The attribute is how it finds the backend behind it."""
 
     breaks: dict[Place, str] = {}
@@ -115,7 +116,7 @@ def _in_force(compile_frame: Any) -> Any:
     @functools.wraps(compile_frame)
     def compile_in_force(*args: Any) -> Any:
         with compile_lock, InForce():  # another thread must not see the settings come and go
-            return compile_with_breaks(lambda: compile_frame(*args), breaks)
+            return compile_with_breaks(lambda: compile_frame(*args), breaks, one_graph)
 
     compile_in_force._torchdynamo_orig_backend = compile_frame  # type: ignore[attr-defined]
     return compile_in_force
