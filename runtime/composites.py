@@ -28,7 +28,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
             aten.hsplit.int: _hsplit, aten.vsplit.int: _vsplit, aten.dsplit.int: _dsplit,
             aten.sum_to_size.default: _sum_to_size,
             aten.mm.default: _mm, aten.addmm.default: _addmm,
-            aten.polygamma_.default: _polygamma_, aten.polar.default: _polar,
+            aten.polygamma_.default: _polygamma_, aten.dropout.default: _dropout, aten.one_hot.default: _one_hot,
+            aten.polar.default: _polar,
             aten.index_fill.int_Tensor: _index_fill,
             aten.channel_shuffle.default: _channel_shuffle, aten.addmv.default: _addmv,
             aten.ctc_loss.Tensor: _ctc_loss, **recurrent_kernels()}  # fmt: skip
@@ -104,6 +105,25 @@ def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, valu
     size = [x.size(dim) if d == dim % x.dim() else 1 for d in range(x.dim())]
     filled = torch.zeros(size, dtype=torch.bool, device=x.device).index_fill(dim, index, True)
     return torch.where(filled, value, x)
+
+
+def _dropout(usual: Any, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """Where nothing is dropped the result is the operand itself, and no copy."""
+    result: torch.Tensor = usual(x, p, train) if train and p != 0 else x
+    return result
+
+
+def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
+    """How many classes there are may be in the data."""
+    if classes != -1:
+        result: torch.Tensor = usual(x, classes)
+        return result
+    check: Any = torch._check
+    check(x.numel() != 0, lambda: "Can not infer total number of classes from empty tensor.")
+    count: Any = (x.max() + 1).item()
+    check(count >= 1, lambda: "Class values must be non-negative.")
+    aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
+    return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
 
 
 def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:

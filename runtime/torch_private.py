@@ -1,4 +1,5 @@
-"""Private PyTorch APIs; others are in ``torch_tracing``, ``torch_unbacked`` and ``size_reads``, and nowhere else."""
+"""Private PyTorch APIs; others are in ``torch_tracing``, ``torch_unbacked``, ``size_reads``,
+``input_views``, ``messages`` and ``lazy_modules``, and nowhere else."""
 
 from __future__ import annotations
 

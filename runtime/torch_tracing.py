@@ -1,6 +1,6 @@
 """Tracing without Dynamo, for ``symshape.jit``.
 
-With ``torch_private`` and ``torch_unbacked`` the only file that touches private PyTorch APIs.
+One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How PyTorch traces sizes that are in the data, and what changes it.
 
-With ``torch_private`` and ``torch_tracing`` the only file that touches private PyTorch APIs.
+One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations
@@ -292,6 +292,20 @@ def masks_are_not_looked_at() -> Callable[[], None]:
         function.call_function = usual
 
     function.call_function = call_function
+    return revert
+
+
+def class_counts_are_traced() -> Callable[[], None]:
+    """``one_hot`` without a number of classes is a call like others. Returns what puts the usual way back, a break."""
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    handlers: Any = TorchInGraphFunctionVariable._get_handlers()
+    usual = handlers.pop(torch.nn.functional.one_hot, None)
+
+    def revert() -> None:
+        if usual is not None:
+            handlers[torch.nn.functional.one_hot] = usual
+
     return revert
 
 

@@ -77,6 +77,7 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
         env = getattr(graph, "shape_env", None)
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
+        args = with_lists(node, args)
         assert_instead(node, args, kwargs)
         if "out" in kwargs:
             written = trace_without_out(node, args, kwargs, bool(_ONE_GRAPH and _ONE_GRAPH[-1]))
@@ -100,6 +101,18 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
                 break_graph(node, f"{reason}; {what_was_asked(error)}", error)
 
     return run_node
+
+
+def with_lists(node: torch.fx.Node, args: Any) -> Any:
+    """A number in the place of a list stands for a list of it: operators know that of an int, and not of a size."""
+    if not isinstance(node.target, torch._ops.OpOverload) or not any(map(_is_size, args)):
+        return args
+    found, arguments = list(args), list[Any](node.target._schema.arguments)
+    for i, (value, wanted) in enumerate(zip(args, arguments)):
+        if _is_size(value) and wanted.N and isinstance(wanted.type, torch.ListType):
+            found[i] = [value] * wanted.N
+            node.update_arg(i, [node.args[i]] * wanted.N)
+    return tuple(found)
 
 
 def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any) -> Any:
@@ -166,6 +179,11 @@ def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None
         _SAID.add(place)
         log.warning("the graph is broken at %s, %s: %s", name, line, reason)
     unimplemented(f"{name} at {line}", reason, error)
+
+
+def mark_break(reason: NotWhole, node: torch.fx.Node) -> None:
+    """The error says that the graph should be broken at this node."""
+    setattr(reason, _WHERE, (place_of(node), str(reason)))
 
 
 def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str], one_graph: bool) -> Any:
@@ -243,7 +261,7 @@ def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
             try:
                 refuse_shared(node, node.meta[_MARK])
             except NotWhole as reason:
-                setattr(reason, _WHERE, (place_of(node), str(reason)))
+                mark_break(reason, node)
                 raise
     for node in list(gm.graph.nodes):
         call = node.meta.pop(_MARK, None)

@@ -18,6 +18,7 @@ from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.inlined_calls import inline_calls
+from symshape.runtime.input_views import break_where_shared
 from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.torch_private import aot_compile, shape_env_of
@@ -67,6 +68,7 @@ def symshape_backend(
     replace_marked(gm)
     inline_calls(gm)
     assert_items(gm)
+    break_where_shared(gm, example_inputs)
     copy_into_outs(gm)
     while True:  # every round makes one more call whole
         try:

@@ -19,12 +19,14 @@ from torch._dynamo.convert_frame import compile_lock
 from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.fake_rules import missing_fake_rules
+from symshape.runtime.input_views import views_of_inputs
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
 from symshape.runtime.size_reads import read_sizes_at_once
 from symshape.runtime.torch_private import views_by_strides
 from symshape.runtime.torch_unbacked import (
     checks_of_layers_at_call_time,
+    class_counts_are_traced,
     items_are_unbacked,
     masks_are_not_looked_at,
     small_sizes_are_traced,
@@ -89,7 +91,8 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
-            lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules)  # fmt: skip
+            lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
+            views_of_inputs, class_counts_are_traced)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:

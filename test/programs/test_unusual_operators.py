@@ -99,3 +99,45 @@ def test_divisors(dtype):
     assert report.totals()["library_calls"] == 0
     assert torch.equal(report.result[0], torch.gcd(x[:, None], x))
     assert torch.equal(report.result[1], torch.lcm(x[:40, None], x))
+
+
+def test_dropout_that_drops_nothing_is_its_operand():
+    def f(x, training):
+        return F.dropout(x, 0.0), F.dropout(x, 0.5, training)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend="symshape", dynamic=True, fullgraph=True)
+    for x in (torch.randn(6, 4)[::2, ::2], torch.randn(3), torch.randn(0, 2)):
+        kept, also = compiled(x, False)
+        assert kept is x and also is x
+        torch.manual_seed(3)
+        dropped = compiled(x, True)[1]
+        assert dropped is not x and ((dropped == 0) | torch.isclose(dropped, 2 * x)).all()
+
+
+def test_as_many_classes_as_there_are():
+    def f(x):
+        return F.one_hot(x).sum(0), F.one_hot(x + 1) * 2
+
+    torch._dynamo.reset()
+    compiled = symshape.compile(f, fullgraph=True)
+    for x in (torch.tensor([2, 0, 5]), torch.tensor([0]), torch.tensor([[1, 1], [3, 0]]), torch.arange(17)):
+        torch.testing.assert_close(compiled(x), f(x))
+    with pytest.raises(RuntimeError, match="non-negative"):
+        compiled(torch.tensor([3, -1, 2]))
+    with pytest.raises(RuntimeError, match="empty"):
+        compiled(torch.zeros(0, dtype=torch.int64))
+
+
+def test_one_number_for_all_dims_of_an_operator():
+    def f(x, size):
+        values, places = F.max_pool2d(x, size, return_indices=True)
+        return torch.ops.aten.max_pool2d_with_indices_backward.default(
+            values * 2, x, size, [size, size], 0, 1, False, places
+        )
+
+    torch._dynamo.reset()
+    compiled = symshape.compile(f, fullgraph=True)
+    for size in (2, 3, 2, 4):
+        x = torch.randn(1, 2, 12, 12)
+        torch.testing.assert_close(compiled(x, size), f(x, size))

@@ -1,0 +1,121 @@
+"""In-place views of arguments: what they look like afterwards, and who else sees it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import symshape
+
+SHAPES = ((3, 4), (5, 2), (1, 3), (4, 1), (0, 3), (2, 2))
+
+
+def returned(x):
+    y = x.t_()
+    return y, x.shape[0], x * 2
+
+
+def turned_around_and_written_to(x):
+    before = x[:1]
+    x.unsqueeze_(1)
+    x.transpose_(0, 2).swapaxes_(0, 1)
+    x.add_(1)
+    return before + 1, x.sum(0), x.dim()
+
+
+def laid_out_anew(x):
+    torch.Tensor.as_strided_(x, (x.size(1), x.size(0)), (1, x.size(1)))
+    return x + 1
+
+
+def squeezed(x):
+    y = x.squeeze_()
+    x.unsqueeze_(0)
+    return y.dim(), y * 2, y is x
+
+
+def in_a_list(x):
+    held = {"x": [x]}
+    held["x"][0].t_()
+    return x - 1, held["x"][0].shape
+
+
+@pytest.mark.parametrize("f", [returned, turned_around_and_written_to, laid_out_anew, squeezed, in_a_list])
+def test_like_eager_mode(f):
+    torch._dynamo.reset()
+    compiled = symshape.compile(f, fullgraph=True)
+    for shape in SHAPES:
+        x = torch.randn(shape)
+        y = x.clone()
+        torch.testing.assert_close(compiled(x), f(y))
+        torch.testing.assert_close(x, y)
+        strides = [[s for s, n in zip(t.stride(), t.shape) if n > 1] for t in (x, y)]
+        assert strides[0] == strides[1] or not x.numel()
+
+
+def test_the_argument_itself_is_returned():
+    torch._dynamo.reset()
+    compiled = symshape.compile(returned, fullgraph=True)
+    x = torch.randn(3, 4)
+    assert compiled(x)[0] is x and x.shape == (4, 3)
+    assert compiled(x)[0] is x and x.shape == (3, 4)
+
+
+def test_buffers_and_globals():
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(12.0).reshape(3, 4))
+
+        def forward(self, x):
+            self.table.t_()
+            return self.table @ x, self.table.shape
+
+    torch._dynamo.reset()
+    ours, theirs = Layer(), Layer()
+    compiled = symshape.compile(ours, fullgraph=True)
+    for n in (3, 4, 3):
+        x = torch.randn(n, 2)
+        torch.testing.assert_close(compiled(x), theirs(x))
+        assert ours.table.shape == theirs.table.shape
+
+
+def test_arguments_that_share_memory():
+    def f(x, z):
+        x.t_()
+        return z + 1, z.shape, x.shape
+
+    for other in (lambda x: x, lambda x: x.clone(), lambda x: x[1:], lambda x: x.view(-1)):
+        torch._dynamo.reset()
+        compiled = symshape.compile(f)
+        for n in (3, 5):
+            x = torch.randn(n, 4)
+            y = x.clone()
+            torch.testing.assert_close(compiled(x, other(x)), f(y, other(y)))
+            assert x.shape == y.shape
+
+
+def test_what_another_variable_shows_is_left_to_eager_mode():
+    def f(x):
+        y = x.add_(1)
+        x.t_()
+        return y.shape, y + 1
+
+    def g(x):
+        x.add_(1).t_()
+        return x + 1
+
+    for function in (f, g):
+        torch._dynamo.reset()
+        compiled = symshape.compile(function)
+        for shape in SHAPES:
+            x = torch.randn(shape)
+            y = x.clone()
+            torch.testing.assert_close(compiled(x), function(y))
+            torch.testing.assert_close(x, y)
+
+
+def test_with_gradients_it_stays_an_error():
+    torch._dynamo.reset()
+    with pytest.raises(RuntimeError, match="in-place"):
+        symshape.compile(lambda x: x.t_() * 2)(torch.randn(3, 4, requires_grad=True))
