@@ -65,3 +65,25 @@ class Polar(torch.autograd.Function):
         across = imaginary * angle.cos() - real * angle.sin()
         by_radius, by_angle = along * radius.sgn(), across * radius
         return by_radius.sum_to_size(radius.shape), by_angle.sum_to_size(angle.shape)
+
+
+def silu(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``silu``, but of a complex number z/(1 + exp(-z)) by its parts: below 0 both sides of the
+    fraction are multiplied by exp(z), which is the small one there."""
+
+    def decomposition(z: torch.Tensor) -> Any:
+        if not z.is_complex() or z.is_conj() or has_unbacked_sizes(z):
+            return usual(z)
+        a, b = torch.view_as_real(z).unbind(-1)
+        wide = a.to(torch.float32) if a.dtype == torch.float16 else a
+        turn, small = b.to(wide.dtype), (-wide.abs()).exp()
+        real, imaginary = small * turn.cos(), small * turn.sin()
+        is_left = wide < 0
+        above = torch.where(is_left, wide * real - turn * imaginary, wide)
+        beside = torch.where(is_left, wide * imaginary + turn * real, turn)
+        below, aside = 1 + real, torch.where(is_left, imaginary, -imaginary)
+        square = below * below + aside * aside
+        return joined(((above * below + beside * aside) / square).to(a.dtype),
+                      ((beside * below - above * aside) / square).to(a.dtype))  # fmt: skip
+
+    return decomposition

@@ -9,7 +9,7 @@ import torch
 from torch._decomp.decompositions import Reduction
 from torch._prims_common import suggest_memory_format
 
-from symshape.runtime.complex_numbers import copied, joined, to_complex
+from symshape.runtime.complex_numbers import copied, joined, silu, to_complex
 from symshape.runtime.distances import cdist_forward, pdist_forward
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.padding_gradients import replication_pad_backward
@@ -42,6 +42,7 @@ def decomposition_table() -> dict[Any, Any]:
     table |= {
         aten.complex.default: joined, aten.copy.default: copied,
         aten._to_copy.default: to_complex(table[aten._to_copy.default]),
+        aten.silu.default: silu(table[aten.silu.default]),
         aten._cdist_forward.default: cdist_forward, aten._pdist_forward.default: pdist_forward,
         aten.avg_pool2d.default: avg_pool, aten.avg_pool3d.default: avg_pool,
         aten.avg_pool2d_backward.default: avg_pool_backward, aten.avg_pool3d_backward.default: avg_pool_backward,

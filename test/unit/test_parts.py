@@ -105,6 +105,18 @@ def test_complex_numbers_from_real_ones() -> None:
     assert torch.equal(out, torch.complex(a, b))
 
 
+def test_silu_of_complex_numbers() -> None:
+    compiled = symshape.compile(F.silu, fullgraph=True)
+    for dtype, within in ((torch.complex64, 3e-6), (torch.complex128, 1e-11)):
+        for rows, length in SIZES:
+            z = torch.complex(torch.randn(rows, length) * 3, torch.rand(rows, length) * 5 - 2.5).to(dtype)
+            torch.testing.assert_close(compiled(z.t()), F.silu(z.t()), rtol=within, atol=within)
+            assert compiled(z.t()).stride() == F.silu(z.t()).stride()
+    z = torch.tensor([-80 + 1j, 80 - 2j, -200 + 3j, 0j])
+    torch.testing.assert_close(compiled(z), F.silu(z.to(torch.complex128)).to(torch.complex64), rtol=1e-5, atol=0)
+    assert not calls(F.silu, z)
+
+
 def test_index_fill_with_a_tensor() -> None:
     torch._dynamo.reset()
 
