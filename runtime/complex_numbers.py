@@ -24,7 +24,9 @@ def joined(real: torch.Tensor, imaginary: torch.Tensor) -> Any:
     pairs = real.new_empty((*real.shape, 2))
     for i, part in enumerate((real, imaginary)):  # of a stack the kernel reads both parts for each element
         pairs = torch.select_scatter(pairs, part, -1, i)
-    return torch.view_as_complex(pairs).permute([order.index(d) for d in range(len(order))])
+    whole = torch.view_as_complex(pairs)
+    in_order = all(d == place for place, d in enumerate(order))
+    return whole if in_order else whole.permute([order.index(d) for d in range(len(order))])
 
 
 def to_complex(usual: Callable[..., Any]) -> Callable[..., Any]:
