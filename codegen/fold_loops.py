@@ -21,6 +21,7 @@ _ORDERED: dict[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 _CASTS = ("arith.index_cast", "arith.index_castui")
 _WIDE = ("index", "i64")
+_MOST_TERMS, _MOST_FACTORS = 64, 16  # of a product: powers of indices grow without end, and are no addresses
 _SMALL = 1 << 31  # sums and products of sizes with larger factors might wrap around
 
 
@@ -84,6 +85,8 @@ class _Folder:
         elif instr.op in _ARITHMETIC and instr.dtype in _WIDE and None not in operands:
             left, right = operands
             assert left is not None and right is not None
+            if instr.op == "arith.muli" and _is_large(left, right):
+                return
             value = _ARITHMETIC[instr.op](left, right)
             if all(abs(coefficient) < _SMALL for coefficient, _ in value.terms):
                 self.exprs[result] = value
@@ -133,6 +136,12 @@ class _Folder:
         if index is None or size is None:
             return False
         return facts.nonnegative(index) and facts.less_equal(index + 1, size)
+
+
+def _is_large(left: Expr, right: Expr) -> bool:
+    """Whether the product is too large to be of use."""
+    degrees = [max((len(atoms) for _, atoms in side.terms), default=0) for side in (left, right)]
+    return len(left.terms) * len(right.terms) > _MOST_TERMS or sum(degrees) > _MOST_FACTORS
 
 
 def _decide(facts: Facts, predicate: str, left: Expr, right: Expr) -> bool | None:

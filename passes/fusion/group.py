@@ -182,11 +182,16 @@ def _placement(grouping: Grouping, node: Compute, group: Group) -> tuple[Expr, .
 
 
 def _complete(node: Compute, group: Group, solved: list[Expr | None], facts: Facts) -> tuple[Expr, ...] | None:
-    """Open dims of a reader of row values run over the reduced dims, in order, where the sizes are proven equal."""
+    """Open dims of a reader of row values run over the reduced dims, in order, where the sizes are proven equal.
+
+    Not over those that another dim of the reader runs over: there would be points of the reader that no point of the
+    kernel computes.
+    """
     open_dims = [i for i, e in enumerate(solved) if e is None]
     if not open_dims:
         return tuple(e for e in solved if e is not None)
-    reduced = [i for i, r in enumerate(group.reduced) if r and group.space[i].as_int() != 1]
+    used: set[str] = set().union(*(e.symbols for e in solved if e is not None))
+    reduced = [i for i, r in enumerate(group.reduced) if r and group.space[i].as_int() != 1 and f"k{i}" not in used]
     if len(open_dims) != len(reduced):
         return None
     for dim, k in zip(open_dims, reduced):

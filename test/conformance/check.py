@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +20,9 @@ from variants import Variant
 
 import symshape
 import symshape.backend
+
+sys.path.append(str(Path(__file__).parent.parent / "programs"))
+import poison  # noqa: E402,F401
 
 UNINITIALISED = ("empty", "new_empty", "empty_like", "empty_permuted", "empty_strided", "new_empty_strided")
 ERROR = "error"

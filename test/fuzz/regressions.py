@@ -14,6 +14,20 @@ def program(x0):
     return (v0,)
 """
 
+DIAGONAL_OF_A_LAYER_NORM = """
+SIZES = [(5, 3), (2, 3), (67, 3)]
+
+def inputs(s, t):
+    x0 = normal(s)
+    return [x0]
+
+def program(x0):
+    v0 = F.mish(x0)
+    v1 = F.layer_norm(v0 + torch.arange(v0.shape[-1]), v0.shape[-1:])
+    v2 = torch.diag(v1)
+    return (v2,)
+"""
+
 TANGENT_SHOWS_SIZE = """
 SIZES = [(2, 3), (4, 6)]
 GRADIENT = True
@@ -74,6 +88,7 @@ def program(x0):
 
 REGRESSIONS = {
     "a fraction is cut off to compare integers with it": ("settings", INTEGER_THRESHOLD),
+    "two dims of a reader over one reduced dim": ("symshape", DIAGONAL_OF_A_LAYER_NORM),
     "the size of a tangent is all that shows a symbol": ("symshape", TANGENT_SHOWS_SIZE),
     "equal constants with different signs": ("symshape", SIGN_OF_ZERO),
     "at most one element can be selected": ("settings", SELECTED_OF_FEW),

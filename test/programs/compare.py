@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import poison  # noqa: F401
 import torch
 import torch.utils._pytree as pytree
 from program import BF16, F16, F64, Program

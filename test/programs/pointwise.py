@@ -243,6 +243,7 @@ POINTWISE = [
     ),
     P("pow", lambda x: (x**2, x**3, x**0.5, x**-1, 2**x, x**x, x**0), lambda n: (positive(n, 3),), gradient=True),
     P("powers of a number", lambda x: torch.pow(2.0, x), lambda n: (positive(n, 3),), gradient=True),
+    P("powers of places", lambda x: torch.arange(x.shape[0]) ** 3 // 2 + x.shape[0] ** 2, lambda n: (integers(n, 3),)),
     P("integer pow", lambda x: (x**2, x**5, x**0), lambda n: (integers(n, 3),)),
     P("clamp", lambda x: (x.clamp(-0.5, 0.5), x.clamp(min=0.1), x.clamp_max(0.3)), matrix, gradient=True),
     P("clamp integers", lambda x: (x.clamp(-3, 2), x.clamp(min=0), x.clamp(0.5, 2.5)), lambda n: (integers(n, 3),)),
