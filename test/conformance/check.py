@@ -165,7 +165,7 @@ def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bo
         if (outcome.kind == WRONG or halves) and case.wide is not None and not random:
             exact = call(case.wide, case.function, 0)
             outcome.kind, outcome.what = _between(actual, expected, exact, values)
-        if outcome.kind == WRONG and halves and case.redraw is not None:
+        if outcome.kind == WRONG and case.redraw is not None and not random:
             outcome.kind, outcome.what = compare(_draws(case, compiled, outcome.gradient))
         if random and not outcome.kind:
             again = call(case, compiled, 0, gradient=outcome.gradient)

@@ -1,24 +1,23 @@
-"""Errors of half types over several draws of a sample's numbers.
+"""Errors of narrow types over several draws of a sample's numbers.
 
 One draw of a few numbers says little: eager mode's rounding of a scalar is exact now and then. So where a result is not
-within the factor of `differences`, the root mean squares of the errors over DRAWS draws decide.
+within the factor of `differences`, the errors decide that DRAWS draws have on the average.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from differences import FACTOR, HALVES, WRONG, difference
+from differences import FACTOR, FACTORS, WRONG, difference
 
-DRAWS = 16
+DRAWS = 32
 
 
 class Errors:
-    """Sums of squares of relative errors, of one tensor of the results."""
+    """Sums of relative errors (root mean squares of a draw), of one tensor of the results."""
 
     def __init__(self) -> None:
         self.ours = self.theirs = 0.0
@@ -34,20 +33,20 @@ class Errors:
             return "an infinity or NaN that neither eager's result nor the exact one has"
         if finite.any():
             scale = exact[finite].abs().max().item() or 1.0
-            self.ours += _mean_square((ours - exact)[finite] / scale)
-            self.theirs += _mean_square((theirs - exact)[finite] / scale)
+            self.ours += _root_mean_square((ours - exact)[finite] / scale)
+            self.theirs += _root_mean_square((theirs - exact)[finite] / scale)
             self.count += 1
         return ""
 
     def too_large(self) -> str:
-        ours, theirs = (math.sqrt(one / max(self.count, 1)) for one in (self.ours, self.theirs))
+        ours, theirs = (one / max(self.count, 1) for one in (self.ours, self.theirs))
         if ours <= FACTOR * theirs:
             return ""
-        return f"relative error {ours:.3g}, eager's {theirs:.3g}, root mean squares over {self.count} draws"
+        return f"relative error {ours:.3g}, eager's {theirs:.3g}, on the average of {self.count} draws"
 
 
-def _mean_square(errors: torch.Tensor) -> float:
-    return errors.square().mean().item()
+def _root_mean_square(errors: torch.Tensor) -> float:
+    return errors.square().mean().sqrt().item()
 
 
 def compare(draws: Iterator[tuple[Any, Any, Any]]) -> tuple[str, str]:
@@ -59,9 +58,9 @@ def compare(draws: Iterator[tuple[Any, Any, Any]]) -> tuple[str, str]:
             return WRONG, f"{len(ours)} results instead of {len(theirs)}"
         for i, (mine, other) in enumerate(zip(ours, theirs)):
             exact = wide[i] if len(wide) == len(theirs) else None
-            half = isinstance(other, torch.Tensor) and other.dtype in HALVES and isinstance(exact, torch.Tensor)
-            kind, text = difference(mine, other, values=not half)
-            if half and not kind:
+            narrow = isinstance(other, torch.Tensor) and other.dtype in FACTORS and isinstance(exact, torch.Tensor)
+            kind, text = difference(mine, other, values=not narrow)
+            if narrow and not kind:
                 kind, text = WRONG, errors.setdefault(i, Errors()).add(mine, other, exact)
             if text:
                 return kind, f"result {i}: {text}"

@@ -152,7 +152,8 @@ def ops_kernel(dtype: str):  # noqa: ANN201
     from symshape.codegen.triton_ops import OPS
 
     binary = {"math.atan2", "math.copysign", "math.powf"}
-    names = sorted({k.split(":")[0] for k in OPS if k.startswith("math.") and "is" not in k and k != "math.absi"})
+    integers = ("math.absi", "math.cttz")
+    names = sorted({k.split(":")[0] for k in OPS if k.startswith("math.") and "is" not in k and k not in integers})
     lines, last = [], "%a0"
     for i, op in enumerate([*names, "arith.remf", "arith.divf", "arith.maximumf", "arith.minnumf"]):
         count = 2 if op in binary or op.startswith("arith.") else 3 if op == "math.fma" else 1
