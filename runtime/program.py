@@ -87,9 +87,17 @@ _DTYPES = {name: getattr(torch, name) for name in (
     "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
     "uint16", "uint32", "uint64", "complex32", "complex64", "complex128",
 )}  # fmt: skip
+
+
+def _pairs(x: torch.Tensor) -> torch.Tensor:
+    """``torch.view_as_real``, also of what a graph conjugates: a bit of the tensor, which tracers of gradients hide."""
+    return torch.view_as_real(x.resolve_conj())
+
+
 # The plain functions reach the same kernels through a shorter call path than the overload objects.
 _SHORT: dict[str, Callable[..., Any]] = {
     "aten.mm.default": torch.mm, "aten.addmm.default": torch.addmm, "aten.bmm.default": torch.bmm,
+    "aten.view_as_real.default": _pairs,
 }  # fmt: skip
 
 

@@ -141,3 +141,14 @@ def test_one_number_for_all_dims_of_an_operator():
     for size in (2, 3, 2, 4):
         x = torch.randn(1, 2, 12, 12)
         torch.testing.assert_close(compiled(x, size), f(x, size))
+
+
+def test_a_conjugate_that_only_the_gradient_makes_is_seen_as_pairs() -> None:
+    compiled = symshape.compile(lambda x: torch.fft.ihfft(x, n=4, norm="ortho"))
+    for n in (1, 3, 8):
+        x, y = (torch.linspace(-1, 2, 2 * n).view(2, n).requires_grad_() for _ in range(2))
+        results = compiled(x), torch.fft.ihfft(y, n=4, norm="ortho")
+        torch.testing.assert_close(*results)
+        assert results[0].is_conj() == results[1].is_conj()
+        weights = torch.full_like(results[1].detach(), 1 + 2j)
+        torch.testing.assert_close(*(torch.autograd.grad(r, t, weights)[0] for r, t in zip(results, (x, y))))
