@@ -179,7 +179,7 @@ def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bo
 
 
 def _draws(case: Case, compiled: Callable[..., Any], gradient: bool) -> Iterator[tuple[Any, Any, Any]]:
-    """What a call leaves behind, compiled, in eager mode and in float64: for the database's numbers, then for others."""
+    """What a call leaves behind, compiled, in eager mode, in float64: for the database's numbers, then for others."""
     for seed in range(DRAWS):
         one = case.redraw(seed)
         given = (one, compiled), (one, case.function), (one.wide, case.function)
