@@ -38,6 +38,8 @@ def to_f32(state: State, name: str, dtype: str, uniform: bool) -> str:
 def from_f32(state: State, name: str, dtype: str, uniform: bool) -> str:
     """An f32 rounded to a half type: nearest even, NaN stays NaN."""
     if dtype == "f16":
+        if uniform:  # LLVM moves roundings of a scalar below copysign, whose f64 sign it then rounds to f16: a libcall
+            name = state.writer.pure(f'llvm.call_intrinsic "llvm.arithmetic.fence"({name}) : (f32) -> f32')
         return _cast(state, "arith.truncf", name, "f32", "f16", uniform)
     pure, type_ = state.writer.pure, _type(state, "i32", uniform)
     constant = partial(_constant, state, element="i32", uniform=uniform)
