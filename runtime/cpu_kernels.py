@@ -15,6 +15,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from symshape.errors import KernelError
+from symshape.runtime.object_symbols import kernels_that_need, undefined
 
 _lock = threading.RLock()  # LLVM's execution engines are built and freed by one thread at a time
 
@@ -24,9 +25,8 @@ class Library:
 
     def __init__(self, data: bytes) -> None:
         with _lock:
-            initialize()
-            machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+            require_symbols(data)
+            self._engine = _empty_engine()
             self._object = llvm.ObjectFileRef.from_data(data)
             self._engine.add_object_file(self._object)
             self._engine.finalize_object()
@@ -69,6 +69,18 @@ def load_object(data: bytes, arguments: Mapping[str, int]) -> dict[str, Callable
     return {name: library.function(name, count) for name, count in arguments.items()}
 
 
+def require_symbols(data: bytes) -> None:
+    """KernelError, with their names and the kernels', where an object calls functions that are not in the process."""
+    initialize()
+    missing = [name for name in undefined(data) if not llvm.address_of_symbol(name)]
+    if missing:
+        kernels = sorted({kernel for name in missing for kernel in kernels_that_need(data, name)})
+        raise KernelError(
+            f"a CPU kernel calls what is in no library of this process: {', '.join(missing)}",
+            where=", ".join(kernels), next_step="make the operation a library call",
+        )
+
+
 @cache
 def openmp_library() -> str:
     """The path of the OpenMP library that PyTorch uses, so that kernels share its threads. Does not import torch."""
@@ -89,3 +101,9 @@ def initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.load_library_permanently(openmp_library())
+    _empty_engine().close()  # the first one makes the process itself a library that symbols are looked up in
+
+
+def _empty_engine() -> llvm.ExecutionEngine:
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from symshape.codegen.cpu.launch import join
 from symshape.errors import KernelError
-from symshape.runtime.cpu_kernels import openmp_library
+from symshape.runtime.cpu_kernels import openmp_library, require_symbols
 
 PIPELINE = (
     "builtin.module(convert-scf-to-cf,convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"
@@ -56,7 +56,7 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Ti
             marks.append(time.perf_counter())
             libraries = [openmp_library()]
             engine = ExecutionEngine(module, opt_level=opt_level, shared_libs=libraries, enable_object_dump=True)
-            engine.raw_lookup(entry[1])
+            linked = bool(engine.raw_lookup(entry[1]))
     except (MLIRError, RuntimeError) as error:
         raise KernelError(f"a CPU kernel does not compile: {error}", where=entry[1]) from error
     with tempfile.TemporaryDirectory(prefix="symshape-") as folder:
@@ -66,4 +66,7 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Ti
     marks.append(time.perf_counter())
     if not data:
         raise KernelError("LLVM gave no object file", where=entry[1])
+    if not linked:
+        require_symbols(data)
+        raise KernelError("LLVM does not link the kernels of a graph", where=entry[1])
     return data, Timings(*(after - before for before, after in zip(marks, marks[1:])))
