@@ -15,6 +15,7 @@ import torch.utils._pytree as pytree
 from variants import Variant, dtype_for
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
+WIDE = dict.fromkeys(NARROW, torch.float64) | dict.fromkeys((torch.complex64, torch.complex32), torch.complex128)
 GROUPS, EACH = 3, 2  # of an operator's samples: so many kinds of arguments, so many samples of each
 
 
@@ -108,15 +109,15 @@ def _part(redraw: Callable[[int], Case], part: str, seed: int) -> Case:
 
 
 def widened(case: Case) -> Case:
-    """The same call on the same numbers in float64."""
+    """The same call on the same numbers in float64 (complex ones, as ``out=`` may hold: in pairs of float64)."""
 
     def wide(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            change = leaf.dtype in NARROW
-            return leaf.detach().to(torch.float64).requires_grad_(leaf.requires_grad) if change else leaf
+            change = leaf.dtype in WIDE
+            return leaf.detach().to(WIDE[leaf.dtype]).requires_grad_(leaf.requires_grad) if change else leaf
         if isinstance(leaf, torch.nn.Module):
             return copy.deepcopy(leaf).to(torch.float64)
-        return torch.float64 if isinstance(leaf, torch.dtype) and leaf in NARROW else leaf
+        return WIDE.get(leaf, leaf) if isinstance(leaf, torch.dtype) else leaf
 
     args, kwargs = pytree.tree_map(wide, (list(case.args), case.kwargs))
     return dataclasses.replace(case, args=args, kwargs=kwargs)
