@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
+from symshape.codegen.empty_tensors import guard_empty_tensors
 from symshape.codegen.fold_loops import fold
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
@@ -35,10 +36,15 @@ class KernelSet:
     image: KernelImage
 
 
+def read_loops(function: ir.Operation) -> LoopKernel:
+    """The loop program that code is generated from."""
+    return normalise(guard_empty_tensors(fold(read_kernel(function))))
+
+
 def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
-    """Reads, folds, normalises and prints every kernel; CPU kernels of a graph are compiled into one object."""
+    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object."""
     functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
-    loops = [normalise(fold(read_kernel(f))) for f in functions]
+    loops = [read_loops(function) for function in functions]
     kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)

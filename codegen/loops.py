@@ -43,7 +43,7 @@ class Instr:
     "store"     (value)                       arg, address (no result)
     "scatter"   (value, index values)         arg, combiner; value: the argument that ``arg`` is a copy of at the start;
                                               in order of the reduced dims (no result)
-    "extract"   (index values, one per dim)   arg; address = sum of index * stride of the argument
+    "extract"   (index values, one per dim)   arg, mask; address = sum of index * stride of the argument
     "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
                                               affine.apply, index args)
     "constant"  -                             value: int | float | bool
@@ -59,7 +59,7 @@ class Instr:
     row: bool  # row level (parallel dims only) or full level
     arg: int = -1
     address: Expr | None = None  # elements, relative to the argument's data pointer
-    mask: tuple[Expr, ...] = ()  # the load is defined where every expression is >= 0
+    mask: tuple[Expr, ...] = ()  # what is read is there where every expression is >= 0
     combiner: str = ""  # add mul max min or and argmax argmin; of a scatter also set
     value: int | float | bool | None = None
     predicate: str = ""

@@ -95,8 +95,14 @@ class TritonBody:
         axes = self._axes_of(instr.address)
         needs = axes | self._axes_of(*instr.mask)
         masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
-        masks += [f"({self.index.holds(e)})" for e in instr.mask]
+        masks += self._conditions(instr, needs)
         self._read(instr, self.index.expr(self._address(instr)), axes, needs, masks)
+
+    def _conditions(self, instr: Instr, axes: Axes) -> list[str]:
+        """The instruction's own masks. One that is the same at all points is spread along an axis: the interpreter
+        makes integers of a scalar and a block of bools."""
+        spread = f" + 0 * {min(axes)} >= 0" if axes else " >= 0"
+        return [f"({self.index.holds(e) if self._axes_of(e) else self.index.expr(e) + spread})" for e in instr.mask]
 
     def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:
         mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
@@ -107,7 +113,7 @@ class TritonBody:
     def _extract(self, instr: Instr) -> None:
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         address, masks = self._place(instr.operands, self.kernel.args[instr.arg].strides, axes)
-        self._read(instr, address, axes, axes, masks)
+        self._read(instr, address, axes, axes, [*masks, *self._conditions(instr, axes)])
 
     def place(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
         """The address that these indices stand for, and the mask of lanes that are points with indices in range."""

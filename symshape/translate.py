@@ -16,11 +16,9 @@ from symshape.errors import CompileError, SymshapeError
 
 
 def _kernels(module: Any) -> list[Any]:
-    from symshape.codegen.fold_loops import fold
-    from symshape.codegen.normalise_loops import normalise
-    from symshape.codegen.read_kernel import read_kernel
+    from symshape.codegen.kernels import read_loops
 
-    return [normalise(fold(read_kernel(function))) for function in _functions(module)]
+    return [read_loops(function) for function in _functions(module)]
 
 
 def _functions(module: Any) -> list[Any]:

@@ -86,7 +86,27 @@ def program(x0):
     return (v0[v0 > 0].exp().sum(),)
 """
 
+NOTHING_TO_READ = """
+SIZES = [(5, 7), (17, 0), (1, 1), (0, 17)]
+GRADIENT = True
+
+def inputs(s, t):
+    x0 = normal(s, 3, t)
+    x1 = normal(s, t, dtype=torch.float16)
+    x2 = integers(4)
+    return [x0, x1, x2]
+
+def program(x0, x1, x2):
+    v0 = x0.ceil().reshape(1, -1)
+    v1 = x1.flatten(0, 1).softmax(-1)
+    v2 = x0.flatten(0, 1)[:, :1].expand(-1, x0.shape[2]).sum(-1)
+    v3 = v1.expand(4, -1)[x2.clamp(0, 3)].sum(-1)
+    return (F.normalize(v0, dim=-1), v1, v2, v3)
+"""
+
 REGRESSIONS = {
+    "a row without elements of a tensor without memory": ("symshape", NOTHING_TO_READ),
+    "the same in Triton": ("triton", NOTHING_TO_READ),
     "a fraction is cut off to compare integers with it": ("settings", INTEGER_THRESHOLD),
     "two dims of a reader over one reduced dim": ("symshape", DIAGONAL_OF_A_LAYER_NORM),
     "the size of a tangent is all that shows a symbol": ("symshape", TANGENT_SHOWS_SIZE),
