@@ -95,14 +95,11 @@ class TritonBody:
         axes = self._axes_of(instr.address)
         needs = axes | self._axes_of(*instr.mask)
         masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
-        masks += self._conditions(instr, needs)
+        masks += self._conditions(instr)
         self._read(instr, self.index.expr(self._address(instr)), axes, needs, masks)
 
-    def _conditions(self, instr: Instr, axes: Axes) -> list[str]:
-        """The instruction's own masks. One that is the same at all points is spread along an axis: the interpreter
-        makes integers of a scalar and a block of bools."""
-        spread = f" + 0 * {min(axes)} >= 0" if axes else " >= 0"
-        return [f"({self.index.holds(e) if self._axes_of(e) else self.index.expr(e) + spread})" for e in instr.mask]
+    def _conditions(self, instr: Instr) -> list[str]:
+        return [f"({self.index.holds(e)})" for e in instr.mask]
 
     def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:
         mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
@@ -113,7 +110,7 @@ class TritonBody:
     def _extract(self, instr: Instr) -> None:
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         address, masks = self._place(instr.operands, self.kernel.args[instr.arg].strides, axes)
-        self._read(instr, address, axes, axes, [*masks, *self._conditions(instr, axes)])
+        self._read(instr, address, axes, axes, [*masks, *self._conditions(instr)])
 
     def place(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
         """The address that these indices stand for, and the mask of lanes that are points with indices in range."""
@@ -163,10 +160,7 @@ class TritonBody:
             bare = constant is not None and bare_operand(instr, position, constants)
             operands.append(_literal(constant) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
-        text = op_text(instr, operands, self.kernel.name)
-        if instr.op == "arith.cmpf" and not axes:  # the interpreter takes one of scalars for a float
-            text = f"(({text}).to(tl.int32) != 0)"
-        self._define(instr, text, axes)
+        self._define(instr, op_text(instr, operands, self.kernel.name), axes)
 
     def _check_index(self, instr: Instr) -> None:
         """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
@@ -175,8 +169,6 @@ class TritonBody:
         (number,) = instr.results
         lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
         shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
-        if not self._axes[instr.operands[0]]:
-            value = f"({value} + ({shape}))"  # the interpreter cannot mask lanes with a scalar
         self.line(f"v{number}_ok = ({value} >= 0) & ({value} < {size})")
         self.line(f"tl.store(error_slot + ({shape}), 1, mask=(v{number}_ok == 0) & {lanes})")
         self.line("if DEBUG:")

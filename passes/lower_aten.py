@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -17,13 +17,21 @@ from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
-from symshape.passes.aten.body import Scalar
+from symshape.passes.aten.body import Scalar, is_float
 from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
 from symshape.passes.aten.views import ALIASING
 from symshape.passes.base import Pass, PassContext
 
 # One file each.
 TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "scatters", "strided", "compact")
+# Results that jump: eager mode takes one side by the number that it has stored, and so do kernels, for which a half
+# type's rounding is not left out before them. Whatever gives integers or bools jumps too.
+JUMPING = frozenset({
+    "ceil", "floor", "floor_divide", "fmod", "frac", "frexp", "hardshrink", "hardshrink_backward",
+    "hardsigmoid_backward", "hardswish_backward", "hardtanh_backward", "heaviside", "leaky_relu_backward", "nextafter",
+    "remainder", "round", "sgn", "sign", "softshrink_backward", "threshold", "threshold_backward", "trunc",
+})  # fmt: skip
+JUMPING_OVERLOADS = frozenset({"aten.div.Tensor_mode", "aten.div.Scalar_mode"})
 
 
 @cache
@@ -115,6 +123,7 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
     with ir.InsertionPoint(op), op.location:
         operands = [_operand(builder, v, binds) for v in op.operands]
         builder.results = [_result(builder, r, binds) for r in op.results]
+        builder.decides = _jumps(ir.StringAttr(op.attributes["target"]).value, builder.results)
         args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, operands)
         outcome = rule(builder, *args, **kwargs)
         values = outcome if isinstance(outcome, tuple) else (outcome,)
@@ -128,6 +137,14 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
         if bind is not None:
             binds.setdefault(value.value, bind)
     op.erase()
+
+
+def _jumps(target: str, results: Sequence[Result]) -> bool:
+    if target in JUMPING_OVERLOADS or target.split(".")[1] in JUMPING:
+        return True
+    if target == "aten.signbit.default":  # the one question that rounding leaves as it was
+        return False
+    return not all(is_float(result.dtype) for result in results)
 
 
 def _fresh(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 
 from symshape.errors import KernelError
 from symshape.runtime.triton_binary import compile_stage
+from symshape.runtime.triton_interpreter import comparisons_are_bools
 from symshape.runtime.triton_types import TritonKernel, TritonStage, TritonVariant
 
 # What a launcher sees as the number of multiprocessors where there is none.
@@ -53,6 +54,8 @@ def load_triton(kernel: TritonKernel, processors: int | None = None) -> Callable
     number that conditions and split counts see instead of the device's own.
     """
     interpreted = interpreting()
+    if interpreted:
+        comparisons_are_bools()
     functions = functools.cache(lambda: load_source(kernel))
     namespace: dict[str, Any] = {"processor_count": processor_count, "empty": _empty, "max": max, "min": min}
     if processors is not None:

@@ -219,7 +219,7 @@ def erfc(x):
 @triton.jit
 def powf(x, y):
     """float32 goes through float64, exact to half an ulp; float64 itself has an error of about |y*log(x)| ulp."""
-    a, b = tl.broadcast(x.to(tl.float64), y.to(tl.float64))  # the interpreter does not spread i1
+    a, b = x.to(tl.float64), y.to(tl.float64)
     magnitude = tl.abs(a)
     result = tl.exp2(b * tl.log2(magnitude))
     whole = tl.floor(b) == b

@@ -170,11 +170,15 @@ class Body:
         operands = [source, *(i.value for i in indices)]
         return self.enter(ir.Operation.create("tensor.extract", [element], operands).result, dtype)
 
-    def enter(self, value: ir.Value, dtype: str) -> Scalar:
-        """An element as a scalar of its compute type."""
+    def enter(self, value: ir.Value, dtype: str, as_stored: bool = False) -> Scalar:
+        """An element as a scalar of its compute type. ``as_stored``: one of a half type is rounded to it, even where
+        the kernel that computes it never stores it."""
         if dtype == "ui8":
             return self.op("builtin.unrealized_conversion_cast", dtype, Scalar(value, dtype))
-        return self.cast(Scalar(value, dtype), compute_type(dtype))
+        wide = self.cast(Scalar(value, dtype), compute_type(dtype))
+        if as_stored and compute_type(dtype) != dtype:
+            return self.cast(self.round_for_good(wide, dtype), wide.dtype)
+        return wide
 
     def cast(self, x: Scalar, dtype: str) -> Scalar:
         """Converts as ``Tensor.to`` does."""

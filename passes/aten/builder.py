@@ -72,6 +72,7 @@ class Builder:
     def __init__(self, sizes: Sizes, facts: Facts, target: str = "cpu") -> None:
         self.sizes, self.facts, self.target = sizes, facts, target
         self.results: list[Result] = []
+        self.decides = False  # whether a jump of the call's result is at stake: half operands are then rounded
         self.body = Body(self._size_before_body)
         self._parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
         self._reduction = ir.Attribute.parse("#linalg.iterator_type<reduction>")
@@ -161,7 +162,7 @@ class Builder:
         block = op.regions[0].blocks[0]
         try:
             with ir.InsertionPoint(block):
-                scalars = [self.body.enter(a, x.dtype) for a, x in zip(block.arguments, inputs)]
+                scalars = [self.body.enter(a, x.dtype, self.decides) for a, x in zip(block.arguments, inputs)]
                 ir.Operation.create("linalg.yield", [], [self._leave(code(*scalars), dtype)])
         except Unsupported:
             op.erase()

@@ -39,7 +39,8 @@ def _gcd(b: Builder, x: Any, y: Any) -> Tensor:
     if dtype not in BITS:
         raise Unsupported(f"divisors of numbers of type {dtype}")
     wide = dtype if dtype in ("i32", "i64") else "i32"
-    return apply(b, (x, y), (wide, wide), greatest_common_divisor)
+    # Numbers of another type are wrapped first: -2 is 254 where the result is unsigned.
+    return apply(b, (x, y), (dtype, dtype), lambda m, *v: greatest_common_divisor(m, *(m.cast(n, wide) for n in v)))
 
 
 RULES: dict[str, Rule] = {

@@ -34,6 +34,8 @@ def as_strided_scatter(b: Builder, x: Tensor, source: Tensor, size: Any, stride:
     sizes = [as_expr(one) for one in size]
     if source.rank != len(sizes) or not all(b.facts.equal(*pair) for pair in zip(source.sizes, sizes)):
         raise Unsupported("a source that broadcasts")
+    if any(step == 0 and not b.facts.nonnegative(1 - n) for n, step in zip(sizes, map(as_expr, stride))):
+        raise Unsupported("elements that share memory")  # eager's error, where there are several
     first = layout.offset if storage_offset is None else as_expr(storage_offset)
     dense = _row_major(b, layout)
     if dense:

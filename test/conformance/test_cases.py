@@ -10,6 +10,7 @@ pytest.importorskip("expecttest")
 from cases import alone, cases
 from check import call
 from differences import value_difference
+from draws import Errors
 from variants import variants
 
 
@@ -35,3 +36,20 @@ def test_complex_halves_are_judged_as_halves(part: int) -> None:
     assert value_difference(right, right, torch.view_as_complex(exact)) == ""
     assert "error 0.0039" in value_difference(wrong, right, torch.view_as_complex(exact))
     assert "error 0.0039" in value_difference(wrong.conj(), right.conj(), torch.view_as_complex(exact).conj())
+
+
+def test_draws_judge_what_eager_overflows_in() -> None:
+    """Elements apart: one that eager mode overflows in does not hide the others, and must itself be right."""
+    exact = torch.tensor([1.0, 2.0, 1e6], dtype=torch.float64)
+    eager = torch.tensor([1.0, 2.0, torch.nan], dtype=torch.float16)
+
+    def judged(*values: float) -> str:
+        errors = Errors()
+        return errors.add(torch.tensor(values, dtype=torch.float16), eager, exact) or errors.too_large()
+
+    inf, nan = torch.inf, torch.nan
+    assert judged(1.0, 2.0, inf) == judged(1.0, 2.0, nan) == ""
+    assert "relative error" in judged(1.0, 2.5, inf)
+    assert "relative error" in judged(1.0, 2.0, 3.0)
+    assert "infinity" in judged(1.0, 2.0, -inf)
+    assert "infinity" in judged(1.0, inf, inf)

@@ -104,7 +104,33 @@ def program(x0, x1, x2):
     return (F.normalize(v0, dim=-1), v1, v2, v3)
 """
 
+WRAPPED_FIRST = """
+SIZES = [(2, 3), (1, 17)]
+
+def inputs(s, t):
+    x0 = integers()
+    x1 = integers(s, t, low=0, dtype=torch.uint8)
+    return [x0, x1]
+
+def program(x0, x1):
+    return (x0.gcd(x1), (x0 - 7).gcd(x1))
+"""
+
+SCALARS_AND_BLOCKS = """
+SIZES = [(2, 3)]
+
+def inputs(s, t):
+    x0 = normal(3, 4)
+    return [x0]
+
+def program(x0):
+    v0 = F.cross_entropy(x0, torch.arange(x0.shape[0]) % x0.shape[1])
+    return (torch.atan2(x0, v0.abs() + 1), torch.pow(x0, v0), (x0 > 0) & (v0 > 1))
+"""
+
 REGRESSIONS = {
+    "numbers of another type are wrapped first": ("symshape", WRAPPED_FIRST),
+    "comparisons of scalars meet blocks": ("triton", SCALARS_AND_BLOCKS),
     "a row without elements of a tensor without memory": ("symshape", NOTHING_TO_READ),
     "the same in Triton": ("triton", NOTHING_TO_READ),
     "a fraction is cut off to compare integers with it": ("settings", INTEGER_THRESHOLD),

@@ -11,6 +11,25 @@ from program import BF16, F16, LARGE, P, Program, normal
 from reductions import layer_norm, rms_norm
 
 
+def comparisons(x: torch.Tensor, y: torch.Tensor) -> Any:
+    """Of numbers that a kernel computes and never stores."""
+    third = x / 3
+    few = x * 1e-6 * 1e-4
+    return ((x * 1.1) == (x * 1.1).amax(), third < y / 3, third == y / 3, (x * 30000).isinf(), few.bool(), few == 0,
+            few.logical_not(), few.any(-1), third.argmax(-1), third.argmin(0), third.max(-1)[1])  # fmt: skip
+
+
+def steps(x: torch.Tensor) -> Any:
+    few = x * 1e-6 * 1e-4
+    return ((x * 7.3).floor(), (x * 7.3).long(), (x * 7.5).round(), torch.fmod(x * 77, 0.25), few.sign(),
+            torch.floor_divide(x * 7, 0.25), torch.remainder(x * 77, 0.5))  # fmt: skip
+
+
+def jumps_of_gradients(x: torch.Tensor, y: torch.Tensor) -> Any:
+    largest = (x / 7.7).scatter_reduce(0, torch.zeros_like(x, dtype=torch.int64), y / 3, "amax")
+    return largest, (x / 7.7).amax(-1) * y[:, 0], (x * 1e-7 / 7.7).relu() * y, torch.maximum(x / 7.7, y / 7.7)
+
+
 def halves(dtype: torch.dtype) -> list[Program]:
     def half(*shape: int) -> torch.Tensor:
         return normal(*shape, dtype=dtype)
@@ -31,8 +50,13 @@ def halves(dtype: torch.dtype) -> list[Program]:
         ("logsumexp", lambda x: (x.logsumexp(1), x.log_softmax(0)), lambda n: (half(n + 1, n + 3),)),
         ("extrema", lambda x: (x.amax(1), x.max(0)[0], x.argmax(1)), lambda n: (half(n + 1, n + 3),)),
     ]
+    gradients = ("chain", "softmax", "layer norm", "rms norm", "sums", "activations", "jumps of gradients")
+    table += [
+        ("comparisons", comparisons, lambda n: (half(n + 1, n + 3), half(n + 1, n + 3))),
+        ("steps", steps, lambda n: (half(n + 1, n + 3),)),
+        ("jumps of gradients", jumps_of_gradients, lambda n: (half(n + 1, n + 3), half(n + 1, n + 3))),
+    ]
     name = str(dtype)[6:]
-    gradients = ("chain", "softmax", "layer norm", "rms norm", "sums", "activations")
     return [P(f"{name} {label}", f, inputs, LARGE, gradient=label in gradients) for label, f, inputs in table]
 
 

@@ -40,3 +40,15 @@ def test_storage(target: str) -> None:
     if target == "cpu":
         (graph,) = symshape.explain(run, mine, y).graphs
         assert not graph.library_calls
+
+
+def test_elements_that_share_memory_cannot_be_written() -> None:
+    """Eager's error, of the operator itself: which of several values stays is not defined."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided_scatter(x, y, (y.shape[0], 2), (0, 1))
+
+    compiled = torch.compile(program, backend="symshape", dynamic=True)
+    for function in (program, compiled):
+        with pytest.raises(RuntimeError, match="more than one element"):
+            function(torch.randn(4, 3), torch.randn(5, 2))
