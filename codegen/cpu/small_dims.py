@@ -22,7 +22,10 @@ def unrolled(kernel: LoopKernel, position: int, count: int) -> LoopKernel | None
         name = _symbol(dim.size)
         if name is None:
             return None
-        kernel = _with_value(kernel, name, Expr.const(count))
+        try:
+            kernel = _with_value(kernel, name, Expr.const(count))
+        except ZeroDivisionError:  # some size is divided by 0 then: the kernel is never run with this value
+            return None
     dims = (*kernel.dims[:position], *kernel.dims[position + 1:])
     if any(other.reduced for other in dims):
         return normalise(kernel) if count == 1 and not dim.reduced else None

@@ -128,7 +128,20 @@ def program(x0):
     return (torch.atan2(x0, v0.abs() + 1), torch.pow(x0, v0), (x0 > 0) & (v0 > 1))
 """
 
+DIVIDED_BY_A_HALF = """
+SIZES = [(4, 16), (4, 2)]
+
+def inputs(s, t):
+    x0 = normal(t)
+    return [x0]
+
+def program(x0):
+    v0 = x0.abs().reshape(x0.shape[0] // 2, -1) if x0.shape[0] % 2 == 0 and x0.shape[0] > 0 else x0
+    return (v0.clone(), torch.linalg.vector_norm(v0, 3))
+"""
+
 REGRESSIONS = {
+    "a size for which another one is divided by 0": ("settings", DIVIDED_BY_A_HALF),
     "numbers of another type are wrapped first": ("symshape", WRAPPED_FIRST),
     "comparisons of scalars meet blocks": ("triton", SCALARS_AND_BLOCKS),
     "a row without elements of a tensor without memory": ("symshape", NOTHING_TO_READ),
