@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from symshape.codegen.loops import Instr, LoopKernel
@@ -155,9 +155,10 @@ def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None
     def cost(position: int) -> tuple[float, bool, int]:
         dim = kernel.dims[position]
         total = 4.0
+        varying = _varying(kernel.code, dim.name)
         for instr in code:
             if instr.op == "extract":
-                total += _extract_cost(kernel, instr, position)
+                total += _extract_cost(kernel, instr, position, varying)
             elif not (instr.row and dim.reduced):
                 total += access_cost(instr, dim.name)
         size = dim.size.as_int()
@@ -171,26 +172,28 @@ def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None
     return min(candidates, key=cost, default=None)
 
 
-def _extract_cost(kernel: LoopKernel, instr: Instr, position: int) -> int:
+def _extract_cost(kernel: LoopKernel, instr: Instr, position: int, varying: Set[int]) -> int:
     """1 where the last index is this dim itself and has stride 1 (a contiguous read), 0 where no index varies."""
-    name = kernel.dims[position].name
-    producers = {result: other for other in kernel.code for result in other.results}
-    if not _varies(producers, instr, name):
+    if varying.isdisjoint(instr.operands):
         return 0
+    producers = {result: other for other in kernel.code for result in other.results}
     strides = kernel.args[instr.arg].strides
-    *others, index = (producers[operand] for operand in instr.operands)
-    if strides[-1].as_int() != 1 or any(_varies(producers, other, name) for other in others):
+    *others, last = instr.operands
+    if strides[-1].as_int() != 1 or not varying.isdisjoint(others):
         return _GATHER
+    index = producers[last]
     while index.op.startswith("arith.index_cast"):
         index = producers[index.operands[0]]
+    name = kernel.dims[position].name
     stride = index.address.coefficient(name) if index.op == "index" and index.address is not None else None
     return 1 if stride is not None and stride.as_int() == 1 else _GATHER
 
 
-def _varies(producers: dict[int, Instr], instr: Instr, name: str) -> bool:
-    """Whether the value depends on the dim."""
-    if instr.op == "reduce":
-        return False
-    if instr.address is not None and name in instr.address.symbols:
-        return True
-    return any(_varies(producers, producers[operand], name) for operand in instr.operands)
+def _varying(code: Iterable[Instr], name: str) -> set[int]:
+    """The values that depend on the dim; what is reduced is seen as one value."""
+    found: set[int] = set()
+    for instr in code:
+        here = instr.address is not None and name in instr.address.symbols
+        if instr.op != "reduce" and (here or not found.isdisjoint(instr.operands)):
+            found.update(instr.results)
+    return found

@@ -130,6 +130,24 @@ def test_embedding_and_gather() -> None:
     assert error == 1 and torch.equal(out, torch.zeros(2, 3))
 
 
+def test_index_with_a_long_history() -> None:
+    """Every step uses the one before twice: whether an index depends on d1 is not asked along all 2**64 paths."""
+    n, m = SYMBOLS[:2]
+    b = Builder("long_history", [n, m])
+    x, start, out = b.arg("f32", [n, m]), b.arg("i64", [n]), b.arg("f32", [n, m], output=True)
+    first = index = b.load(start, D0)
+    for _ in range(64):
+        index = b.add("arith.andi", b.add("arith.ori", index, first, dtype="i64"), index, dtype="i64")
+    index = b.add("check_index", b.add("arith.index_cast", index, dtype="index"), dtype="index", address=n)
+    b.store(b.add("extract", index, b.add("index", dtype="index", address=D1), arg=x), out, D0 * m + D1)
+    (function,) = build(b)
+    for a, c in ((1, 1), (17, 3), (5, 40)):
+        values, indices, found = torch.randn(a, c), torch.randperm(a), torch.zeros(a, c)
+        error = torch.zeros((), dtype=torch.int64)
+        function(values, indices, found, a, c, error)
+        assert torch.equal(found, values[indices]) and error == 0
+
+
 def test_strided_and_nonaffine_reads() -> None:
     """A transposed read, a flattened view (floordiv, mod), and a broadcast along the lanes."""
     n, m = SYMBOLS[:2]
