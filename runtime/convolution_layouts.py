@@ -1,0 +1,32 @@
+"""The layout of a convolution's result, without asking how large its operands are.
+
+The tracer asks eager mode which library would run the call, and that depends on the batch (2 to 15), on the number of
+elements and on what is empty: each answer guards sizes. All libraries for CPUs lay out their result alike (see
+``_conv_determine_backend_memory_format`` in aten/src/ATen/native/Convolution.cpp): channels-last where an operand is,
+contiguous elsewhere. So one of them is named, and the call itself still goes where eager mode sends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_C: Any = torch._C  # these have no types
+
+
+def layouts_of_convolutions() -> Callable[[], None]:
+    """No size is asked for from now on. Returns what puts the usual choice back."""
+    usual = _C._select_conv_backend
+
+    def select(x: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        planar = x.dim() <= 4 and x.device.type == "cpu" and not x.is_mkldnn
+        return _C._ConvBackend.Slow2d if planar else usual(x, weight, *args, **kwargs)
+
+    _C._select_conv_backend = select
+
+    def revert() -> None:
+        _C._select_conv_backend = usual
+
+    return revert

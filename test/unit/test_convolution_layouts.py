@@ -1,0 +1,41 @@
+"""One graph for all batches of a convolution, laid out as eager mode's result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import symshape
+from symshape.measure import Graphs
+
+SIZES = ((4, 20, 12), (2, 5, 6), (16, 33, 31), (64, 7, 9))
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "2d": lambda: nn.Conv2d(8, 16, 3, padding=1),
+    "channels-last weight": lambda: nn.Conv2d(8, 16, 3).to(memory_format=torch.channels_last),
+    "depthwise": lambda: nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=8),
+    "transposed": lambda: nn.ConvTranspose2d(8, 8, 3, stride=2),
+    "1d": lambda: nn.Conv1d(8, 16, 3, padding=1),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels-last"])
+def test_one_graph(name: str, format: torch.memory_format) -> None:
+    layer = LAYERS[name]()
+    with Graphs() as graphs:
+        compiled = symshape.compile(layer)
+        for batch, height, width in SIZES:
+            x = torch.randn(batch, 8, width) if name == "1d" else torch.randn(batch, 8, height, width)
+            x = (x if name == "1d" else x.to(memory_format=format)).requires_grad_()
+            results, gradients = [], []
+            for function in (compiled, layer):
+                results.append(function(x))
+                gradients += torch.autograd.grad(results[-1].square().sum(), x)
+            torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-3)
+            assert results[0].stride() == results[1].stride()
+            assert gradients[0].stride() == gradients[1].stride()
+    assert graphs.read().graphs == 1
