@@ -32,6 +32,7 @@ class Simplifier:
         self._exact = exact
         self._atoms: dict[Atom, Expr] = {}
         self._results: dict[Expr, Expr] = {}
+        self._nested: dict[Expr, Expr] = {}
 
     def simplify(self, expr: Expr) -> Expr:
         """An expression of the same value wherever the facts hold."""
@@ -53,6 +54,11 @@ class Simplifier:
         """n//a - b*(n//(a*b)), which is normal for positive b, as (n//a) % b, which is shorter; for answers only."""
         if not any(atom.opaque for atom in expr.atoms):
             return expr
+        if expr not in self._nested:  # kept: in e - q*(e//q) all of e is there twice
+            self._nested[expr] = self._with_nested_mods(expr)
+        return self._nested[expr]
+
+    def _with_nested_mods(self, expr: Expr) -> Expr:
         result = expr.map_atoms(self._with_nested_args)
         functions = [atom for atom in result.atoms if isinstance(atom, Function) and atom.kind == "floordiv"]
         floordivs = sorted(functions, key=lambda atom: atom.key)

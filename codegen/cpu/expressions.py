@@ -12,26 +12,37 @@ _EXTREMUM = {"max": "arith.maxsi", "min": "arith.minsi"}
 
 def scalar(state: State, expr: Expr) -> str:
     """The expression as an i64 scalar; the lane dim stands for its value in lane 0."""
+    return _sum(state, expr, {})
+
+
+def _sum(state: State, expr: Expr, known: dict[Function, str]) -> str:
+    """``known``: the values of functions that are written, because one is often at several places of an expression."""
     value = expr.as_int()
     if value is not None:
         return state.constant(value, "i64")
-    terms = [_term(state, coefficient, atoms) for coefficient, atoms in expr.terms]
+    terms = [_term(state, coefficient, atoms, known) for coefficient, atoms in expr.terms]
     terms.sort(key=state.writer.depth_of)  # outer parts first: their sum leaves the loop
     return reduce(lambda left, right: state.writer.pure(f"arith.addi {left}, {right} : i64"), terms)
 
 
-def _term(state: State, coefficient: int, atoms: tuple[Symbol | Function, ...]) -> str:
-    factors = sorted((_atom(state, atom) for atom in atoms), key=state.writer.depth_of)
+def _term(state: State, coefficient: int, atoms: tuple[Symbol | Function, ...], known: dict[Function, str]) -> str:
+    factors = sorted((_atom(state, atom, known) for atom in atoms), key=state.writer.depth_of)
     if coefficient != 1 or not factors:
         factors.insert(0, state.constant(coefficient, "i64"))
     return reduce(lambda left, right: state.writer.pure(f"arith.muli {left}, {right} : i64"), factors)
 
 
-def _atom(state: State, atom: Symbol | Function) -> str:
+def _atom(state: State, atom: Symbol | Function, known: dict[Function, str]) -> str:
     if isinstance(atom, Symbol):
         return state.symbols[atom.name]
+    if atom not in known:
+        known[atom] = _function(state, atom, known)
+    return known[atom]
+
+
+def _function(state: State, atom: Function, known: dict[Function, str]) -> str:
     operation = _EXTREMUM.get(atom.kind)
-    arguments = [scalar(state, argument) for argument in atom.args]
+    arguments = [_sum(state, argument, known) for argument in atom.args]
     if operation:
         return reduce(lambda left, right: state.writer.pure(f"{operation} {left}, {right} : i64"), arguments)
     left, right = arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -97,6 +98,30 @@ def test_digits_of_symbolic_radix_are_shown_as_mod() -> None:
     assert facts.simplify(digit) == digit
     assert str(facts.simplify((digit + s2) % s0)) == "(s2 + (d0 // s3) % s1) % s0"
     assert facts.simplify(d0 // (s1 * s3) * (s1 * s3) + digit * s3 + d0 % s3) == d0
+
+
+def test_what_is_nested_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In e - q*(e//q) all of e is there twice, and in the next remainder four times."""
+    original, count = Expr.map_atoms, 0
+
+    def counted(self: Expr, *args: Any) -> Expr:
+        nonlocal count
+        count += 1
+        return original(self, *args)
+
+    def work(depth: int) -> int:
+        nonlocal count
+        count, expr = 0, s0
+        facts = Facts({name: Row(1, None) for name in ("s0", "s1")})
+        for _ in range(depth):
+            expr = (3 * expr + s1) // 2 % 100
+        found = facts.simplify(expr)
+        values = {"s0": 41, "s1": 7}
+        assert found.evaluate(values) == expr.evaluate(values)
+        return count
+
+    monkeypatch.setattr(Expr, "map_atoms", counted)
+    assert work(9) < 4 * work(4)
 
 
 def test_order_is_proven() -> None:
