@@ -83,3 +83,24 @@ def test_texts_are_programs() -> None:
     """What is printed and saved is what ran."""
     source = generate(random.Random(3), (5, 10))
     assert Source.parse(Source.parse(source.text).text) == Source.parse(source.text)
+
+
+def test_reference_has_the_same_inputs() -> None:
+    text = """
+SIZES = [(8, 17)]
+
+def inputs(s, t):
+    x0 = normal(s, t, dtype=torch.bfloat16)
+    x1 = flags(s, t)
+    x2 = integers(s, t)
+    return [x0, x1, x2]
+
+def program(x0, x1, x2):
+    v0 = x0 + 0
+    return (v0, x1, x2)
+"""
+    source = Source.parse(text)
+    expected = outcome(source.load()["program"], arguments(source, source.load(), 0), False)
+    wide = reference(source, 0, expected)
+    assert wide["result"][0].dtype == torch.float64
+    assert all(torch.equal(x.double(), y.double()) for x, y in zip(expected["result"], wide["result"]))
