@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from symshape.passes.aten.body import Body, Scalar, is_float
+from symshape.passes.aten.body import Body, Scalar, compute_type, is_float
 from symshape.passes.aten.elementwise import Rule, math_op, on_floats, predicate, to_result
 
 INFINITY = math.inf
@@ -114,6 +114,22 @@ def hypot(m: Body, x: Scalar, y: Scalar) -> Scalar:
     return length
 
 
+def wide_hypot(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """Of float32 through float64, where no square overflows, and rounded once; an infinite side wins over NaN."""
+    first, second = (m.cast(v, "f64") for v in (x, y))
+    length = m.cast(m.math("sqrt", m.add(m.mul(first, first), m.mul(second, second))), x.dtype)
+    infinity = m.constant(INFINITY, x.dtype)
+    for side in (x, y):
+        length = m.select(m.compare("eq", m.math("absf", side), infinity), infinity, length)
+    return length
+
+
+def hypot_rule(b: Any, *operands: Any) -> Any:
+    """On CPUs as exact as eager's. GPUs may be slow in float64, and CUDA's own function is not exact either."""
+    wide = b.target == "cpu" and compute_type(b.results[0].dtype) == "f32"
+    return to_result(wide_hypot if wide else hypot)(b, *operands)
+
+
 def log_add_exp(exp: str, log: str) -> Any:
     """log(exp(x) + exp(y)) from the larger one; equal infinities give themselves."""
 
@@ -185,7 +201,7 @@ RULES: dict[str, Rule] = {
     "aten.special_xlog1py.default": _xlog1py,
     "aten.special_xlog1py.self_scalar": _xlog1py,
     "aten.special_xlog1py.other_scalar": _xlog1py,
-    "aten.hypot.default": to_result(hypot),
+    "aten.hypot.default": hypot_rule,
     "aten.logaddexp.default": to_result(log_add_exp("exp", "log")),
     "aten.logaddexp2.default": to_result(log_add_exp("exp2", "log2")),
     "aten.heaviside.default": to_result(heaviside),

@@ -62,3 +62,15 @@ def test_hermite_polynomials() -> None:
         eager = function(x, degrees)
         kept = eager.isfinite() & (degrees <= 4) | (degrees > 128) | degrees.isnan()
         torch.testing.assert_close(report.result[kept], eager[kept], rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_hypot_of_float32_is_rounded_once() -> None:
+    """Also of numbers whose squares are no float32, and below the smallest normal one."""
+    compiled = torch.compile(torch.hypot, backend="symshape", dynamic=True)
+    generator = torch.Generator().manual_seed(0)
+    pool = torch.tensor([0.0, -0.0, 1.0, INF, -INF, NAN, 3e38, 1e-45, 1e-30])
+    grid = [side.reshape(-1) for side in torch.meshgrid(pool, pool, indexing="ij")]
+    random = [[scale * torch.randn(10_001, generator=generator) for _ in "xy"] for scale in (1, 1e30, 1e-30, 1e-42)]
+    for x, y in (grid, *random):
+        exact = torch.hypot(x.double(), y.double()).to(torch.float32)
+        torch.testing.assert_close(compiled(x, y), exact, rtol=0, atol=0, equal_nan=True)
