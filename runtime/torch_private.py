@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch._C._dynamo import guards
 
+from symshape.runtime.compared_values import save_what_is_compared
+
 __all__ = [
     "InputSizes",
     "add_guard",
@@ -333,6 +335,7 @@ def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModu
         joint = rewrite(joint)
         joint.graph = merged_nodes(joint.graph)
         _save_what_reads_mutated_inputs(joint)
+        save_what_is_compared(joint)
         with config.patch(cse=False):  # its own merges more (``merged_nodes``)
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
