@@ -1,9 +1,9 @@
 """What two numbers of a half type are compared by is saved for backward, and not computed again.
 
 A kernel rounds what it stores, and leaves out the rounding of what it hands on: ``exp`` of a stored number is not the
-``exp`` that forward had. Next to a threshold that makes no difference. But the gradient of a maximum asks which elements
-are the largest one, bit by bit: of those that are computed again from something else none might be, and their number is
-divided by.
+``exp`` that forward had. Next to a threshold that makes no difference. But the gradient of a maximum asks which
+elements are the largest one, bit by bit: of those that are computed again from something else none might be, and their
+number is divided by.
 """
 
 from __future__ import annotations
