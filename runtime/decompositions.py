@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch._decomp.decompositions import Reduction
-from torch._prims_common import suggest_memory_format
 
 from symshape.runtime.complex_numbers import copied, joined, silu, to_complex
 from symshape.runtime.distances import cdist_forward, pdist_forward
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.runtime.layouts import as_eager
 from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.pooling import avg_pool, avg_pool_backward
 from symshape.runtime.torch_private import has_unbacked_sizes
@@ -54,15 +54,13 @@ def decomposition_table() -> dict[Any, Any]:
             table[op] = _without_negative_places(table[op])
     for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
         table[op] = _from_either_end(table[op])
-    if aten.max_unpool2d.default in table:
-        table[aten.max_unpool2d.default] = _laid_out_as_operand(table[aten.max_unpool2d.default])
     if aten.smooth_l1_loss_backward.default in table:
         table[aten.smooth_l1_loss_backward.default] = _invalid_where_it_is(table[aten.smooth_l1_loss_backward.default])
     for op in (aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default,
                aten.soft_margin_loss_backward.default):  # fmt: skip
         if op in table:
             table[op] = _of_something(table[op])
-    return table
+    return as_eager(table)
 
 
 def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:
@@ -84,18 +82,6 @@ def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
         if not has_unbacked_sizes(x) and x.numel() == 0:
             return torch.zeros_like(x)
         return rule(gradient, x, *args, **kwargs)
-
-    return decomposition
-
-
-def _laid_out_as_operand(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition, whose result is channels-last where the operand is."""
-
-    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        result = rule(x, *args, **kwargs)
-        if has_unbacked_sizes(x) or x.dim() != 4:
-            return result
-        return result.contiguous(memory_format=suggest_memory_format(x))
 
     return decomposition
 

@@ -1,0 +1,65 @@
+"""Results have eager mode's strides where PyTorch's decompositions and tracing rules have others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+ORDERS = (((3, 2, 1, 0), (0, 1, 3, 2)), ((0, 2, 3, 1), (0, 1, 2, 3)))  # of the operands' dims in memory
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "logsigmoid": lambda x, y, i: F.logsigmoid(x),
+    "adaptive_max_pool3d": lambda x, y, i: F.adaptive_max_pool3d(x, (2, 1, 2)),
+    "nll_loss": lambda x, y, i: F.nll_loss(x, (i % x.shape[1])[:, 0], reduction="none"),
+    "fmax": lambda x, y, i: torch.fmax(x, y),
+    "fmin": lambda x, y, i: torch.fmin(x, y),
+    "heaviside": lambda x, y, i: torch.heaviside(x, y),
+    "lerp": lambda x, y, i: torch.lerp(x, y, y),
+    "logaddexp": lambda x, y, i: torch.logaddexp(x, y),
+    "xlogy": lambda x, y, i: torch.xlogy(x, y),
+    "xlog1py": lambda x, y, i: torch.special.xlog1py(x, y),
+    "floor_divide": lambda x, y, i: x // (y + 1),
+    "logical": lambda x, y, i: (torch.logical_and(x, y), torch.logical_or(y, x), torch.logical_xor(x, y)),
+    "copysign": lambda x, y, i: torch.copysign(x, y),
+    "div": lambda x, y, i: torch.div(x, y + 1, rounding_mode="trunc"),
+    "broadcast": lambda x, y, i: (torch.xlogy(x, y[0]), torch.fmax(x[:, :1], y[:, 0])),
+    "repeated": lambda x, y, i: torch.logical_and(x[..., :1], y),
+    "batch_norm": lambda x, y, i: (F.batch_norm(x, None, None, training=True), F.instance_norm(x)),
+    "batch_norm of 3 dims": lambda x, y, i: F.batch_norm(x[:, :, 0], x[0, :, 0, 0], y[0, :, 0, 0].abs()),
+    "channel_shuffle": lambda x, y, i: F.channel_shuffle(x.repeat_interleave(2, 1), 2),
+    "put": lambda x, y, i: x.put(i[0, 0, 0], y[0, 0, 0]),
+    "cat": lambda x, y, i: (torch.cat([x.new_empty(0), x]), torch.stack([x], 1), torch.cat([x, y])),
+    "index": lambda x, y, i: (x.reshape(-1)[i], x[i % 2], x[:, i % 2], x[..., i[0] % 2], x[:, :, i[0, 0] % 2]),
+    "index by two": lambda x, y, i: (x[i[0, 0] % 2, :, i[0, 0] % 2], x[:, i[0] % 2, i[0, 0] % 2]),
+    "index in front": lambda x, y, i: x[i[0] % 2, i[0] % 2],
+}  # fmt: skip
+
+
+def operands(order: tuple[int, ...], other: tuple[int, ...], n: int) -> list[torch.Tensor]:
+    """Two tensors of sizes (2, 3, n, 5) whose dims have these orders in memory, and indices like the second."""
+    generator = torch.Generator().manual_seed(n)
+    made = []
+    for dims in (order, other):
+        sizes = [(2, 3, n, 5)[d] for d in dims]
+        made.append(torch.rand(sizes, generator=generator).permute([dims.index(d) for d in range(4)]))
+    return [*made, (made[1] * 1000).long() % made[1].numel()]
+
+
+@pytest.mark.parametrize(("order", "other"), ORDERS)
+def test_strides_are_those_of_eager_mode(order: tuple[int, ...], other: tuple[int, ...]) -> None:
+    def all_of_them(*given: torch.Tensor) -> list[Any]:
+        return [function(*given) for function in FUNCTIONS.values()]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(all_of_them, backend="symshape", dynamic=True, fullgraph=True)
+    for n in (4, 7):
+        given = operands(order, other, n)
+        for name, actual, expected in zip(FUNCTIONS, compiled(*given), all_of_them(*given)):
+            sides = [x if isinstance(x, tuple) else (x,) for x in (actual, expected)]
+            for k, (x, y) in enumerate(zip(*sides)):
+                torch.testing.assert_close(x, y, msg=lambda text, name=name: f"{name}: {text}")
+                strides = [[s for s, size in zip(t.stride(), t.shape) if size > 1] for t in (x, y)]
+                assert strides[0] == strides[1], f"{name}, result {k} of sizes {tuple(x.shape)}"
