@@ -18,6 +18,7 @@ from torch.autograd import profiler
 from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
 from symshape.runtime.observe import with_name
+from symshape.runtime.products import cpu_products
 from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
 
 
@@ -43,7 +44,8 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
         "inf": float("inf"), "nan": float("nan"),
         "fail": functools.partial(_fail, program.checks), **_DTYPES,
     }  # fmt: skip
-    namespace.update({name: resolve_target(target) for name, target in program.targets.items()})
+    products = cpu_products() if program.device == "cpu" else {}
+    namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
     code = compile(program.source, _FILE, "exec")
 
     def load(own: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
