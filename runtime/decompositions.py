@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ def decomposition_table() -> dict[Any, Any]:
     for op in (aten.index_add.default, aten.index_copy.default):
         if op in table:
             table[op] = _without_negative_places(table[op])
+    table[aten.cat.default] = _of_one_type(table[aten.cat.default])
     for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
         table[op] = _from_either_end(table[op])
     if aten.smooth_l1_loss_backward.default in table:
@@ -73,6 +75,16 @@ def _soft_margin_loss_backward(
     """PyTorch's subtracts one from a sigmoid: nothing of the gradient is left where a margin is above 17."""
     slope = -target * gradient * torch.sigmoid(-target * x)
     return slope / x.numel() if reduction == Reduction.MEAN.value else slope
+
+
+def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``cat``, which leaves out tensors without elements; their types count nevertheless."""
+
+    def decomposition(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+        dtype = functools.reduce(torch.promote_types, [x.dtype for x in tensors])
+        return rule([x if x.dtype == dtype else x.to(dtype) for x in tensors], dim)
+
+    return decomposition
 
 
 def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -140,7 +140,20 @@ def program(x0):
     return (v0.clone(), torch.linalg.vector_norm(v0, 3))
 """
 
+TYPE_OF_NOTHING = """
+SIZES = [(4, 16), (0, 2)]
+
+def inputs(s, t):
+    x0 = normal(s, dtype=torch.float64)
+    x1 = normal(t, dtype=torch.bfloat16)
+    return [x0, x1]
+
+def program(x0, x1):
+    return (torch.cat([x0, x1, x1 > 0]), torch.cat([x1.long(), x0.int(), x1]))
+"""
+
 REGRESSIONS = {
+    "tensors without elements have a type": ("symshape", TYPE_OF_NOTHING),
     "a size for which another one is divided by 0": ("settings", DIVIDED_BY_A_HALF),
     "numbers of another type are wrapped first": ("symshape", WRAPPED_FIRST),
     "comparisons of scalars meet blocks": ("triton", SCALARS_AND_BLOCKS),
