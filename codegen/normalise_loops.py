@@ -84,7 +84,7 @@ def _split_dims(kernel: LoopKernel, space: _Space) -> _Space:
 
 
 def _split_candidates(space: _Space) -> Iterator[tuple[Dim, Expr]]:
-    """(dim, k) for every n//q in which the dim has a factor c with q == c*k."""
+    """(dim, k) for every n//q in which the dim has a factor c with q == c*k or, where it runs backwards, q == -c*k."""
     by_name = {d.name: d for d in space.dims}
     for function in _functions(space.exprs):
         if function.kind not in ("floordiv", "mod") or not by_name.keys().isdisjoint(function.args[1].symbols):
@@ -97,12 +97,13 @@ def _split_candidates(space: _Space) -> Iterator[tuple[Dim, Expr]]:
             part = poly.divide_exactly(divisor._polynomial, factor._polynomial)
             if part is not None and Expr(part) != 1:
                 yield by_name[name], Expr(part)
+                yield by_name[name], -Expr(part)
 
 
 def _split(kernel: LoopKernel, space: _Space, dim: Dim, factor: Expr, number: int) -> _Space | None:
     """The space with the dim split by the factor; None where that does not divide its size or makes nothing simpler."""
     facts = space_facts(kernel.args, space.dims).full
-    if not divides(facts, factor, dim.size):
+    if not facts.nonnegative(factor) or not divides(facts, factor, dim.size):
         return None
     high = Dim(f"{dim.name}_{number}h", facts.simplify(dim.size // factor), dim.reduced)
     low = Dim(f"{dim.name}_{number}l", factor, dim.reduced, dim.origin)

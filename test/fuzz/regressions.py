@@ -152,7 +152,22 @@ def program(x0, x1):
     return (torch.cat([x0, x1, x1 > 0]), torch.cat([x1.long(), x0.int(), x1]))
 """
 
+BACKWARDS = """
+SIZES = [(7, 6), (17, 2), (3, 40)]
+
+def inputs(s, t):
+    x0 = normal(t, s).t()
+    return [x0]
+
+def program(x0):
+    v0 = x0.repeat_interleave(4, -1).flip(1)
+    v1 = x0[:, :, None].expand(-1, -1, x0.shape[0]).reshape(x0.shape[0], -1).flip(0, 1)
+    return (v0, v1, x0.repeat(3, 2).flip(1), v0.flip(0).sum(0), F.pixel_shuffle(v0[None].repeat(4, 1, 1), 2).flip(2))
+"""
+
 REGRESSIONS = {
+    "a dim that runs backwards is divided": ("symshape", BACKWARDS),
+    "the same in Triton's code": ("triton", BACKWARDS),
     "tensors without elements have a type": ("symshape", TYPE_OF_NOTHING),
     "a size for which another one is divided by 0": ("settings", DIVIDED_BY_A_HALF),
     "numbers of another type are wrapped first": ("symshape", WRAPPED_FIRST),

@@ -76,7 +76,11 @@ def test_whole_programs(seed: int) -> None:
 @pytest.mark.parametrize("name", REGRESSIONS)
 def test_regression(name: str) -> None:
     backend, text = REGRESSIONS[name]
-    assert check(Source.parse(text), backend, count_graphs=False) is None
+    source = Source.parse(text)
+    names = source.load()
+    for n in range(len(source.sizes)):
+        names["program"](*arguments(source, names, n))  # raises nothing
+    assert check(source, backend, count_graphs=False) is None
 
 
 def test_texts_are_programs() -> None:
