@@ -14,29 +14,29 @@ from symshape.runtime.torch_private import has_unbacked_sizes
 
 
 def is_close(
-    a: torch.Tensor, b: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: torch.Tensor, other: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> torch.Tensor:
     """``torch.allclose`` as a tensor with one boolean."""
-    if not (a.is_floating_point() and a.dtype == b.dtype and (has_unbacked_sizes(a) or has_unbacked_sizes(b))):
-        return torch.isclose(a, b, rtol, atol, equal_nan).all()
-    difference = (a - b).abs()  # as isclose has it, which asks whether there are elements
-    close = (a == b) | (difference.isfinite() & (difference <= atol + (rtol * b).abs()))
-    return (close | (a.isnan() & b.isnan()) if equal_nan else close).all()
+    in_data = input.is_floating_point() and (has_unbacked_sizes(input) or has_unbacked_sizes(other))
+    if not in_data or input.dtype != other.dtype or rtol < 0 or atol < 0:
+        return torch.isclose(input, other, rtol, atol, equal_nan).all()
+    difference = (input - other).abs()  # as isclose has it, which asks whether there are elements
+    close = (input == other) | (difference.isfinite() & (difference <= atol + (rtol * other).abs()))
+    return (close | (input.isnan() & other.isnan()) if equal_nan else close).all()
 
 
-def is_equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def is_equal(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """``torch.equal`` as a tensor with one boolean. Nothing need be known of the sizes."""
-    if a.dim() != b.dim():
-        return torch.zeros((), dtype=torch.bool, device=a.device)
-    sizes = [torch.scalar_tensor(t.numel(), dtype=torch.int64, device=a.device) for t in (a, b)]
-    same = sizes[0] == sizes[1]
-    for ours, theirs in zip(a.shape, b.shape):
-        pair = [torch.scalar_tensor(n, dtype=torch.int64, device=a.device) for n in (ours, theirs)]
+    if input.dim() != other.dim():
+        return torch.zeros((), dtype=torch.bool, device=input.device)
+    same = torch.ones((), dtype=torch.bool, device=input.device)
+    for ours, theirs in zip(input.shape, other.shape):
+        pair = [torch.scalar_tensor(n, dtype=torch.int64, device=input.device) for n in (ours, theirs)]
         same = same & (pair[0] == pair[1])
-    whole = a.reshape(-1)
-    other = torch.cat([b.reshape(-1), b.new_zeros(1)])  # read in bounds whatever its length is
-    places = torch.arange(whole.size(0), device=a.device).clamp(max=other.size(0) - 1)
-    return same & (whole == other[places]).all()
+    whole = input.reshape(-1)
+    longer = torch.cat([other.reshape(-1), other.new_zeros(1)])  # read in bounds whatever its length is
+    places = torch.arange(whole.size(0), device=input.device).clamp(max=longer.size(0) - 1)
+    return same & (whole == longer[places]).all()
 
 
 _ANSWERS: dict[Any, Callable[..., torch.Tensor]] = {

@@ -8,25 +8,28 @@ number is divided by.
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Final
 
 import torch
 
 aten: Any = torch.ops.aten
 _COMPARISONS: Final = (aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor)
+_PASSED_ON: Final = (operator.getitem, aten._to_copy.default, torch.ops.prims.convert_element_type.default)
 _HALF: Final = (torch.float16, torch.bfloat16)
 
 
 def save_what_is_compared(joint: torch.fx.GraphModule) -> None:
-    """Marks the operands for the partitioner. Those that are views stay views: it is their bases that are saved."""
+    """Marks the operands for the partitioner. Of views, parts and conversions it is what they are made from that is
+    saved."""
     from torch.utils.checkpoint import CheckpointPolicy
 
     compared = [one for node in joint.graph.nodes if node.target in _COMPARISONS for one in node.all_input_nodes]
     for operand in compared:
         value = operand.meta.get("val")
-        if operand.op != "call_function" or not isinstance(value, torch.Tensor) or value.dtype not in _HALF:
+        if operand.op != "call_function":
             continue
-        if getattr(operand.target, "is_view", False):
+        if operand.target in _PASSED_ON or getattr(operand.target, "is_view", False):
             compared.extend(operand.all_input_nodes)
-        else:
+        elif isinstance(value, torch.Tensor) and value.dtype in _HALF:
             operand.meta["recompute"] = CheckpointPolicy.MUST_SAVE

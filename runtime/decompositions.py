@@ -112,9 +112,8 @@ def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition into an operator that counts negative places from the end: here they are out of range."""
 
     def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not x.dim():
-            return rule(x, dim, index, *args, **kwargs)
-        return rule(x, dim, torch.where(index < 0, x.size(dim), index), *args, **kwargs)
+        size = x.size(dim) if x.dim() else 1
+        return rule(x, dim, torch.where(index < 0, size, index), *args, **kwargs)
 
     return decomposition
 

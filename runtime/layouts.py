@@ -62,6 +62,8 @@ def _laid_out(op: Any, rule: Callable[..., Any] | None, layout: Callable[..., Or
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         if results is NotImplemented or any(map(has_unbacked_sizes, tensors)):
             return results
+        if layout is not _by_operands and not all(x.is_cpu for x in tensors):
+            return results  # what other devices do was not looked at
         return pytree.tree_map_only(torch.Tensor, lambda x: _relaid(x, layout(x, *args)), results)
 
     return decomposition

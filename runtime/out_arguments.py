@@ -35,7 +35,8 @@ def _rewrite(graph: torch.fx.Graph, node: Node) -> bool:
     several = isinstance(outs, (tuple, list))
     targets = list(outs) if isinstance(outs, (tuple, list)) else [outs]
     kwargs = {name: value for name, value in node.kwargs.items() if name != "out"}
-    if not all(isinstance(one, Node) for one in targets) or not _alike(node, kwargs, targets):
+    values = _alike(node, kwargs, targets) if all(isinstance(one, Node) for one in targets) else None
+    if values is None:
         return False
     if several and not all(user.target is operator.getitem for user in node.users):
         return False
@@ -45,8 +46,9 @@ def _rewrite(graph: torch.fx.Graph, node: Node) -> bool:
         for i in range(len(targets)):
             parts.append(graph.call_function(operator.getitem, (result, i)) if several else result)
         written = [graph.call_method("copy_", pair) for pair in zip(targets, parts)]
-    for made in (result, *parts, *written):
-        made.meta |= {name: value for name, value in node.meta.items() if name != "example_value"}
+    examples = [tuple(values) if several else values[0], *values, *map(_example, targets)]
+    for made, example in zip((result, *parts, *written), examples, strict=True):
+        made.meta |= {**node.meta, "example_value": example}
     if several:
         for user in list(node.users):
             position: Any = user.args[1]
@@ -78,6 +80,7 @@ def trace_without_out(node: Node, args: Any, kwargs: Any, check: bool) -> Any:
     with node.graph.inserting_before(node):
         made = node.graph.call_function(node.target, node.args, plain)  # type: ignore[arg-type]
     made.meta = {**node.meta, "example_value": found}
+    torch.autograd.graph.increment_version(targets)  # what the tracer knows of their numbers is no longer so
     node.target, node.args, node.kwargs = copy_each_, (node.kwargs["out"], made), {}
     return outs if single else _like(found, targets)
 
@@ -127,12 +130,12 @@ def _fits(result: Any, out: torch.Tensor, check: bool) -> bool:
     return True
 
 
-def _alike(node: Node, kwargs: dict[str, Any], targets: list[Any]) -> bool:
-    """Whether the call without ``out=`` returns tensors of these shapes and dtypes: else ``out`` is resized, or decides
-    what is computed (the dtype of a sum)."""
+def _alike(node: Node, kwargs: dict[str, Any], targets: list[Any]) -> list[Any] | None:
+    """What the call returns without ``out=`` if that has these shapes and dtypes: else None, as ``out`` is resized, or
+    decides what is computed (the dtype of a sum)."""
     outs = [_example(one) for one in targets]
     if not all(is_fake(one) for one in outs):
-        return False
+        return None
     args, named = map_arg((node.args, kwargs), _example)
     mode: Any = outs[0].fake_mode
     target: Any = node.target
@@ -141,13 +144,14 @@ def _alike(node: Node, kwargs: dict[str, Any], targets: list[Any]) -> bool:
         with mode, env.ignore_fresh_unbacked_symbols() if env is not None else nullcontext(), torch.no_grad():
             found = target(*args, **named)
     except Exception:  # noqa: BLE001 - what cannot be traced so is left as it was
-        return False
+        return None
     results = list(found) if isinstance(found, (tuple, list)) else [found]
-    return len(results) == len(outs) and all(
+    alike = len(results) == len(outs) and all(
         is_fake(one) and one.dtype == out.dtype and one.dim() == out.dim()
         and all(known_equal(a, b) for a, b in zip(one.shape, out.shape))
         for one, out in zip(results, outs)
     )  # fmt: skip
+    return results if alike else None
 
 
 def _example(value: Any) -> Any:

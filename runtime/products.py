@@ -50,4 +50,4 @@ def _is_for_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
     if m * k * n < _LEAST or a.dtype != torch.float32 or not torch._C._get_mkldnn_enabled():
         return False
     (outer, inner), (rows, columns) = a.stride(), b.stride()
-    return inner == 1 and outer >= k and ((columns == 1 and rows >= n) or (rows == 1 and columns >= k))
+    return (inner, outer) == (1, k) and (rows, columns) in ((n, 1), (1, k))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -38,10 +39,20 @@ def _changed(node: torch.fx.Node) -> list[torch.fx.Node]:
     name = str(getattr(node.target, "__name__", node.target))
     schema = getattr(node.target, "_schema", None)
     in_place = name.endswith("_") and not name.endswith("__") if schema is None else schema.is_mutable
+    in_place = in_place or _asks_for_it(node)
     is_call = node.op in ("call_function", "call_method")
     if not is_call or not (in_place or "out" in node.kwargs or node.target in _WRITING or name == "__setitem__"):
         return []
     return node.all_input_nodes
+
+
+def _asks_for_it(node: torch.fx.Node) -> bool:
+    """Whether a function like ``relu`` is given ``inplace=True``, by name or by position."""
+    try:
+        given = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # it has none, as what is written in C
+        return bool(node.kwargs.get("inplace"))
+    return bool(given.arguments.get("inplace"))
 
 
 _WRITING = frozenset({operator.setitem, operator.iadd, operator.isub, operator.imul, operator.itruediv,

@@ -238,9 +238,9 @@ def made_from(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], 
 
 def device_of(kwargs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> torch.device:
     """The one that is asked for, else that of the operands, where tensors without dims on a CPU do not count."""
-    asked = next((value["device"] for key, value in kwargs if key == "device" and value is not None), None)
+    asked = next((value for key, value in kwargs if key == "device" and value is not None), None)
     if asked is not None:
-        return torch.device(asked)
+        return torch.device(asked["device"] if isinstance(asked, dict) else asked)
     ordered = sorted(tensors, key=lambda t: t.dim() == 0 and t.device.type == "cpu")
     return ordered[0].device if ordered else torch.get_default_device()
 

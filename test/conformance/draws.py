@@ -25,21 +25,21 @@ class Errors:
 
     def add(self, mine: torch.Tensor, other: torch.Tensor, exact: torch.Tensor) -> str:
         """One draw, relative to its largest number. Where eager's result is not finite but the exact one is, there must
-        be eager's result, the exact one rounded, or a finite number, whose error counts as any other's."""
+        be eager's result, the exact one rounded, or a finite number, whose error counts; where it is NaN, anything may
+        have overflowed on the way, to either side."""
         rounded = exact.detach().to(mine.dtype).to(torch.float64)
         ours, theirs, exact = (one.detach().to(torch.float64) for one in (mine, other, exact))
         finite = exact.isfinite()
-        either = _equal(ours, theirs) | _equal(ours, rounded) | ours.isfinite() & finite
+        either = _equal(ours, theirs) | _equal(ours, rounded) | finite & (ours.isfinite() | theirs.isnan())
         both = finite & theirs.isfinite()
         if not either.all() or not ours[both].isfinite().all():
             return "an infinity or NaN that neither eager's result nor the exact one has"
         if not both.any() and finite.any():
             return ""  # nothing to compare with
         if both.any():
-            scale = exact[both].abs().max().item() or 1.0
-            own = finite & ours.isfinite()
-            self.ours += _root_mean_square((ours - exact)[own] / scale)
-            self.theirs += _root_mean_square((theirs - exact)[both] / scale)
+            own = finite & ours.isfinite()  # with what overflowed in eager mode only, which may be far larger
+            self.ours += _relative(ours, exact, own)
+            self.theirs += _relative(theirs, exact, both)
         self.count += 1
         return ""
 
@@ -56,8 +56,10 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a == b) | (a.isnan() & b.isnan())
 
 
-def _root_mean_square(errors: torch.Tensor) -> float:
-    return errors.square().mean().sqrt().item()
+def _relative(values: torch.Tensor, exact: torch.Tensor, which: torch.Tensor) -> float:
+    """The root mean square of these elements' errors, relative to the largest of them."""
+    errors, scale = (values - exact)[which], exact[which].abs().max().item() or 1.0
+    return (errors / scale).square().mean().sqrt().item()
 
 
 def compare(draws: Iterator[tuple[Any, Any, Any]]) -> tuple[str, str]:

@@ -41,15 +41,14 @@ def test_complex_halves_are_judged_as_halves(part: int) -> None:
 def test_draws_judge_what_eager_overflows_in() -> None:
     """Elements apart: one that eager mode overflows in does not hide the others, and must itself be right."""
     exact = torch.tensor([1.0, 2.0, 1e6], dtype=torch.float64)
-    eager = torch.tensor([1.0, 2.0, torch.nan], dtype=torch.float16)
-
-    def judged(*values: float) -> str:
-        errors = Errors()
-        return errors.add(torch.tensor(values, dtype=torch.float16), eager, exact) or errors.too_large()
-
     inf, nan = torch.inf, torch.nan
-    assert judged(1.0, 2.0, inf) == judged(1.0, 2.0, nan) == ""
+
+    def judged(*values: float, eager: float = nan) -> str:
+        errors, theirs = Errors(), torch.tensor([1.0, 2.0, eager], dtype=torch.float16)
+        return errors.add(torch.tensor(values, dtype=torch.float16), theirs, exact) or errors.too_large()
+
+    assert judged(1.0, 2.0, inf) == judged(1.0, 2.0, nan) == judged(1.0, 2.0, -inf) == ""
     assert "relative error" in judged(1.0, 2.5, inf)
     assert "relative error" in judged(1.0, 2.0, 3.0)
-    assert "infinity" in judged(1.0, 2.0, -inf)
+    assert "infinity" in judged(1.0, 2.0, -inf, eager=inf)
     assert "infinity" in judged(1.0, inf, inf)
