@@ -114,11 +114,14 @@ def failures(records: Sequence[Record], command: Callable[[str], str]) -> list[t
     return sorted(found, key=lambda row: (STATUSES.index(row[1]), row[0]))
 
 
-def publish(records: Sequence[Record], out: Path, command: Callable[[str], str], seconds: float, of: int) -> int:
+def publish(
+    records: Sequence[Record], out: Path, command: Callable[[str], str], seconds: float, of: int, options: str
+) -> int:
     """Writes ``out``.json, .md and .html and prints the table; 1 if a value is wrong. ``of``: how many variants there
-    are, run or not."""
+    are, run or not; ``options``: what was given on the command line."""
     run = len({one["key"] for one in records})
     total = summary(records) | {"variants_run": run, "variants": of, "minutes": round(seconds / 60, 1)}
+    total |= {"options": options}
     bad, head = failures(records, command), rows(records)
     write_result(out.with_suffix(".json"), "conformance", [_short(one) for one in records], **total)
     out.with_suffix(".md").write_text(_markdown(head, bad, total), encoding="utf-8")
@@ -155,7 +158,7 @@ def _sentence(total: dict[str, Any]) -> str:
 
 
 def _markdown(head: list[list[Any]], bad: list[tuple[str, ...]], total: dict[str, Any]) -> str:
-    lines = ["# PyTorch's operator databases through symshape", "", _sentence(total), "", _about(), ""]
+    lines = ["# PyTorch's operator databases through symshape", "", _sentence(total), "", _about(total["options"]), ""]
     lines += _rows_of(head[0], head[1:])
     if bad:
         lines += ["", "## What does not pass", ""]
@@ -172,19 +175,19 @@ def _cut(text: str, most: int = 160) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
-def _about() -> str:
+def _about(options: str) -> str:
     packages = environment()["packages"]
     return (f"`torch.compile(backend=\"symshape\", dynamic=True, fullgraph=True)` against eager mode, torch "
             f"{packages['torch']}, on a CPU: values, dtypes, strides, shared memory, gradients, in place, `out=`. "
-            f"Run again: `make conformance`.")  # fmt: skip
+            f"Run again: `make conformance" + (f' CONFORMANCE="{options}"`.' if options else "`."))  # fmt: skip
 
 
 def _page(head: list[list[Any]], bad: list[tuple[str, ...]], total: dict[str, Any]) -> str:
-    wrong = total["variants_with_wrong_values"]
+    wrong, about = total["variants_with_wrong_values"], _about(total["options"])
     body = [
         "<h1>PyTorch's operator databases through symshape</h1>",
         f'<p class="{"bad" if wrong else "good"}">{html.escape(_sentence(total))}</p>',
-        f"<p>{_code(_about())}</p>",
+        f"<p>{_code(about)}</p>",
         _html_table(head[0], head[1:]),
     ]
     if bad:

@@ -17,6 +17,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -47,7 +48,14 @@ def main() -> int:
     started = time.monotonic()
     records = run_all(options, log)
     again = functools.partial(command_for, dtype=options.dtype, target=options.target)
-    return publish(records, options.out / name, again, time.monotonic() - started, len(variants()))
+    return publish(records, options.out / name, again, time.monotonic() - started, len(variants()),
+                   _given())
+
+
+def _given() -> str:
+    """The options on the command line that decide what is run."""
+    given = " ".join(sys.argv[1:])
+    return re.sub(r" *--(jobs|out)[ =]\S+|--again", "", given).strip()
 
 
 def _options() -> argparse.Namespace:
