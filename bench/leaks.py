@@ -5,8 +5,8 @@
 Resident memory is compared after a fifth of the calls (or rounds), when pools and caches of PyTorch are filled, and at
 the end. Entries: what the compiler keeps for the whole process (its ``functools`` caches, object files, source lines);
 the first column is the same as for memory, the second one at the end. The rounds are run with the backend "aot_eager"
-first, which shows what PyTorch itself keeps of each compile. The exit status says whether memory grew by more than 2 %
-and than with aot_eager, or anything but a bounded cache.
+first, which shows what PyTorch itself keeps of each compile (0.45 MiB in 2.13). The exit status says whether memory
+grew by more than 2 % besides that, or anything but a bounded cache.
 """
 
 from __future__ import annotations
@@ -136,8 +136,10 @@ def main() -> int:
     print(table(head, shown))
     if given.out:
         write_result(given.out, "leaks", [{**asdict(row), "growth": row.growth} for row in rows])
-    most = max(2.0, rows[1].growth)
-    return int(any(row.growth > most or row.late_unbounded > row.early_unbounded for row in rows))
+    calls_, theirs, ours = rows
+    grown = ours.late_mib - ours.early_mib - (theirs.late_mib - theirs.early_mib)
+    flat = calls_.growth <= 2 and 100 * grown <= 2 * ours.early_mib
+    return int(not flat or any(row.late_unbounded > row.early_unbounded for row in rows))
 
 
 if __name__ == "__main__":
