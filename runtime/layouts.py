@@ -13,7 +13,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch._prims_common import suggest_memory_format
 
-from symshape.runtime.torch_private import guard_or_false, has_unbacked_sizes, known_multiple
+from symshape.runtime.known_sizes import guard_or_false, known_multiple
+from symshape.runtime.torch_private import has_unbacked_sizes
 from symshape.runtime.torch_unbacked import known_equal
 
 aten: Any = torch.ops.aten

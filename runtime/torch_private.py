@@ -1,5 +1,5 @@
 """Private PyTorch APIs; others are in ``torch_tracing``, ``torch_unbacked``, ``size_reads``,
-``input_views``, ``messages`` and ``lazy_modules``, and nowhere else."""
+``known_sizes``, ``input_views``, ``messages`` and ``lazy_modules``, and nowhere else."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ __all__ = [
     "fake_mode_of",
     "first_seen",
     "guard_counts",
-    "guard_or_false",
     "has_unbacked_sizes",
     "input_sizes",
     "is_fake",
     "is_unbacked",
-    "known_multiple",
     "partition_after",
     "reinterpret_tensor",
     "require_equal",
@@ -366,21 +364,6 @@ def _save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:
                 same.append(user)
             elif isinstance(user.meta.get("val"), torch.Tensor):
                 user.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-
-
-def known_multiple(a: Any, b: Any) -> bool:
-    """Whether a size is a multiple of another, whatever the symbols in them are (those that make it 0 aside)."""
-    import sympy
-
-    left, right = (x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (a, b))
-    return right != 0 and bool(sympy.cancel(left / right).is_integer)
-
-
-def guard_or_false(condition: Any) -> bool:
-    """Whether a condition on sizes holds, which is then a guard; False where it is on sizes that are in the data."""
-    from torch.fx.experimental import symbolic_shapes
-
-    return condition if isinstance(condition, bool) else bool(symbolic_shapes.guard_or_false(condition))
 
 
 def has_unbacked_sizes(tensor: torch.Tensor) -> bool:
