@@ -136,9 +136,9 @@ def main() -> int:
     print(table(head, shown))
     if given.out:
         write_result(given.out, "leaks", [{**asdict(row), "growth": row.growth} for row in rows])
-    calls_, theirs, ours = rows
+    many, theirs, ours = rows
     grown = ours.late_mib - ours.early_mib - (theirs.late_mib - theirs.early_mib)
-    flat = calls_.growth <= 2 and 100 * grown <= 2 * ours.early_mib
+    flat = many.growth <= 2 and 100 * grown <= 2 * ours.early_mib
     return int(not flat or any(row.late_unbounded > row.early_unbounded for row in rows))
 
 
