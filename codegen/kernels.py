@@ -1,8 +1,15 @@
-"""All kernels of a module, from functions in the normal form to something that can be called."""
+"""All kernels of a module, from functions in the normal form to something that can be called.
+
+``LOOP_STEPS`` are the steps that every kernel goes through; "plan", "emit" and "compile" depend on the target. A step
+that fails says which one it is and which graph nodes the kernel computes (``KernelFailure``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from torch_mlir import ir
 
@@ -12,7 +19,17 @@ from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.read_kernel import read_kernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.dialects.places import node_names
+from symshape.errors import KernelError, KernelFailure, SymshapeError
 from symshape.runtime.kernel_image import KernelImage
+
+# From a kernel function to the loop program that code is printed from: each takes what the one before it returned.
+LOOP_STEPS: dict[str, Callable[[Any], Any]] = {
+    "read-kernel": read_kernel,
+    "fold-loops": fold,
+    "guard-empty-tensors": guard_empty_tensors,
+    "normalise-loops": normalise,
+}
 
 
 @dataclass(frozen=True)
@@ -38,29 +55,97 @@ class KernelSet:
 
 def read_loops(function: ir.Operation) -> LoopKernel:
     """The loop program that code is generated from."""
-    return normalise(guard_empty_tensors(fold(read_kernel(function))))
+    value: Any = function
+    for name, step in LOOP_STEPS.items():
+        with _step(name, [function]):
+            value = step(value)
+    loops: LoopKernel = value
+    return loops
 
 
 def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
-    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object."""
+    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object.
+
+    KernelFailure where a step fails.
+    """
     functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
     loops = [read_loops(function) for function in functions]
     kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
     if target == "cpu":
-        from symshape.codegen.cpu.emit import emit_cpu
-        from symshape.codegen.cpu.jit import compile_objects
-
-        sources = [emit_cpu(k) for k in loops]
+        sources = _print_cpu(functions, loops)
         counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for k in loops}
-        image = KernelImage(compile_objects(sources, opt_level)[0] if sources else b"", counts)
+        image = KernelImage(_compile(functions, sources, opt_level), counts)
     else:
-        from symshape.codegen.triton_kernel import emit_triton
-
-        variants = [for_loops(read_variants(f), k) for f, k in zip(functions, loops)]
-        image = KernelImage(triton=tuple(emit_triton(k, planned) for k, planned in zip(loops, variants)))
+        variants, image = _print_triton(functions, loops)
         sources = [k.source for k in image.triton]
     rows = zip(kinds, loops, sources, variants, strict=True)
     kernels = [KernelCode(k.name, kind, k, source, own) for kind, k, source, own in rows]
     return KernelSet(target, kernels, checking, image)
+
+
+def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel]) -> list[str]:
+    from symshape.codegen.cpu.emit import emit_cpu
+
+    sources = []
+    for function, kernel in zip(functions, loops, strict=True):
+        with _step("emit-cpu", [function]):
+            sources.append(emit_cpu(kernel))
+    return sources
+
+
+def _print_triton(
+    functions: Sequence[Any], loops: Sequence[LoopKernel]
+) -> tuple[list[tuple[Variant, ...]], KernelImage]:
+    from symshape.codegen.triton_kernel import emit_triton
+
+    variants, printed = [], []
+    for function, kernel in zip(functions, loops, strict=True):
+        with _step("read-variants", [function]):
+            variants.append(for_loops(read_variants(function), kernel))
+        with _step("emit-triton", [function]):
+            printed.append(emit_triton(kernel, variants[-1]))
+    return variants, KernelImage(triton=tuple(printed))
+
+
+def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int) -> bytes:
+    """One object of all kernels. Where it does not compile, the kernels at fault are those that do not alone."""
+    from symshape.codegen.cpu.jit import compile_objects
+
+    if not sources:
+        return b""
+    try:
+        return compile_objects(sources, opt_level)[0]
+    except Exception:
+        for function, source in zip(functions, sources, strict=True):
+            with _step("compile-cpu", [function]):
+                compile_objects([source], opt_level)
+        with _step("compile-cpu", functions):
+            raise
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def _step(name: str, functions: Sequence[Any]) -> Iterator[None]:
+    """An error in here is the failure of a step for these kernels."""
+    try:
+        yield
+    except Exception as error:
+        cause = error if isinstance(error, SymshapeError) else KernelError(f"{type(error).__name__}: {error}")
+        raise KernelFailure(
+            cause.what, step=name, operations=[n for function in functions for n in _nodes(function)],
+            where=cause.where, next_step=cause.next_step,
+        ) from error  # fmt: skip
+
+
+def _nodes(function: Any) -> list[str]:
+    """The graph nodes that a kernel computes."""
+    found: dict[str, None] = {}
+
+    def visit(op: Any) -> ir.WalkResult:
+        found.update(dict.fromkeys(node_names(op.location)))
+        return ir.WalkResult.ADVANCE
+
+    function.operation.walk(visit)
+    return list(found)

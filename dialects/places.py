@@ -47,3 +47,17 @@ def source_lines(location: ir.Location) -> tuple[str, ...]:
     parts = location.locations if isinstance(location, ir.FusedLoc) else ()
     lines = [line for part in parts for line in source_lines(part)] or [source_line(location)]
     return tuple(dict.fromkeys(lines))
+
+
+def node_names(location: ir.Location) -> tuple[str, ...]:
+    """The names of the graph nodes that an operation comes from (``Importer.location``), in order, each once."""
+    match location:
+        case ir.NameLoc():
+            found = [location.name_str, *node_names(location.child_loc)]
+        case ir.FusedLoc():
+            found = [name for part in location.locations for name in node_names(part)]
+        case ir.CallSiteLoc():
+            found = [*node_names(location.callee), *node_names(location.caller)]
+        case _:
+            found = []
+    return tuple(dict.fromkeys(found))

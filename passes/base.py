@@ -52,10 +52,12 @@ class Pass:
     """Base of all passes. A subclass sets ``name`` (kebab-case), its options as fields with defaults, and ``run``.
 
     ``targets``: those of compiles that it is for, where not for all. Without a compile (`symshape-opt`) it always runs.
+    ``instead``: the pipeline element that takes its place where it is left out; "" where nothing has to.
     """
 
     name: ClassVar[str] = ""
     targets: ClassVar[tuple[str, ...]] = ()
+    instead: ClassVar[str] = ""
 
     def run(self, module: ir.Module, context: PassContext) -> bool | list[ir.Operation] | None:
         """Changes ``module`` in place; the manager verifies it afterwards, unless False says that nothing was changed.

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from symshape.dialects.places import Place, place_of
+from symshape.dialects.places import Place, node_names, place_of
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of MLIR's. ``severity`` is "error", "warning", "remark" or "note"."""
+    """One message of MLIR's. ``severity`` is "error", "warning", "remark" or "note"; ``operations`` are the graph nodes
+    that it is about."""
 
     place: Place
     severity: str
     message: str
     notes: tuple[Diagnostic, ...] = ()
+    operations: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         own = f"{self.place}: {self.severity}: {self.message}"
@@ -51,6 +53,6 @@ def collect_diagnostics(ctx: ir.Context, *, only_errors: bool = True) -> Iterato
 
 def read(diagnostic: ir.Diagnostic) -> Diagnostic:
     severity = str(diagnostic.severity).rpartition(".")[2].lower()
-    return Diagnostic(
-        place_of(diagnostic.location), severity, diagnostic.message, tuple(read(n) for n in diagnostic.notes)
-    )
+    notes = tuple(read(n) for n in diagnostic.notes)
+    where = diagnostic.location
+    return Diagnostic(place_of(where), severity, diagnostic.message, notes, node_names(where))

@@ -43,6 +43,8 @@ class FuseKernels(Pass):
     """
 
     name: ClassVar[str] = "fuse-kernels"
+    # Outlining cannot be left out, only fusing: each operation is then a kernel of its own.
+    instead: ClassVar[str] = "fuse-kernels{vertical=false siblings=false}"
     vertical: bool = True
     siblings: bool = True
     max_members: int = 64

@@ -12,15 +12,16 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.facts import facts_of
-from symshape.dialects.places import source_line
+from symshape.dialects.places import node_names, source_line
 from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
+from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
 from symshape.passes.aten.body import Scalar, is_float
 from symshape.passes.aten.builder import Builder, Result, Tensor, Unsupported
 from symshape.passes.aten.views import ALIASING
-from symshape.passes.base import Pass, PassContext
+from symshape.passes.base import Pass, PassContext, fail
 
 # One file each.
 TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "scatters", "strided", "compact")
@@ -56,11 +57,12 @@ class LowerAten(Pass):
         %e = tensor.empty(%s0) : tensor<?x256xf32>
         %r = linalg.generic {...} ins(%a, %b) outs(%e) { arith.addf }
 
-    ``only`` limits the pass to these overload names.
+    ``only`` limits the pass to these overload names; the calls of the graph nodes in ``keep`` stay.
     """
 
     name: ClassVar[str] = "lower-aten"
     only: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
     def run(self, module: ir.Module, context: PassContext) -> None:
         kept: dict[str, str] = {}
@@ -76,7 +78,7 @@ class LowerAten(Pass):
         operations = [view.operation for view in block.operations]
         sizes.learn(operations)
         binds = _binds(block)
-        table = rules()
+        table, keep = rules(), set(self.keep)
         for op in operations:
             if op.name != "host.call":
                 sizes.read(op)
@@ -86,10 +88,17 @@ class LowerAten(Pass):
             if rule is None or (self.only and target not in self.only):
                 kept[target] = _reason(op, target, kept.get(target))
                 continue
+            if self.keep and not keep.isdisjoint(node_names(op.location)):
+                kept[target] = "asked for"
+                continue
             try:
                 _lower_call(builder, rule, op, binds)
             except Unsupported as reason:
                 kept[target] = str(reason)
+            except (OptionError, ShapeConstraintError, ContradictionError):
+                raise
+            except Exception as error:
+                fail(op, error.what if isinstance(error, SymshapeError) else f"{type(error).__name__}: {error}")
         _update_results(function, operations[-1])
 
 

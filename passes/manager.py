@@ -14,7 +14,7 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from symshape.dialects import verify
-from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.errors import CompileError, OptionError, StepFailure, SymshapeError
 from symshape.passes import registry
 from symshape.passes.base import Pass, PassContext
 from symshape.passes.diagnostics import Diagnostic, collect_diagnostics
@@ -34,16 +34,19 @@ class Hooks:
     timings: list[tuple[str, float]] = field(default_factory=list)
 
 
-class PassFailure(CompileError):
+class PassFailure(StepFailure):
     """A pass failed or left invalid IR behind. ``dump`` holds the IR before it; ``diagnostics`` what MLIR said."""
 
     def __init__(
         self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str
     ) -> None:
-        self.pass_name, self.diagnostics, self.dump, self.command = step_name(step), tuple(diagnostics), dump, command
-        where = str(diagnostics[0].place) if diagnostics else ""
-        next_step = f"the IR before this pass is in {dump}; replay it with\n    {command}" if dump else ""
-        super().__init__(f"pass '{self.pass_name}' failed: {reason}", where=where, next_step=next_step)
+        self.diagnostics, self.dump = tuple(diagnostics), dump
+        super().__init__(
+            f"pass '{step_name(step)}' failed: {reason}", step=step_name(step), command=command,
+            operations=[name for diagnostic in diagnostics for name in diagnostic.operations],
+            where=str(diagnostics[0].place) if diagnostics else "",
+            next_step=f"the IR before this pass is in {dump}; replay it with\n    {command}" if dump else "",
+        )  # fmt: skip
 
 
 def run_pipeline(

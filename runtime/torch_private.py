@@ -31,6 +31,7 @@ __all__ = [
     "guard_counts",
     "has_unbacked_sizes",
     "input_sizes",
+    "is_control_flow",
     "is_fake",
     "is_unbacked",
     "partition_after",
@@ -393,3 +394,10 @@ def views_by_strides() -> Callable[[], None]:
 
 def _always(*_args: Any) -> bool:
     return True
+
+
+def is_control_flow(error: BaseException) -> bool:
+    """Whether an error is Dynamo's own way to go on: to analyse the frame again, to break the graph, to skip it."""
+    from torch._dynamo import exc
+
+    return isinstance(error, exc.TorchDynamoException)

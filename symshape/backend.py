@@ -25,7 +25,7 @@ from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
-    from symshape.report import GraphReport
+    from symshape.report import Fallback, GraphReport
 
 
 def symshape_backend(
@@ -41,12 +41,18 @@ def symshape_backend(
     assumed = assumptions or Assumptions(parsed.assume)
 
     masks: list[MaskReport] = []
+    fallbacks: list[Fallback] = []
 
     def rewrite(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Before forward and backward are split: what a mask selects would be saved for backward."""
         if NAME in parsed.disable_passes:
             return graph
-        graph, masks[:] = rewrite_masks(graph)
+        try:
+            graph, masks[:] = rewrite_masks(graph)
+        except Exception as error:
+            from symshape.fallbacks import without_rewrite
+
+            fallbacks[:] = [without_rewrite(NAME, graph, error, parsed)]
         return graph
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
@@ -59,6 +65,7 @@ def symshape_backend(
         if reports is not None:
             compiled.report.specialisations = specialisations(env)
             compiled.report.passes[NAME] = list(masks)
+            compiled.report.fallbacks[:0] = fallbacks
             reports.append(compiled.report)
         return compiled.run
 

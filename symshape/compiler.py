@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,14 @@ from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
 from symshape.codegen.program import emit_program
 from symshape.codegen.program_text import ProgramText
 from symshape.constraints import read_constraints
-from symshape.errors import CompileError, KernelError, OptionError, SymshapeError
+from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
+from symshape.fallbacks import Attempt, next_attempt, say, write_graph
 from symshape.frontend.import_fx import import_graph
 from symshape.frontend.requirements import Requirements
+from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
 from symshape.passes.base import PassContext
+from symshape.passes.lower_aten import LowerAten
 from symshape.passes.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.pipeline import parse_pipeline, step_name
 from symshape.passes.registry import ON_GRAPHS, load_pass_file, names
@@ -65,22 +68,44 @@ class _Timer:
 
 def compile_graph(
     gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
-) -> Compiled:
-    """Compiles a functional ATen graph. ``keep_stages``: the report keeps the IR text of every stage."""
+) -> Compiled | GraphAsCalls:
+    """Compiles a functional ATen graph. ``keep_stages``: the report keeps the IR text of every stage.
+
+    Where a step fails, less of the graph is compiled (``symshape.fallbacks``).
+    """
+    attempt = Attempt()
+    while True:
+        try:
+            compiled = _compile(gm, options, attempt, kind, keep_stages)
+            break
+        except Exception as error:
+            attempt = next_attempt(attempt, error, options.strict, _folder(options))
+    compiled.report.fallbacks += attempt.fallbacks
+    say(attempt.fallbacks, kind)
+    return compiled
+
+
+def _compile(
+    gm: torch.fx.GraphModule, options: Options, attempt: Attempt, kind: str, keep_stages: bool
+) -> Compiled | GraphAsCalls:
+    """One attempt. StepFailure where a step fails."""
     timer = _Timer()
     target, device = choose_target(gm, options)
     graph = common_subexpressions(gm)
     env = shape_env_of(graph)
+    if attempt.as_calls:
+        return graph_as_calls(graph, env, kind=kind, target=target)
     context = ir.Context()
     dialects.load(context)
-    imported = import_graph(graph, context, env)
+    with _importing(gm, options):
+        imported = import_graph(graph, context, env)
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
     timer.mark("imported")
 
     require = Requirements(env)
     pass_context = PassContext(options={"target": target, "kind": kind}, require=require)
-    for stage, steps in stage_pipelines(options):
+    for stage, steps in stage_pipelines(options, attempt):
         hooks = Hooks()
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
         _record(report, stage, imported.module, keep_stages)
@@ -96,15 +121,17 @@ def compile_graph(
         with _replayable("program", "program", imported.module, options):
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)
-    run = load_program(program, kernels.image.load(autotune=options.autotune))
+    with _replayable("load", target, imported.module, options):
+        run = load_program(program, kernels.image.load(autotune=options.autotune))
     timer.mark("program")
     _fill(report, text, kernels)
     run._boxed_call = True  # type: ignore[attr-defined]
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
 
-def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
-    """The passes of each stage, after the user's additions and removals."""
+def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tuple[str, list[Any]]]:
+    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``."""
+    attempt = attempt or Attempt()
     for file in options.pass_files:
         load_pass_file(file)
     extra = [step for element in options.passes for step in parse_pipeline(element)]
@@ -115,20 +142,24 @@ def stage_pipelines(options: Options) -> list[tuple[str, list[Any]]]:
         raise OptionError(
             f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {known}"
         )
+    disabled |= set(attempt.without)
     pipelines = []
     for stage, elements in STAGES.items():
-        steps = [_without_fusion(step) if step_name(step) == "fuse-kernels" and "fuse-kernels" in disabled else step
-                 for element in elements for step in parse_pipeline(element)]  # fmt: skip
+        steps = [step for element in elements for step in parse_pipeline(element)]
         steps += extra if stage == "linalg" else []
-        steps = [s for s in steps if step_name(s) not in disabled or step_name(s) == "fuse-kernels"]
+        steps = [kept for step in steps for kept in _unless(disabled, step)]
+        steps = [replace(s, keep=attempt.calls) if isinstance(s, LowerAten) and attempt.calls else s for s in steps]
         if steps:
             pipelines.append((stage, steps))
     return pipelines
 
 
-def _without_fusion(_step: Any) -> Any:
-    """Outlining cannot be left out, only fusing: each operation is then a kernel of its own."""
-    return parse_pipeline("fuse-kernels{vertical=false siblings=false}")[0]
+def _unless(disabled: Set[str], step: Any) -> list[Any]:
+    """The step, or what takes its place where it is left out."""
+    if step_name(step) not in disabled:
+        return [step]
+    instead = getattr(step, "instead", "")
+    return list(parse_pipeline(instead)) if instead else []
 
 
 def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]:
@@ -168,6 +199,21 @@ def _folder(options: Options) -> Path:
 
 
 @contextmanager
+def _importing(gm: torch.fx.GraphModule, options: Options) -> Iterator[None]:
+    """An error in here is the failure of the step "import-graph"."""
+    try:
+        yield
+    except Exception as error:
+        what = error.what if isinstance(error, SymshapeError) else f"{type(error).__name__}: {error}"
+        where = error.where if isinstance(error, SymshapeError) else ""
+        file = write_graph(gm, "import-graph", error, _folder(options))
+        raise StepFailure(
+            f"the graph cannot be imported: {what}", step="import-graph", where=where, command=f"cat {file}",
+            next_step=f"the graph is in {file}",
+        ) from error  # fmt: skip
+
+
+@contextmanager
 def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Iterator[None]:
     """An error in here names the stage, and the command that meets it again in the IR as it was."""
     try:
@@ -178,8 +224,12 @@ def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Ite
         cause = error if isinstance(error, SymshapeError) else CompileError(f"{type(error).__name__}: {error}")
         steps = [cause.next_step] if cause.next_step else []
         steps.append(f"the IR is in {file}; replay it with\n    {command}")
-        what = f"stage '{stage}' failed: {cause.what}"
-        raise type(cause)(what, where=cause.where, next_step="; ".join(steps)) from error
+        kind = KernelFailure if isinstance(error, KernelError) else StepFailure
+        step, operations = (error.step, error.operations) if isinstance(error, StepFailure) else (stage, ())
+        raise kind(
+            f"stage '{stage}' failed: {cause.what}", step=step, operations=operations, command=command,
+            where=cause.where, next_step="; ".join(steps),
+        ) from error  # fmt: skip
 
 
 def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> None:

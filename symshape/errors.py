@@ -27,6 +27,21 @@ class CompileError(SymshapeError, RuntimeError):
     """An internal error of a stage: names the stage and the op, and the file that replays it."""
 
 
+class StepFailure(CompileError):
+    """A pass or a step of code generation failed.
+
+    ``step`` is its name, ``operations`` the nodes of the traced graph that it was working on (none where that is not
+    known), ``command`` runs it again on the IR as it was.
+    """
+
+    def __init__(
+        self, what: str, *, step: str, operations: Sequence[str] = (), command: str = "", where: str = "",
+        next_step: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(what, where=where, next_step=next_step)
+        self.step, self.operations, self.command = step, tuple(operations), command
+
+
 class ShapeConstraintError(SymshapeError, RuntimeError):
     """A constraint on sizes that does not hold at run time. A RuntimeError, as what eager mode raises for it.
 
@@ -55,6 +70,14 @@ class ContradictionError(SymshapeError, ValueError):
 
 class KernelError(SymshapeError, RuntimeError):
     """Kernel code could not be generated, compiled or loaded."""
+
+
+class KernelFailure(StepFailure, KernelError):
+    """A step of code generation failed for one kernel or more."""
+
+
+class FallbackWarning(UserWarning):
+    """A part of a graph was not compiled: what failed, what is done instead, and the command that replays it."""
 
 
 class CacheError(SymshapeError, RuntimeError):

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
@@ -40,6 +40,7 @@ from symshape.runtime.torch_private import guard_counts, shape_env_of, symbol_hi
 if TYPE_CHECKING:  # at run time these would load MLIR
     from symshape.codegen.entry_guards import EntryGuards
     from symshape.compiler import Compiled
+    from symshape.graph_as_calls import GraphAsCalls
     from symshape.report import GraphReport
 
 log = logging.getLogger("symshape.cache")
@@ -86,7 +87,7 @@ class Loaded:
 
 def compile_graph(
     gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
-) -> Compiled | Loaded:
+) -> Compiled | GraphAsCalls | Loaded:
     """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages`` the graph is
     always compiled, for stages are not kept; the result is written all the same."""
     cache = open_cache(KIND) if options.cache else None
@@ -97,17 +98,25 @@ def compile_graph(
     try:
         graph = graph_key(gm, env)
         key = entry_key(graph, gm, options, kind)
-    except CacheError as error:
-        log.info("%s graph: not cached: %s", kind, error)
+    except Exception as error:  # whatever a graph has in it, it can still be compiled
+        if options.strict and not isinstance(error, CacheError):
+            raise
+        reason = error.what if isinstance(error, CacheError) else f"{type(error).__name__}: {error}"
+        log.info("%s graph: not cached: %s", kind, reason)
         compiled = _compile(gm, options, kind, keep_stages)
-        compiled.report.cache = f"not cached: {error.what}"
+        compiled.report.cache = f"not cached: {reason}"
         return compiled
     loaded = None if keep_stages else _load(cache, key, graph, gm, env, options, started)
     log.info("%s graph %s: %s", kind, key[:12], "hit" if loaded else "miss")
     return loaded or _compile_and_store(cache, key, graph, gm, env, options, kind, keep_stages)
 
 
-def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool) -> Compiled:
+def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
+    """Whether there is a program."""
+    return hasattr(compiled, "program")
+
+
+def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool) -> Compiled | GraphAsCalls:
     from symshape.compiler import compile_graph as compile_now
 
     return compile_now(gm, options, kind=kind, keep_stages=keep_stages)
@@ -187,10 +196,13 @@ def _device(gm: torch.fx.GraphModule, options: Options) -> list[Any]:
 def _compile_and_store(
     cache: Cache, key: str, graph: GraphKey, gm: torch.fx.GraphModule, env: Any, options: Options, kind: str,
     keep_stages: bool,
-) -> Compiled:  # fmt: skip
+) -> Compiled | GraphAsCalls:  # fmt: skip
     before = guard_counts(env)
     compiled = _compile(gm, options, kind, keep_stages)
     report = compiled.report
+    if not is_whole(compiled) or report.fallbacks:
+        report.cache = "not cached: it was not compiled whole"
+        return compiled
     try:
         if _own_digest() != _IMPORTED:
             raise CacheError("the files of symshape have changed since this process imported them")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class Options:
                         (powers of two); mode "max-autotune" switches it on
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
                         can switch it off too, by SYMSHAPE_CACHE=0
+    ``strict``          whether a failure of a pass, of code generation or of loading is an error; else less of the
+                        graph is compiled, which is said (docs/passes.md). By default what SYMSHAPE_STRICT says: 1 or 0
     """
 
     target: str = "auto"
@@ -43,6 +46,7 @@ class Options:
     opt_level: int = 2
     autotune: bool = False
     cache: bool = True
+    strict: bool = field(default_factory=lambda: os.environ.get("SYMSHAPE_STRICT", "0") not in ("", "0"))
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -69,7 +73,7 @@ class Options:
     def _check_types(self) -> None:
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("autotune", "cache"):
+        for name in ("autotune", "cache", "strict"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.debug_dir, (str, Path)):

@@ -125,6 +125,23 @@ class ConstraintReport:
         return f"{self.status}: {self.text}" + (f' "{self.message}"' if self.message else "") + f" ({origin})"
 
 
+@dataclass(frozen=True)
+class Fallback:
+    """One failure and what was done instead.
+
+    ``step``: the pass or step of code generation; ``reason``: what it said; ``action``: what was done; ``command``: how
+    to meet it again, or the file that shows it.
+    """
+
+    step: str
+    reason: str
+    action: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"fallback: {self.action}, since {self.reason}"
+
+
 @dataclass
 class GraphReport:
     """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds).
@@ -132,7 +149,8 @@ class GraphReport:
     ``launched`` has an entry for each launch in the host program: the kernel, and the sizes that it gets.
     ``called`` has one for each library call: the op, and its buffers. ``constraints``, ``specialisations`` (which line
     pinned which size) and ``stages`` are kept for ``explain`` only. ``cache``: "hit", "stored", why the graph cannot be
-    kept on disk, or "" where that is switched off.
+    kept on disk, or "" where that is switched off. ``fallbacks``: what failed, and what was done instead
+    (``symshape.fallbacks``).
     """
 
     kind: str
@@ -146,6 +164,7 @@ class GraphReport:
     called: list[LibraryCall] = field(default_factory=list)
     constraints: list[ConstraintReport] = field(default_factory=list)
     specialisations: list[Specialisation] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
     cache: str = ""
     program_source: str = ""
     stub_source: str = ""  # its first part: symbols are bound, and what is not proven is checked, before any work
@@ -222,7 +241,7 @@ class GraphReport:
         for name, count in Counter(self.library_calls).most_common():
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
         lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.passes.get(name, ())]
-        lines += [f"  {one}" for one in self.specialisations]
+        lines += [f"  {one}" for one in (*self.specialisations, *self.fallbacks)]
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
         return "\n".join(lines)
 
@@ -250,4 +269,5 @@ class Report:
         """Numbers over all graphs."""
         return {"graphs": len(self.graphs), "kernels": sum(len(g.kernels) for g in self.graphs),
                 "launches": sum(g.launches for g in self.graphs),
-                "library_calls": sum(len(g.library_calls) for g in self.graphs)}  # fmt: skip
+                "library_calls": sum(len(g.library_calls) for g in self.graphs),
+                "fallbacks": sum(len(g.fallbacks) for g in self.graphs)}  # fmt: skip

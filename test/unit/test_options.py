@@ -65,7 +65,7 @@ BAD_OPTIONS = [
 BAD_PASSES = [
     ({"disable_passes": ["fuse"]}, r"no pass is called fuse\n  next: passes: .*fuse-kernels, .*lower-aten"),
     ({"passes": ["fuse"]}, r"no such pass or option: 'fuse'.*\n  next: .*fuse-kernels, .*lower-aten.*of mlir-opt"),
-    ({"passes": ["lower-aten{never=1}"]}, r"pass 'lower-aten' has no option 'never'\n  next: its options: only"),
+    ({"passes": ["lower-aten{never=1}"]}, r"pass 'lower-aten' has no option 'never'\n  next: its options: keep, only"),
     ({"pass_files": ["/no/such/file.py"]}, r"no Python file with passes at '/no/such/file.py'"),
 ]
 

@@ -1,0 +1,158 @@
+"""What is done when a pass, a step of code generation or loading fails: less of the graph is compiled.
+
+In this order: the compile is repeated without the pass that failed; with library calls for the operations at fault;
+then the whole graph is run as library calls (``graph_as_calls``). Each failure is said once, with the command that
+replays it, and stands in ``GraphReport.fallbacks``. ``strict`` (an option; SYMSHAPE_STRICT=1) raises instead.
+
+Never for a user's own error, and never for what a local fault decides where several ranks run one program: all of them
+must compile alike, and a full disk or a missing library is one rank's alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from symshape.errors import (
+    ContradictionError,
+    FallbackWarning,
+    KernelFailure,
+    OptionError,
+    ShapeConstraintError,
+    StepFailure,
+)
+from symshape.options import Options
+from symshape.passes import registry
+from symshape.passes.manager import PassFailure
+from symshape.report import Fallback
+from symshape.runtime.torch_private import is_control_flow
+
+log = logging.getLogger("symshape.fallbacks")
+USER_ERRORS = (OptionError, ShapeConstraintError, ContradictionError)
+# Steps whose operations at fault are tried as library calls before the pass itself is left out.
+_BY_OPERATION = ("lower-aten",)
+_ROUNDS = 16  # of library calls for further operations; then the graph is run as it is
+_LOAD = "load"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a compile leaves out: passes by name, and graph nodes that stay library calls. ``as_calls``: nothing is
+    compiled. ``fallbacks``: what led here."""
+
+    without: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    as_calls: bool = False
+    rounds: int = 0
+    fallbacks: tuple[Fallback, ...] = ()
+
+
+def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path) -> Attempt:
+    """What to try after a failure. Raises the error where nothing may or can be tried."""
+    if attempt.as_calls or not may_fall_back(error, strict):
+        raise error
+    failure = error if isinstance(error, StepFailure) else None
+    step = failure.step if failure is not None else "compile"
+    calls = [name for name in failure.operations if name not in attempt.calls] if failure is not None else []
+    may_leave = isinstance(error, PassFailure) and step not in attempt.without
+    if calls and (isinstance(error, KernelFailure) or step in _BY_OPERATION) and attempt.rounds < _ROUNDS:
+        action = f"library calls for {', '.join(calls)}"
+        found = Attempt(attempt.without, (*attempt.calls, *calls), rounds=attempt.rounds + 1)
+    elif may_leave:
+        action = f"the graph was compiled without the pass {step}"
+        if (cls := registry.lookup(step)) is not None and cls.instead:
+            action = f"the graph was compiled with {cls.instead}"
+        found = Attempt((*attempt.without, step), attempt.calls, rounds=attempt.rounds)
+    else:
+        action = "the graph is run as library calls"
+        found = Attempt(attempt.without, attempt.calls, as_calls=True)
+    reason = failure.what if failure is not None else f"{type(error).__name__}: {error}".splitlines()[0]
+    fallback = Fallback(step, reason, action, failure.command if failure is not None else "")
+    return Attempt(found.without, found.calls, found.as_calls, found.rounds, (*attempt.fallbacks, fallback))
+
+
+def may_fall_back(error: Exception, strict: bool) -> bool:
+    """Whether something else may be tried after a failure. Raises what is the user's own error as that."""
+    causes = list(_causes(error))
+    for one in causes:
+        if isinstance(one, USER_ERRORS) and one is not error:
+            raise one from None
+    if isinstance(error, USER_ERRORS) or strict or any(map(is_control_flow, causes)):
+        return False
+    return not (several_ranks() and is_local(error))
+
+
+def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
+    """One warning for the fallbacks of a graph; the same failure in other graphs is only logged."""
+    if not fallbacks:
+        return
+    text = "".join(f"\n  {one}" + (f"\n    replay it with: {one.command}" if one.command else "") for one in fallbacks)
+    log.info("%s graph:%s", kind, text)
+    hint = '\n  options={"strict": True} or SYMSHAPE_STRICT=1 make it an error'
+    key = tuple((one.step, one.reason) for one in fallbacks)
+    _warn_once(key, f"symshape: a {kind} graph was not compiled whole.{text}{hint}")
+
+
+def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, options: Options) -> Fallback:
+    """A rewrite of a traced graph failed, and the graph is left as it was; said once. Raises where that may not be."""
+    reason = f"pass '{name}' failed: {type(error).__name__}: {error}"
+    file = write_graph(gm, name, error, Path(options.debug_dir))
+    failure = StepFailure(reason, step=name, command=f"cat {file}", next_step=f"the graph is in {file}")
+    failure.__cause__ = error
+    if not may_fall_back(failure, options.strict):
+        raise failure from error
+    fallback = Fallback(name, reason, f"the graph was compiled without the pass {name}", failure.command)
+    say((fallback,), "traced")
+    return fallback
+
+
+_said: set[tuple[tuple[str, str], ...]] = set()
+
+
+def _warn_once(key: tuple[tuple[str, str], ...], text: str) -> None:
+    if key not in _said:
+        _said.add(key)
+        warnings.warn(text, FallbackWarning, stacklevel=2)
+
+
+def forget_what_was_said() -> None:
+    """Every failure is new again (``torch.compiler.reset``, tests)."""
+    _said.clear()
+
+
+def several_ranks() -> bool:
+    """Whether this process is one of several that run one program."""
+    distributed = torch.distributed
+    return bool(distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1)
+
+
+def is_local(error: BaseException) -> bool:
+    """Whether a failure may be this process's alone: of its memory, its disk, its libraries."""
+    kinds = (OSError, MemoryError, ImportError, torch.OutOfMemoryError)
+    return any(isinstance(one, kinds) or getattr(one, "step", "") == _LOAD for one in _causes(error))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it was raised from."""
+    one: BaseException | None = error
+    seen: set[int] = set()
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__
+
+
+def write_graph(gm: torch.fx.GraphModule, step: str, error: Exception, folder: Path) -> str:
+    """Writes a traced graph and the traceback of what failed on it to a new file of ``folder``; its path."""
+    import traceback
+
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{step}-{sum(1 for _ in folder.glob(f'{step}-*.txt'))}.txt"
+    text = "".join(traceback.format_exception(error))
+    file.write_text(f"{gm.print_readable(print_output=False)}\n{text}")
+    return str(file)

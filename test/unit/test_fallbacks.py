@@ -1,0 +1,287 @@
+"""What happens when a pass, a step of code generation or loading fails: the result is eager's, and the failure is said.
+
+One program is traced once, and compiled anew for each failure that is put in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import symshape
+from symshape import compiler, errors, fallbacks
+from symshape.codegen import kernels
+from symshape.options import Options
+from symshape.passes import registry
+from symshape.report import GraphReport
+from symshape.runtime.decompositions import decomposition_table
+from symshape.runtime.torch_private import aot_compile
+
+PLANS = ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment")  # for Triton only
+# Where a step of code generation is looked up: what is put in its place there fails.
+STEPS = {
+    "import-graph": ("symshape.compiler", "import_graph", "cpu"),
+    "emit-cpu": ("symshape.codegen.cpu.emit", "emit_cpu", "cpu"),
+    "compile-cpu": ("symshape.codegen.cpu.jit", "compile_objects", "cpu"),
+    "read-variants": ("symshape.codegen.kernels", "read_variants", "triton"),
+    "emit-triton": ("symshape.codegen.triton_kernel", "emit_triton", "triton"),
+    "program": ("symshape.compiler", "emit_program", "cpu"),
+    "load": ("symshape.compiler", "load_program", "cpu"),
+}
+
+
+def program(x: torch.Tensor, w: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A product, pointwise work, reductions, a mask, a scatter and a view: every pass has something to do."""
+    hidden = torch.relu(x @ w + 1)
+    mask = hidden > 0.5
+    rows = F.softmax(hidden, -1)
+    added = torch.zeros(x.shape[0], w.shape[1]).index_add(0, i, rows)
+    found = hidden[mask] * 2
+    return added.sum(0), found.sum(), torch.where(mask, hidden, rows).mean(), hidden.argmax(-1), x.t() + 1, found
+
+
+def inputs(n: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(n)
+    return (torch.randn(n, 6, generator=generator), torch.randn(6, 5, generator=generator),
+            torch.randint(0, n, (n,), generator=generator))  # fmt: skip
+
+
+class Traced:
+    """A function with its traced graph; ``compile`` decides what the next calls run."""
+
+    def __init__(self, fn: Callable[..., Any], *example: Any) -> None:
+        self.fn, self.graph, self.run = fn, torch.fx.GraphModule({}, torch.fx.Graph()), fn
+
+        def keep(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+            self.graph = graph
+
+            def run(args: list[Any]) -> Any:
+                return self.run(args)
+
+            run._boxed_call = True  # type: ignore[attr-defined]
+            return run
+
+        def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+            return aot_compile(gm, example_inputs, forward=keep, backward=keep, inference=keep,
+                               joint=lambda graph: graph, decompositions=decomposition_table())  # fmt: skip
+
+        from symshape.settings import compile_with
+
+        self.compiled = compile_with(fn, backend, fullgraph=True)
+        self.run = None
+        with pytest.raises(TypeError):
+            self.compiled(*example)  # only traced: there is nothing to run yet
+
+    def compile(self, **options: Any) -> GraphReport:
+        made = compiler.compile_graph(self.graph, Options.parse(options), kind="inference")
+        self.run = made.run
+        return made.report
+
+    def check(self, *sizes: int) -> None:
+        for n in sizes:
+            torch.testing.assert_close(self.compiled(*inputs(n)), self.fn(*inputs(n)))
+
+
+@pytest.fixture(scope="module")
+def traced() -> Iterator[Traced]:
+    torch._dynamo.reset()
+    yield Traced(program, *inputs(5))
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def tolerant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Failures are not errors, as for users; dumps go to the folder returned."""
+    monkeypatch.setenv("SYMSHAPE_STRICT", "0")
+    monkeypatch.chdir(tmp_path)
+    fallbacks.forget_what_was_said()
+    return tmp_path
+
+
+def fails(*_args: Any, **_kwargs: Any) -> Any:
+    raise KeyError("planted")
+
+
+def expect(traced: Traced, step: str, **options: Any) -> GraphReport:
+    """The graph is compiled with one warning that names the step, and is right at every size."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = traced.compile(**options)
+        traced.check(5, 8, 2)  # sizes 0 and 1 are graphs of their own
+    said = [str(one.message) for one in caught if one.category is errors.FallbackWarning]
+    assert len(said) == 1 and "planted" in said[0] and "replay it with" in said[0]
+    assert {one.step for one in report.fallbacks} == {step}
+    assert all("planted" in one.reason and one.command for one in report.fallbacks)
+    assert "fallback: " in str(report)
+    with pytest.raises(errors.StepFailure, match="planted"):
+        traced.compile(strict=True, **options)
+    return report
+
+
+@pytest.mark.parametrize("name", registry.TABLE)
+def test_a_pass_that_fails_is_left_out(
+    name: str, traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cls = registry.lookup(name)
+    assert cls is not None
+    monkeypatch.setattr(cls, "run", fails)
+    report = expect(traced, name, target="triton" if name in PLANS else "cpu")
+    assert bool(report.kernels) == (name not in ("lower-aten", "fuse-kernels"))
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+@pytest.mark.parametrize("step", kernels.LOOP_STEPS)
+def test_a_step_of_every_kernel_fails(
+    step: str, target: str, traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kernels.LOOP_STEPS, step, fails)
+    assert not expect(traced, step, target=target).kernels
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_of_code_generation_fails(
+    step: str, traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, name, target = STEPS[step]
+    monkeypatch.setattr(importlib.import_module(module), name, fails)
+    assert not expect(traced, step, target=target).kernels
+
+
+def test_one_operation_fails_and_the_others_are_compiled(
+    traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that fails, and a kernel that is not printed: what they compute is called, the rest has kernels."""
+    from symshape.codegen.cpu import emit
+    from symshape.passes.lower_aten import rules
+
+    whole = traced.compile()
+    monkeypatch.setitem(rules(), "aten.index_add.default", fails)
+    monkeypatch.setitem(rules(), "aten.relu.default", fails)
+    report = expect(traced, "lower-aten")
+    assert "aten.relu.default" in report.library_calls and report.kernels
+    monkeypatch.undo()
+    monkeypatch.setenv("SYMSHAPE_STRICT", "0")
+    monkeypatch.chdir(tolerant)
+    usual = emit.emit_cpu
+
+    def emit_but_argmax(kernel: Any) -> str:
+        text = usual(kernel)
+        if "argmax" in repr(kernel):
+            raise KeyError("planted")
+        return text
+
+    monkeypatch.setattr(emit, "emit_cpu", emit_but_argmax)
+    fallbacks.forget_what_was_said()
+    report = expect(traced, "emit-cpu")
+    assert "aten.argmax.default" in report.library_calls
+    assert 0 < len(report.kernels) <= len(whole.kernels)
+
+
+def test_one_kernel_that_does_not_compile_is_found(
+    traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from symshape.codegen.cpu import jit
+
+    usual = jit.compile_objects
+    first = traced.compile().kernels[0]
+
+    def compile_others(texts: Any, *args: Any) -> Any:
+        if any(first.source == text for text in texts):
+            raise errors.KernelError("planted")
+        return usual(texts, *args)
+
+    monkeypatch.setattr(jit, "compile_objects", compile_others)
+    assert expect(traced, "compile-cpu").kernels
+
+
+def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    mask = y > 0
+    return (F.layer_norm(x, (8,)).exp()[mask] - y[mask]).square().mean()
+
+
+@pytest.mark.parametrize("planted", ["mask-to-where", "fuse-kernels", "import-graph", "program"])
+def test_training(planted: str, tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward fall back alike; one that is compiled reads what the other has saved."""
+    from symshape import backend
+
+    if planted == "mask-to-where":
+        monkeypatch.setattr(backend, "rewrite_masks", fails)
+    elif planted == "fuse-kernels":
+        cls: Any = registry.lookup(planted)
+        monkeypatch.setattr(cls, "run", fails)
+    else:
+        usual, seen = getattr(compiler, STEPS[planted][1]), []
+
+        def fails_at_first(*args: Any, **kwargs: Any) -> Any:
+            seen.append(1)
+            return usual(*args, **kwargs) if len(seen) > 1 else fails()
+
+        monkeypatch.setattr(compiler, STEPS[planted][1], fails_at_first)
+    torch._dynamo.reset()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = symshape.compile(loss)
+        for n in (4, 7, 3):
+            x, y = torch.randn(n, 8, requires_grad=True), torch.randn(n, 8)
+            ours = torch.autograd.grad(compiled(x, y), x)
+            torch.testing.assert_close(ours, torch.autograd.grad(loss(x, y), x))
+    assert sum(one.category is errors.FallbackWarning for one in caught) == 1
+    torch._dynamo.reset()
+
+
+def test_explain_counts_fallbacks(tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls: Any = registry.lookup("reuse-buffers")
+    monkeypatch.setattr(cls, "run", fails)
+    torch._dynamo.reset()
+    with pytest.warns(errors.FallbackWarning, match="reuse-buffers"):
+        report = symshape.explain(lambda x: x.exp().sum(0) / 2, torch.randn(5, 6))
+    assert report.totals()["fallbacks"] == 1
+    assert report.graphs[0].fallbacks[0].action == "the graph was compiled without the pass reuse-buffers"
+    torch._dynamo.reset()
+
+
+def test_a_users_error_is_none_of_ours(traced: Traced, tolerant: Path) -> None:
+    with pytest.raises(errors.OptionError, match="no pass is called"):
+        traced.compile(disable_passes=["no-such-pass"])
+    with pytest.raises(errors.OptionError, match="strict cannot be"):
+        traced.compile(strict="yes")
+
+
+def test_ranks_fall_back_alike(traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several ranks what the graph decides falls back as ever; what one rank's machine decides is an error."""
+    monkeypatch.setattr(fallbacks, "several_ranks", lambda: True)
+    cls: Any = registry.lookup("reuse-buffers")
+    monkeypatch.setattr(cls, "run", fails)
+    expect(traced, "reuse-buffers")
+
+    def full(*_: Any) -> Any:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(cls, "run", full)
+    with pytest.raises(errors.StepFailure, match="no space left"):
+        traced.compile()
+    monkeypatch.undo()
+    monkeypatch.setattr(fallbacks, "several_ranks", lambda: True)
+    monkeypatch.setattr(compiler, "load_program", fails)
+    with pytest.raises(errors.StepFailure, match="planted"):
+        traced.compile(strict=False)
+
+
+def test_jit_falls_back_and_its_guards_hold(tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() * 2 if x.shape[0] % 2 == 0 else x.sum(0)
+
+    monkeypatch.setattr(compiler, "emit_program", fails)
+    compiled = symshape.jit(halves)
+    with pytest.warns(errors.FallbackWarning, match="run as library calls"):
+        for n in (4, 6, 5, 3, 8):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(compiled(x), halves(x))
+    assert len(compiled.entries) == 2
