@@ -177,7 +177,7 @@ def test_a_failure_after_the_passes_names_the_stage(
 
     monkeypatch.setattr(compiler, "build_kernels" if stage == "kernel code" else "emit_program", fail)
     text = _failure({"debug_dir": str(tmp_path)})
-    assert f"CompileError: stage '{stage}' failed: KeyError: 'no such thing'" in text
+    assert f"StepFailure: stage '{stage}' failed: KeyError: 'no such thing'" in text
     done = _replay(text)
     assert done.returncode == 0
     assert ("llvm.func @kernel_0" if stage == "kernel code" else "def program(args):") in done.stdout
