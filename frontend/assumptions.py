@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,15 @@ from symshape.prover.condition_store import ConditionStore
 from symshape.prover.expr import Expr, maximum, minimum
 from symshape.prover.facts import Row
 from symshape.prover.sympy_bridge import UnsupportedExpr, from_sympy
-from symshape.runtime.torch_private import input_sizes, replacements, symbol_hint, symbol_sources
+from symshape.runtime.torch_private import (
+    code_of,
+    compiled_code,
+    input_sizes,
+    is_rest_of,
+    replacements,
+    symbol_hint,
+    symbol_sources,
+)
 
 ORIGIN = "assume= of symshape.compile"
 _GRAMMAR = "use x.size(0), x.shape[0] and integer arguments in: == != < <= > >= + - * // % min() max() and or not"
@@ -50,10 +59,15 @@ class Assumption:
 
 class Assumptions:
     """Parsed and consistent: OptionError for a text that is no condition, ContradictionError for those that cannot all
-    hold. ``fn``, if given, tells which arguments there are."""
+    hold. ``fn``, if given, tells which arguments there are, and in which frames they have these names.
+
+    Equal for equal texts about functions of one code: methods of layers of one class.
+    """
 
     def __init__(self, texts: Sequence[str], fn: Any = None) -> None:
-        self.parameters = _parameters(fn)
+        self.texts = tuple(texts)
+        self.parameters = _parameters(fn) if texts else None
+        self.code = code_of(fn) if texts else None
         self.items = [_parse(text, f"{ORIGIN}:{i}") for i, text in enumerate(texts, 1)]
         for item in self.items:
             for name in item.names:
@@ -61,6 +75,22 @@ class Assumptions:
                     raise _unknown(item, name, self.parameters)
         if self.items:
             _check_consistent(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Assumptions) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> Any:
+        return self.texts, self.parameters and tuple(self.parameters), self.code
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Code is not pickled: where it is not known, a name is taken for the argument in every frame."""
+        return {**self.__dict__, "code": None}
+
+    def __deepcopy__(self, memo: Any) -> Assumptions:
+        return self  # nothing in it changes
 
     def tie(self, env: Any) -> None:
         """Makes guards of all that this graph can check. Sizes that break one are traced anew, and meet the error here.
@@ -73,7 +103,7 @@ class Assumptions:
         known = _known_names(env)
         roots = {_root(name) for name in known}
         requirements = Requirements(env)
-        for item in self.items:
+        for item in self._of_this_frame():
             values = {}
             for name in item.names:
                 found = known.get(_positive(name, known))
@@ -84,6 +114,19 @@ class Assumptions:
             if len(values) == len(item.names):
                 _check(item, values, env)
                 requirements.guard(item.condition.substitute(values), item.origin)
+
+    def _of_this_frame(self) -> Sequence[Assumption]:
+        """Those that are about variables of the frame that is being compiled. After a graph break the rest of the
+        function is a frame of its own, in which a name may stand for another tensor; so it does in functions that are
+        called from there."""
+        frame = compiled_code()
+        if frame is None or self.code is None or frame is self.code:
+            return self.items
+        if not is_rest_of(frame, self.code):
+            return ()
+        rebound = {i.argval for i in dis.get_instructions(self.code) if i.opname.startswith(("STORE_", "DELETE_"))}
+        names = {name for value in rebound for name in (value if isinstance(value, tuple) else (value,))}
+        return [item for item in self.items if not any(_root(name) in names for name in item.names)]
 
 
 def _check_consistent(items: Sequence[Assumption]) -> None:

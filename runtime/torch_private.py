@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ __all__ = [
     "InputSizes",
     "add_guard",
     "aot_compile",
+    "code_of",
+    "compiled_code",
     "are_guards_closed",
     "common_subexpressions",
     "deferred_runtime_asserts",
@@ -33,6 +36,7 @@ __all__ = [
     "input_sizes",
     "is_control_flow",
     "is_fake",
+    "is_rest_of",
     "is_unbacked",
     "partition_after",
     "reinterpret_tensor",
@@ -163,6 +167,32 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 def user_lines(node: torch.fx.Node) -> list[tuple[str, int]]:
     """(file, line) of the user's frames that a node comes from, the innermost one last; none if unknown."""
     return [(file, int(line)) for file, line in _FRAME.findall(node.meta.get("stack_trace") or "")]
+
+
+def code_of(fn: Any) -> CodeType | None:
+    """The code of the frame that Dynamo sees when ``fn``, a function or a module, is called; None where that is one of
+    PyTorch's own."""
+    from torch._dynamo import trace_rules
+    from torch._dynamo.eval_frame import innermost_fn
+
+    called = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    called = innermost_fn(called) if callable(called) else called
+    code = getattr(getattr(called, "__func__", called), "__code__", None)
+    return code if isinstance(code, CodeType) and not trace_rules.check(called) else None
+
+
+def compiled_code() -> CodeType | None:
+    """The code of the frame whose graph is being compiled."""
+    traced = torch._guards.TracingContext.get_traced_code() if torch._guards.TracingContext.try_get() else None
+    return traced[0] if traced else None
+
+
+def is_rest_of(code: CodeType, whole: CodeType) -> bool:
+    """Whether it is what Dynamo made of the part of a function that follows a graph break."""
+    from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
+
+    resumed = code.co_name.startswith(f"{TORCH_DYNAMO_RESUME_IN_PREFIX}_{whole.co_name}_at_")
+    return resumed and code.co_filename == whole.co_filename
 
 
 _USER_LOCATION = re.compile(r"(.*?)\s*# (?!.*  # )(.+):(\d+) in \S+$")

@@ -2,30 +2,108 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from symshape.backend import symshape_backend
+from symshape.configured_backend import ConfiguredBackend
+from symshape.errors import OptionError
 from symshape.frontend.assumptions import Assumptions
 from symshape.options import Options
-from symshape.settings import compile_with
+from symshape.settings import compile_apart, compile_with
 
 if TYPE_CHECKING:
     from symshape.report import Report
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
-def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **options: Any) -> Any:
-    """``torch.compile`` with backend "symshape", dynamic sizes and the settings that give the fewest graphs.
 
-    ``options`` are those of ``symshape.options.Options``; OptionError for an unknown one. Among them:
-    ``assume=["x.size(0) <= 64", "x.size(1) % 8 == 0"]``, facts about sizes of arguments that the compiler may use.
-    Inputs that break one meet a ShapeConstraintError.
+@overload
+def compile(
+    model: Callable[Parameters, Result],
+    *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
+    options: Mapping[str, Any] | None = ..., name: str | None = ..., disable: bool = ...,
+    recompile_limit: int | None = ..., isolate_recompiles: bool = ..., shapes_spec: Any = ..., **keywords: Any,
+) -> Callable[Parameters, Result]: ...  # fmt: skip
+
+
+@overload
+def compile(
+    model: None = None, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ...,
+    mode: str | None = ..., options: Mapping[str, Any] | None = ..., name: str | None = ..., disable: bool = ...,
+    recompile_limit: int | None = ..., isolate_recompiles: bool = ..., shapes_spec: Any = ..., **keywords: Any,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...  # fmt: skip
+
+
+def compile(
+    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = None,
+    mode: str | None = None, options: Mapping[str, Any] | None = None, name: str | None = None, disable: bool = False,
+    recompile_limit: int | None = None, isolate_recompiles: bool = False, shapes_spec: Any = None, **keywords: Any,
+) -> Any:  # fmt: skip
+    """``torch.compile`` with backend "symshape" and the settings that give the fewest graphs.
+
+    Takes and returns what ``torch.compile`` does: a function, method, module or class; without ``model`` it is a
+    decorator, ``@symshape.compile(fullgraph=True)``. Functions and modules compiled with equal options share their
+    compiled code, as there: twelve layers of one class are compiled once.
+
+    ``fullgraph``           the function must be one graph: what would break it is an error
+    ``dynamic``             None and True: sizes, strides and integer arguments are symbols from the first call on;
+                            False: they are constants, and each new one is compiled for
+    ``mode``                "default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead"
+    ``options``             those of ``symshape.options.Options``; as keywords too. Among them ``assume=["x.size(0) <=
+                            64", "x.size(1) % 8 == 0"]``: facts about sizes of arguments that the compiler may use.
+                            ``guard_filter_fn`` as for ``torch.compile``.
+    ``disable``             return ``model`` as it is
+    ``recompile_limit``     how many graphs of a function are compiled before it runs in eager mode; by default
+                            ``torch._dynamo.config.recompile_limit``
+    ``isolate_recompiles``  whether this compile has a limit and code of its own (PyTorch 2.13)
+    ``shapes_spec``         which sizes are symbols (PyTorch 2.13); not together with ``dynamic``
+    ``name``                accepted, as ``torch.compile`` does, and has no effect
+
+    OptionError for an unknown option, ``mode`` together with ``options``, or another ``backend``. Inputs that break an
+    assumption or a ``torch._check`` meet a ShapeConstraintError.
     """
-    assumptions = Assumptions(Options.parse(options, mode).assume, fn)
-    backend = functools.partial(symshape_backend, mode=mode, options=options, assumptions=assumptions)
-    return compile_with(fn, _named(backend), fullgraph=fullgraph)
+    if model is None:
+        given = {key: value for key, value in locals().items() if key not in ("model", "keywords")} | keywords
+        return lambda decorated: compile(_not_none(decorated), **given)
+    _check_backend(backend)
+    chosen = _merged(options, keywords, mode)
+    guard_filter = chosen.pop("guard_filter_fn", None)
+    parsed = Options.parse(chosen, mode)
+    configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, model), dynamic)
+    if dynamic not in (None, True, False):
+        raise OptionError(f"dynamic cannot be {dynamic!r}", next_step="it is True, False or None")
+    if dynamic is not None and shapes_spec is not None:
+        raise OptionError("dynamic and shapes_spec both say which sizes are symbols", next_step="give one of them")
+    habits = {"disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
+              "guard_filter_fn": guard_filter, "shapes_spec": shapes_spec}  # fmt: skip
+    given = {key: value for key, value in habits.items() if value not in (None, False)}
+    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, **given)
+
+
+def _not_none(model: Any) -> Any:
+    if model is None:
+        raise OptionError("None cannot be compiled", next_step="pass a function or a module")
+    return model
+
+
+def _check_backend(backend: Any) -> None:
+    if backend in (None, "symshape"):
+        return
+    shown = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
+    raise OptionError(f"symshape.compile has no backend {shown!r}", next_step="use torch.compile(backend=...) for it")
+
+
+def _merged(options: Mapping[str, Any] | None, keywords: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
+    if options is not None and mode is not None:
+        raise OptionError("mode and options cannot be given together",
+                          next_step="give options as keywords: symshape.compile(fn, mode=..., target=...)")  # fmt: skip
+    if options is not None and not isinstance(options, Mapping):
+        raise OptionError(f"options cannot be {options!r}", next_step="it is a dictionary")
+    for twice in sorted(set(options or ()) & set(keywords)):
+        raise OptionError(f"option {twice!r} is given twice", next_step="leave it out of options, or as a keyword")
+    return {**(options or {}), **keywords}
 
 
 def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any] | None = None) -> Any:
@@ -52,14 +130,8 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     """
     from symshape.report import Report
 
-    assumptions = Assumptions(Options.parse(options).assume, fn)
+    parsed = Options.parse(options)
     report = Report()
-    backend = functools.partial(symshape_backend, options=options, reports=report.graphs, assumptions=assumptions)
-    report.result = compile_with(fn, _named(backend))(*args, **kwargs)
+    configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
+    report.result = compile_apart(fn, configured)(*args, **kwargs)
     return report
-
-
-def _named(backend: functools.partial[Any]) -> Callable[..., Any]:
-    """Dynamo shows a backend's ``__name__`` in its messages."""
-    backend.__name__ = "symshape"  # type: ignore[attr-defined]
-    return backend

@@ -30,14 +30,14 @@ if TYPE_CHECKING:  # a graph from the cache needs no report
 
 def symshape_backend(
     gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
-    options: Mapping[str, Any] | None = None, reports: list[GraphReport] | None = None,
+    options: Mapping[str, Any] | Options | None = None, reports: list[GraphReport] | None = None,
     assumptions: Assumptions | None = None,
 ) -> Any:  # fmt: skip
     """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages.
 
     ``assumptions``: those of ``options``, where they are parsed already.
     """
-    parsed = Options.parse(options, mode)
+    parsed = options if isinstance(options, Options) else Options.parse(options, mode)
     assumed = assumptions or Assumptions(parsed.assume)
 
     masks: list[MaskReport] = []

@@ -7,15 +7,17 @@ in the same process, and a call of what is compiled pays nothing for them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import torch._dynamo.config
 import torch.fx.experimental._config
-from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.convert_frame import CatchErrorsWrapper, compile_lock
 
+from symshape.errors import OptionError
 from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
@@ -68,14 +70,25 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
 # fails for rotary embeddings and for attention of a sequence of 1, which costs more graphs than it saves.
 
 
-class InForce:
-    """Context manager: every setting in force."""
+Change = Callable[[], Callable[[], None]]  # makes a change, and returns what reverts it
+_patched = torch._dynamo.config._make_closure_patcher
+# What else is in force for some compiles.
+_MORE: dict[str, tuple[Change, ...]] = {
+    "": (),
+    "static": (_patched(assume_static_by_default=True, automatic_dynamic_shapes=False),),  # as for `dynamic=False`
+    "unlimited": (_patched(recompile_limit=1 << 30, accumulated_recompile_limit=1 << 30),),
+}
 
-    def __init__(self) -> None:
+
+class InForce:
+    """Context manager: every setting in force, and ``more``."""
+
+    def __init__(self, more: Sequence[Change] = ()) -> None:
+        self._more = more
         self._revert: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
-        self._revert = [change() for change in _changes()]
+        self._revert = [change() for change in (*_changes(), *self._more)]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -85,7 +98,7 @@ class InForce:
 
 
 @functools.cache
-def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
+def _changes() -> tuple[Change, ...]:
     by_module: dict[int, tuple[Any, dict[str, bool]]] = {}
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
@@ -96,31 +109,50 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions)  # fmt: skip
 
 
-def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
-    """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles."""
-    from torch._dynamo.backends.registry import lookup_backend
+def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
+                 **habits: Any) -> Any:  # fmt: skip
+    """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles.
 
-    compiler = lookup_backend(backend)
+    ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this version of PyTorch does not know.
+    """
+    for name in habits:
+        if not is_known(name):
+            raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
+    return _compiled(fn, backend, "static" if dynamic is False else "", fullgraph, habits)
 
-    def with_settings(graph: Any, inputs: Any, **kwargs: Any) -> Any:
-        return compiler(graph, inputs, **kwargs, **({"options": options} if options else {}))
 
-    with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
-    context: Any = torch._dynamo.optimize(with_settings, nopython=fullgraph)
+def compile_apart(fn: Any, backend: Any) -> Any:
+    """``fn`` compiled beside all other code of it: neither uses that of the other, and no limit counts."""
+    habits = {"isolate_recompiles": True} if is_known("isolate_recompiles") else {}
+    return _compiled(fn, backend, "unlimited", False, habits)
+
+
+def is_known(name: str) -> bool:
+    """Whether this version of PyTorch has an argument of ``torch.compile``."""
+    return name in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
+
+
+def _compiled(fn: Any, backend: Any, more: str, fullgraph: bool, habits: dict[str, Any]) -> Any:
+    context: Any = torch._dynamo.optimize(backend, nopython=fullgraph, **habits)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
-        context.callback = _in_force(context.callback, fullgraph)
+        context.callback = FrameCompiler(context.callback, fullgraph, more)
     return context(fn)
 
 
-def _in_force(compile_frame: Any, one_graph: bool) -> Any:
-    """What Dynamo calls for a frame that it has no code for. The attribute is how it finds the backend behind it."""
+class FrameCompiler(CatchErrorsWrapper):
+    """What Dynamo calls for a frame that it has no code for. It stands where Dynamo's own does (not around it: some
+    stances of ``torch.compiler.set_stance`` look for the backend two steps below), and is pickled and copied like it.
 
-    breaks: dict[Place, str] = {}
+    ``more``: a key of ``_MORE``.
+    """
 
-    @functools.wraps(compile_frame)
-    def compile_in_force(*args: Any) -> Any:
-        with compile_lock, InForce():  # another thread must not see the settings come and go
-            return compile_with_breaks(lambda: compile_frame(*args), breaks, one_graph)
+    def __init__(self, usual: CatchErrorsWrapper, one_graph: bool, more: str) -> None:
+        super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
+        self._one_graph = one_graph
+        self._more = more
+        self._breaks: dict[Place, str] = {}
 
-    compile_in_force._torchdynamo_orig_backend = compile_frame  # type: ignore[attr-defined]
-    return compile_in_force
+    def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
+        with compile_lock, InForce(_MORE[self._more]):  # another thread must not see the settings come and go
+            return compile_with_breaks(usual, self._breaks, self._one_graph)
