@@ -12,6 +12,7 @@ from symshape.codegen.loops import LoopKernel
 from symshape.codegen.normalise_loops import normalise
 from symshape.codegen.read_kernel import read_kernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.runtime.cpu_level import NATIVE
 from symshape.runtime.kernel_image import KernelImage
 
 
@@ -41,8 +42,8 @@ def read_loops(function: ir.Operation) -> LoopKernel:
     return normalise(guard_empty_tensors(fold(read_kernel(function))))
 
 
-def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
-    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object."""
+def build_kernels(module: ir.Module, target: str, opt_level: int, cpu: str = NATIVE) -> KernelSet:
+    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object. ``cpu``: see `cpu_level`."""
     functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
     loops = [read_loops(function) for function in functions]
     kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
@@ -51,10 +52,12 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
     if target == "cpu":
         from symshape.codegen.cpu.emit import emit_cpu
         from symshape.codegen.cpu.jit import compile_objects
+        from symshape.codegen.cpu.target import target_of
 
-        sources = [emit_cpu(k) for k in loops]
+        machine = target_of(cpu)
+        sources = [emit_cpu(k, machine) for k in loops]
         counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for k in loops}
-        image = KernelImage(compile_objects(sources, opt_level)[0] if sources else b"", counts)
+        image = KernelImage(compile_objects(sources, opt_level, machine)[0] if sources else b"", counts)
     else:
         from symshape.codegen.triton_kernel import emit_triton
 
