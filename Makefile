@@ -2,6 +2,7 @@
 # make fuzz    random programs: N=1000                         make test-all  what is marked as long too: the double
 # make lint    style, types, import rules                      make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/                    make conformance  PyTorch's operator databases: 1 hour
+# make test-cpus  the tests as on other processors: three times as long as make test
 #
 # The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
 
@@ -14,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all conformance fuzz lint smoke bench clean
+.PHONY: demo test test-all test-cpus conformance fuzz lint smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -35,6 +36,10 @@ test: $(READY)
 test-all: $(READY)
 	$(BIN)/lit -q -j $(JOBS) test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'long or not long' test
+
+# PyTorch's kernels and ours held to older processors' instructions, and one thread: test/cpus.py.
+test-cpus: $(READY)
+	$(BIN)/python test/cpus.py -n $(JOBS) --dist worksteal test
 
 # PyTorch's operator databases; goes on where it was left. CONFORMANCE="--dtype bfloat16" and the like: see run.py.
 conformance: $(READY)

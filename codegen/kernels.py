@@ -21,6 +21,7 @@ from symshape.codegen.read_kernel import read_kernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.places import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
+from symshape.runtime.cpu_level import NATIVE
 from symshape.runtime.kernel_image import KernelImage
 
 # From a kernel function to the loop program that code is printed from: each takes what the one before it returned.
@@ -63,8 +64,8 @@ def read_loops(function: ir.Operation) -> LoopKernel:
     return loops
 
 
-def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
-    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object.
+def build_kernels(module: ir.Module, target: str, opt_level: int, cpu: str = NATIVE) -> KernelSet:
+    """Reads and prints every kernel; CPU kernels of a graph are compiled into one object. ``cpu``: see `cpu_level`.
 
     KernelFailure where a step fails.
     """
@@ -74,9 +75,12 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
     if target == "cpu":
-        sources = _print_cpu(functions, loops)
+        from symshape.codegen.cpu.target import target_of
+
+        machine = target_of(cpu)
+        sources = _print_cpu(functions, loops, machine)
         counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for k in loops}
-        image = KernelImage(_compile(functions, sources, opt_level), counts)
+        image = KernelImage(_compile(functions, sources, opt_level, machine), counts)
     else:
         variants, image = _print_triton(functions, loops)
         sources = [k.source for k in image.triton]
@@ -85,13 +89,13 @@ def build_kernels(module: ir.Module, target: str, opt_level: int) -> KernelSet:
     return KernelSet(target, kernels, checking, image)
 
 
-def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel]) -> list[str]:
+def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel], machine: Any) -> list[str]:
     from symshape.codegen.cpu.emit import emit_cpu
 
     sources = []
     for function, kernel in zip(functions, loops, strict=True):
         with _step("emit-cpu", [function]):
-            sources.append(emit_cpu(kernel))
+            sources.append(emit_cpu(kernel, machine))
     return sources
 
 
@@ -109,18 +113,18 @@ def _print_triton(
     return variants, KernelImage(triton=tuple(printed))
 
 
-def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int) -> bytes:
+def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, machine: Any) -> bytes:
     """One object of all kernels. Where it does not compile, the kernels at fault are those that do not alone."""
     from symshape.codegen.cpu.jit import compile_objects
 
     if not sources:
         return b""
     try:
-        return compile_objects(sources, opt_level)[0]
+        return compile_objects(sources, opt_level, machine)[0]
     except Exception:
         for function, source in zip(functions, sources, strict=True):
             with _step("compile-cpu", [function]):
-                compile_objects([source], opt_level)
+                compile_objects([source], opt_level, machine)
         with _step("compile-cpu", functions):
             raise
     raise AssertionError("unreachable")

@@ -14,11 +14,17 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 
 def passes_between(start: str, end: str) -> list[str]:
-    """Pipeline elements that take a module in stage ``start`` to stage ``end``."""
+    """Pipeline elements that take a module in stage ``start`` to stage ``end``; none where they are the same.
+
+    OptionError for a stage that does not exist, or an ``end`` before ``start``.
+    """
     names = list(STAGES)
     for stage in (start, end):
         if stage not in STAGES:
             raise OptionError(f"unknown stage '{stage}'", next_step=f"the stages are {', '.join(names)}")
+    if names.index(end) < names.index(start):
+        raise OptionError(f"stage '{end}' comes before stage '{start}', and no pass leads back",
+                          next_step=f"the stages are {', '.join(names)}, in this order")  # fmt: skip
     return [name for stage in names[names.index(start) + 1 : names.index(end) + 1] for name in STAGES[stage]]
 
 

@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 import torch
 
 from symshape.runtime.cpu_kernels import Library, initialize
+from symshape.runtime.cpu_level import from_environment, processor
 
 CHUNK: Final = 32768  # elements that a thread counts, and later writes, at a time
 
@@ -176,12 +177,11 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _functions() -> tuple[Callable[..., None], Callable[..., None]]:
-    """``count(*words)`` and ``write(*words)``, for the processor at hand."""
+    """``count(*words)`` and ``write(*words)``, for this processor, or for the environment's level."""
     initialize()
     target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3, jit=True
-    )
+    name, features = processor(from_environment())
+    machine = target.create_target_machine(cpu=name, features=features, opt=3, jit=True)
     module = llvm.parse_assembly(_CODE)
     module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)

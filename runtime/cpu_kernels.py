@@ -50,7 +50,7 @@ class Library:
 
     def __del__(self) -> None:
         engine = getattr(self, "_engine", None)
-        if engine is not None:
+        if engine is not None and _lock is not None:  # None: the process ends, and modules are empty already
             with _lock:
                 engine.close()
 

@@ -1,4 +1,4 @@
-"""What operators return that PyTorch has no tracing rule for: sizes and strides, as eager mode has them.
+"""What operators return that PyTorch has no tracing rule for, or a wrong one: sizes, strides and types of eager mode.
 
 Without one a call cannot be traced (the gradient of 3-d fractional pooling), or only as one operator that has its
 results copied into contiguous tensors (the factors of a matrix are column-major).
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.result_types import result_type
 from symshape.runtime.torch_tracing import with_fake_rules
 
 aten: Any = torch.ops.aten
@@ -26,6 +27,7 @@ def missing_fake_rules() -> Callable[[], None]:
         aten.linalg_lstsq.default: _least_squares, aten.histogram.bin_ct: _histogram,
         aten.histogram.bins_tensor: _histogram_of_bins, aten._histogramdd_bin_edges.default: _edges,
         aten._histogramdd_from_bin_cts.default: _counts, aten._histogramdd_from_bin_tensors.default: _counts_of_bins,
+        aten.block_diag.default: _block_diag,
     })  # fmt: skip
 
 
@@ -82,3 +84,15 @@ def _counts(x: torch.Tensor, bins: Sequence[int], **_: Any) -> torch.Tensor:
 
 def _counts_of_bins(x: torch.Tensor, bins: Sequence[torch.Tensor], **_: Any) -> torch.Tensor:
     return x.new_empty([edges.size(0) - 1 for edges in bins])
+
+
+def _block_diag(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """PyTorch's rule makes matrices of scalars first, whose types then count as a matrix's do."""
+    for i, x in enumerate(tensors):
+        torch._check(
+            x.dim() <= 2,
+            lambda: f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.dim()} dimensions",
+        )
+    rows: Size = sum(x.shape[0] if x.dim() == 2 else 1 for x in tensors)
+    columns: Size = sum(x.shape[-1] if x.dim() else 1 for x in tensors)
+    return tensors[0].new_empty([rows, columns], dtype=result_type(tensors))

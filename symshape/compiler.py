@@ -115,7 +115,7 @@ def _compile(
 
     with context, ir.Location.unknown(context):
         with _replayable("kernel code", target, imported.module, options):
-            kernels = build_kernels(imported.module, target, options.opt_level)
+            kernels = build_kernels(imported.module, target, options.opt_level, options.cpu)
         timer.mark("kernel code")
         functions = [op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes]
         with _replayable("program", "program", imported.module, options):
@@ -220,7 +220,8 @@ def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Ite
         yield
     except Exception as error:
         file = write_ir(module, stage, _folder(options))
-        command = shlex.join(["symshape-translate", str(file), "--from-stage=planned", f"--to={to}"])
+        level = [f"--cpu={options.cpu}"] if to == "cpu" else []
+        command = shlex.join(["symshape-translate", str(file), "--from-stage=planned", f"--to={to}", *level])
         cause = error if isinstance(error, SymshapeError) else CompileError(f"{type(error).__name__}: {error}")
         steps = [cause.next_step] if cause.next_step else []
         steps.append(f"the IR is in {file}; replay it with\n    {command}")

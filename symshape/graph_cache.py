@@ -33,6 +33,7 @@ from symshape.prover.condition import Condition
 from symshape.prover.expr import Expr
 from symshape.records import from_json, to_json
 from symshape.runtime.cache import Cache, open_cache
+from symshape.runtime.cpu_level import processor
 from symshape.runtime.kernel_image import KernelImage
 from symshape.runtime.program import Program, load_program, resolve_target, target_name
 from symshape.runtime.torch_private import guard_counts, shape_env_of, symbol_hint
@@ -178,10 +179,9 @@ _IMPORTED = _own_digest()
 
 
 def _device(gm: torch.fx.GraphModule, options: Options) -> list[Any]:
-    """The processor and what it can do: code for more would crash on one that can do less."""
-    import llvmlite.binding as llvm
-
-    found = [platform.machine(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+    """The processor and what it can do, or the level that code is held to: code for more would crash on one that can do
+    less."""
+    found: list[Any] = [platform.machine(), *processor(options.cpu)]
     devices = {value.device for node in gm.graph.find_nodes(op="placeholder")
                if isinstance(value := node.meta.get("val"), torch.Tensor)}  # fmt: skip
     for device in sorted(map(str, devices)):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symshape.arguments import Once, forbid, given
 from symshape.errors import OptionError, SymshapeError
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ _SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
 
 _LIST: dict[str, Any] = {"action": "append", "default": []}
 _SWITCH: dict[str, Any] = {"action": "store_true"}
+_ONE: dict[str, Any] = {"action": Once}
 _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("input", {"nargs": "?", "default": "-"}, "input file, - for standard input (the default)"),
-    ("-o", {"dest": "output", "default": "-", "metavar": "FILE"}, "output file, - for standard output (the default)"),
-    ("--pass-pipeline", {"metavar": "TEXT"}, "e.g. 'builtin.module(lower-aten,canonicalize,func.func(cse))'"),
-    ("--to-stage", {"metavar": "STAGE"}, "run the compiler's own passes up to this stage"),
-    ("--from-stage", {"metavar": "STAGE", "default": "imported"}, "with --to-stage: the stage that the input is in"),
+    ("-o", {"dest": "output", "default": "-", "metavar": "FILE", **_ONE}, "output file (default: standard output)"),
+    ("--pass-pipeline", {"metavar": "TEXT", **_ONE}, "e.g. 'builtin.module(lower-aten,canonicalize,func.func(cse))'"),
+    ("--to-stage", {"metavar": "STAGE", **_ONE}, "run the compiler's own passes up to this stage"),
+    ("--from-stage", {"metavar": "STAGE", **_ONE}, "with --to-stage: the stage of the input (default: imported)"),
     ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
     ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
     ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
@@ -45,8 +47,11 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--mlir-print-op-generic", _SWITCH, "print all ops in generic form"),
     ("--print-constraints", _SWITCH, "print the table of constraints instead of the module"),
     ("--mlir-timing", _SWITCH, "print the wall time of each pass, on stderr"),
-    ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug"}, "where the IR before a failing pass goes"),
+    ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug", **_ONE}, "where the IR before a failing pass goes"),
 )
+_OF_PASSES = ("--disable-pass", "--print-after", "--mlir-print-ir-before-all", "--mlir-print-ir-after-all",
+              "--mlir-timing", "--debug-dir")  # fmt: skip
+_OF_LISTS = ("--list-passes", "--load-pass")
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,11 @@ def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
     for file in args.load_pass:
         registry.load_pass_file(file)
     if args.list_passes:
+        others = [name for name, _, _ in _FLAGS if name not in _OF_LISTS]
+        forbid([*given(args, _parser(), others), *rest], "beside --list-passes", "leave it out")
         return _list_passes()
     steps, outputs, failed = read_steps(args, rest), [], False
+    _check_printing(args, steps)
     timings: list[tuple[str, float]] = []
     for source in _read(args):
         outcome = _process(source, steps, timings, args)
@@ -117,14 +125,43 @@ def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
     from symshape.passes.pipeline import parse_step
     from symshape.passes.stages import passes_between
 
-    ways = [bool(args.pass_pipeline), bool(args.to_stage), bool(rest)]
+    ways = [args.pass_pipeline is not None, args.to_stage is not None, bool(rest)]
     if sum(ways) > 1:
         raise OptionError("give passes in one way only", next_step="use --pass-pipeline, --to-stage or flags of passes")
-    if args.pass_pipeline:
-        return parse_pipeline(args.pass_pipeline)
-    if args.to_stage:
-        return [parse_step(text) for text in passes_between(args.from_stage, args.to_stage)]
+    if args.from_stage is not None and args.to_stage is None:
+        raise OptionError("--from-stage does nothing without --to-stage", next_step="say to which stage")
+    if args.pass_pipeline is not None:
+        steps = parse_pipeline(args.pass_pipeline)
+        if not steps:
+            raise OptionError("the pipeline has no passes", next_step="leave --pass-pipeline out to run none")
+        return steps
+    if args.to_stage is not None:
+        start = args.from_stage or "imported"
+        elements = passes_between(start, args.to_stage)
+        if not elements:
+            raise OptionError(f"no passes lead from stage '{start}' to itself", next_step="leave --to-stage out")
+        return [parse_step(text) for text in elements]
     return [parse_step(_flag_as_element(flag)) for flag in rest]
+
+
+def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
+    """OptionError for what would have nothing to act on: no passes at all, or not the one it names."""
+    from symshape.passes.pipeline import step_name
+    from symshape.passes.stages import last_pass
+
+    if not steps:
+        forbid(given(args, _parser(), _OF_PASSES), "without passes", "name passes, or leave it out")
+    run = [step_name(step) for step in steps]
+    named = [("--disable-pass", name, name) for name in args.disable_pass]
+    left = set(run) - set(args.disable_pass)
+    named += [("--print-after", name, last_pass(name) or name) for name in args.print_after]
+    for flag, text, name in named:
+        if name not in (left if flag == "--print-after" else run):
+            raise OptionError(f"{flag}={text} does nothing: no such pass is run", next_step=f"run: {', '.join(run)}")
+    dumps = args.print_after or args.mlir_print_ir_before_all or args.mlir_print_ir_after_all
+    if args.print_constraints and not dumps:
+        shape = given(args, _parser(), ("--mlir-print-debuginfo", "--mlir-print-op-generic"))
+        forbid(shape, "with --print-constraints, which prints no module", "leave one of them out")
 
 
 def _flag_as_element(flag: str) -> str:

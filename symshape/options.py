@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from symshape.errors import OptionError
+from symshape.runtime import cpu_level
 
 TARGETS = ("auto", "cpu", "triton")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -29,6 +30,8 @@ class Options:
     ``assume``          facts about sizes, such as "x.size(1) % 8 == 0": the compiler may use them, a guard checks them
     ``debug_dir``       where the IR before a failing pass is written
     ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
+    ``cpu``             the instructions that CPU code may use: "native", all that this processor has, or "x86-64-v2",
+                        "x86-64-v3", "x86-64-v4"; by default what the environment says (SYMSHAPE_CPU), else "native"
     ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
                         (powers of two); mode "max-autotune" switches it on
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
@@ -44,6 +47,7 @@ class Options:
     assume: tuple[str, ...] = ()
     debug_dir: str = "symshape-debug"
     opt_level: int = 2
+    cpu: str = field(default_factory=cpu_level.from_environment)
     autotune: bool = False
     cache: bool = True
     strict: bool = field(default_factory=lambda: os.environ.get("SYMSHAPE_STRICT", "0") not in ("", "0"))
@@ -71,6 +75,9 @@ class Options:
         return parsed
 
     def _check_types(self) -> None:
+        if not isinstance(self.cpu, str):
+            raise OptionError(f"cpu cannot be {self.cpu!r}", next_step=f"cpus: {', '.join(cpu_level.CPUS)}")
+        cpu_level.check(self.cpu)
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
         for name in ("autotune", "cache", "strict"):

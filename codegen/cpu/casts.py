@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from symshape.codegen.cpu import types
+from symshape.codegen.cpu import half_integers, types
 from symshape.codegen.cpu.state import State
 
 Cast = Callable[[State, str, str, str, bool], str]  # (state, name, from dtype, to dtype, uniform)
@@ -27,6 +27,8 @@ def _cast(state: State, operation: str, name: str, source: str, target: str, uni
 
 def to_f32(state: State, name: str, dtype: str, uniform: bool) -> str:
     """A half value widened (exactly)."""
+    if dtype == "f16" and not state.target.converts_f16:
+        return half_integers.widen(state, name, uniform)
     if dtype == "f16":
         return _cast(state, "arith.extf", name, "f16", "f32", uniform)
     wide = _cast(state, "arith.extui", name, "i16", "i32", uniform)
@@ -37,6 +39,8 @@ def to_f32(state: State, name: str, dtype: str, uniform: bool) -> str:
 
 def from_f32(state: State, name: str, dtype: str, uniform: bool) -> str:
     """An f32 rounded to a half type: nearest even, NaN stays NaN."""
+    if dtype == "f16" and not state.target.converts_f16:
+        return half_integers.narrow(state, name, uniform)
     if dtype == "f16":
         if uniform:  # LLVM moves roundings of a scalar below copysign, whose f64 sign it then rounds to f16: a libcall
             name = state.writer.pure(f'llvm.call_intrinsic "llvm.arithmetic.fence"({name}) : (f32) -> f32')

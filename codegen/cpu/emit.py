@@ -11,7 +11,7 @@ from symshape.codegen.cpu.forms import Form, cost, forms_of
 from symshape.codegen.cpu.layout import MAX_SPLITS, SPLITS, Layout
 from symshape.codegen.cpu.schedule import weight
 from symshape.codegen.cpu.state import State
-from symshape.codegen.cpu.target import Target, host
+from symshape.codegen.cpu.target import Target, default
 from symshape.codegen.cpu.writer import Writer
 from symshape.codegen.loops import LoopKernel
 from symshape.codegen.scatters import copy_of, memories
@@ -25,7 +25,7 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
 
     Destinations must not overlap inputs or each other.
     """
-    target = target or host()
+    target = target or default()
     if kernel.scatter is not None:
         return _scatter(kernel, target)
     shared: dict[str, str] = {}

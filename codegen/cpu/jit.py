@@ -8,9 +8,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from symshape.codegen.cpu.launch import join
+from symshape.codegen.cpu.target import Target, default
 from symshape.errors import KernelError
+from symshape.runtime import cpu_level
 from symshape.runtime.cpu_kernels import openmp_library, require_symbols
 
 PIPELINE = (
@@ -33,8 +36,10 @@ class Timings:
         return self.parse + self.passes + self.codegen
 
 
-def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Timings]:
-    """The object file with all kernels of a graph, and how long it took.
+def compile_objects(
+    texts: Sequence[str], opt_level: int = 0, target: Target | None = None
+) -> tuple[bytes, Timings]:
+    """The object file with all kernels of a graph, printed for ``target``, and how long it took.
 
     LLVM's middle-end finds nothing in this code (`Writer` has hoisted and shared what there was): level 0 gives machine
     code that is as fast as level 2's in a third of the time. Instruction selection and scheduling run in full.
@@ -51,6 +56,7 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Ti
     try:
         with Context(), Location.unknown():
             module = Module.parse(source)
+            _restrict(module, (target or default()).level)
             marks.append(time.perf_counter())
             PassManager.parse(PIPELINE).run(module.operation)
             marks.append(time.perf_counter())
@@ -70,3 +76,18 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0) -> tuple[bytes, Ti
         require_symbols(data)
         raise KernelError("LLVM does not link the kernels of a graph", where=entry[1])
     return data, Timings(*(after - before for before, after in zip(marks, marks[1:])))
+
+
+def _restrict(module: Any, level: str) -> None:
+    """Lets LLVM use the instructions of a level only, instead of all that the engine's machine has: this one. Each
+    function says so; what the engine itself adds to the object (wrappers) is never called."""
+    if level == cpu_level.NATIVE:
+        return
+    from torch_mlir.ir import Attribute, StringAttr
+
+    name, features = cpu_level.processor(level)
+    listed = ", ".join(f'"{feature}"' for feature in features.split(","))
+    for operation in module.body.operations:
+        if operation.operation.name == "llvm.func" and len(operation.regions[0].blocks):
+            operation.attributes["target_cpu"] = StringAttr.get(name)
+            operation.attributes["target_features"] = Attribute.parse(f"#llvm.target_features<[{listed}]>")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,8 +17,6 @@ from stories import REFUSALS, STORIES, Refusal, Story, cat_of_split, parity
 import symshape
 from symshape.measure import Graphs
 
-_CPUINFO = Path("/proc/cpuinfo")
-_PROCESSOR = _CPUINFO.read_text() if _CPUINFO.exists() else ""
 PAGE = Path(__file__).parents[2] / "docs" / "stories.md"
 the_page_speaks_of_this_pytorch = pytest.mark.skipif(
     not torch.__version__.startswith("2.13."), reason="docs/stories.md speaks of PyTorch 2.13"
@@ -121,13 +118,13 @@ def test_pytorch_needs_as_many_graphs_as_the_page_says(story: Story) -> None:
     assert (graphs.graphs, sum(graphs.breaks.values())) == story.eager
 
 
-@the_page_speaks_of_this_pytorch
-@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="Inductor needs a C++ compiler")
-@pytest.mark.skipif("GenuineIntel" not in _PROCESSOR, reason="Inductor compiles convolutions in another way here")
-def test_inductor_is_wrong_where_the_page_says() -> None:
+def test_a_padding_is_right_where_inductor_can_be_wrong() -> None:
+    """Ours only: what Inductor returns depends on the processor, and that it compiles at all on a C++ compiler."""
     torch._dynamo.reset()
-    inputs = torch.randn(1, 1, 250)
-    assert torch.compile(parity, dynamic=True)(inputs).shape[-1] == parity(inputs).shape[-1] + 1
+    compiled = symshape.compile(parity)
+    for columns in (250, 251, 6, 7):
+        inputs = torch.randn(1, 1, columns)
+        assert compiled(inputs).shape == parity(inputs).shape == (1, 1, (columns + 1) // 2)
 
 
 @the_page_speaks_of_this_pytorch

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from symshape import opt
+from symshape import cli, opt, translate
 
 HERE = Path(__file__).parent
 
@@ -47,6 +48,68 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert exit_.value.code == 0
     assert all(flag in text for flag, _, _ in opt._FLAGS)
+
+
+IDLE = [  # arguments that would do nothing -> what is said
+    (["--to-stage=imported"], "no passes lead from stage 'imported' to itself"),
+    (["--to-stage="], "unknown stage ''"),
+    (["--pass-pipeline="], "the pipeline has no passes"),
+    (["--pass-pipeline=", "--cse"], "give passes in one way only"),
+    (["--list-passes", "--cse"], "--cse does nothing beside --list-passes"),
+    (["--list-passes", "-o", "out"], "-o does nothing beside --list-passes"),
+    (["--list-passes", "in.mlir"], "input does nothing beside --list-passes"),
+    (["--cse", "--disable-pass=dce"], "--disable-pass=dce does nothing: no such pass is run\n  next: run: cse"),
+    (["--cse", "--print-after=linalg"], "--print-after=linalg does nothing"),
+    (["--cse", "--disable-pass=cse", "--print-after=cse"], "--print-after=cse does nothing"),
+    (["--disable-pass=cse"], "--disable-pass does nothing without passes"),
+    (["--mlir-timing", "--mlir-print-ir-after-all"], "--mlir-print-ir-after-all, --mlir-timing do nothing without"),
+    (["--print-constraints", "--mlir-print-op-generic"], "--mlir-print-op-generic does nothing with"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), IDLE)
+def test_arguments_that_would_do_nothing(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert opt.main(arguments) == 1
+    shown = capsys.readouterr()
+    assert f"symshape-opt: error: {message}" in shown.err and not shown.out
+
+
+@pytest.mark.parametrize(("run", "arguments"), [
+    (opt.main, ["--to-stage=linalg", "--to-stage=kernels"]), (opt.main, ["--cse", "-o", "a", "-o", "b"]),
+    (translate.main, ["--to=cpu", "--to=loops"]),
+])  # fmt: skip
+def test_of_two_values_none_is_dropped(run: Any, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(arguments)
+    assert "given more than once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--to=loops", "--cpu=x86-64-v2"], "--cpu does nothing without --to=cpu"),
+    (["--to=cpu", "--cpu=avx"], "unknown cpu 'avx'"),
+    (["--to=cpu", "--from-stage=planned"], "there are no kernels in the module"),
+    (["--to=triton"], "there are no kernels in the module"),
+    (["--to=loops"], "there are no kernels in the module"),
+])  # fmt: skip
+def test_what_translate_cannot_print(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.mlir"
+    source.write_text("func.func @f() { return }")
+    assert translate.main([str(source), *arguments]) == 1
+    shown = capsys.readouterr()
+    assert f"symshape-translate: error: {message}" in shown.err and not shown.out
+
+
+@pytest.mark.parametrize("arguments", [
+    ["demo", "--fast"], ["cache", "show", "--all"], ["explain", "bert", "--stage=lnialg"], ["explain", "bert", "more"],
+])  # fmt: skip
+def test_the_command_knows_its_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    assert exit_.value.code == 2 and not capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["fail-at-op", "crash"])

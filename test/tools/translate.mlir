@@ -3,6 +3,7 @@
 // RUN: symshape-translate %s --from-stage=kernels --to=loops | filecheck %s --check-prefix=LOOPS
 // RUN: echo "func.func @f( {" | not symshape-translate --to=cpu 2>&1 | filecheck %s --check-prefix=INVALID
 // RUN: not symshape-translate %s --to=cpu --from-stage=none 2>&1 | filecheck %s --check-prefix=STAGE
+// RUN: echo "func.func @f() { return }" | not symshape-translate --to=cpu --from-stage=planned 2>&1 | filecheck %s --check-prefix=EMPTY
 
 // PROGRAM: def program(args):
 // PROGRAM: s0 = arg0.size(0)
@@ -11,6 +12,7 @@
 // LOOPS: LoopKernel(name='kernel_0'
 // INVALID: symshape-translate: error: the input is no valid module: -:1:14: error: expected non-function type
 // STAGE: symshape-translate: error: unknown stage 'none'
+// EMPTY: symshape-translate: error: there are no kernels in the module
 
 func.func @main(%arg0: tensor<?x4xf32>) -> tensor<?x4xf32> {
   %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "L['x'].size()[0]", binding = "arg0.size(0)"} : () -> index

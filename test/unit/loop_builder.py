@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ import torch
 
 from symshape.codegen.cpu.emit import emit_cpu
 from symshape.codegen.cpu.jit import compile_objects
-from symshape.codegen.cpu.target import Target, host
+from symshape.codegen.cpu.target import Target, default, target_of
 from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
 from symshape.prover.expr import Expr
+from symshape.runtime import cpu_level
 from symshape.runtime.cpu_kernels import load_object
 
 SYMBOLS = [Expr.symbol(f"s{i}") for i in range(4)]
@@ -73,22 +75,29 @@ KINDS = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16
          "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool}
 
 
-_target = host()
+def narrow_target() -> Target:
+    """Vectors of a machine without AVX-512: its instructions too, where no level is given for the run."""
+    if cpu_level.from_environment() == cpu_level.NATIVE and "x86-64-v3" in cpu_level.held():
+        return target_of("x86-64-v3")
+    return replace(default(), lanes=8, fast_masks=False, scalef=False)
+
+
+_target = default()
 
 
 @pytest.fixture(params=["host", "narrow"], autouse=True)
 def cpu_target(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test runs with this machine's vectors and as on a machine without AVX-512."""
     global _target
-    _target = host() if request.param == "host" else Target(8, False, False)
+    _target = default() if request.param == "host" else narrow_target()
     yield
-    _target = host()
+    _target = default()
 
 
 def build(*builders: Builder) -> list[Callable[..., None]]:
     """Compiled kernels, callable with tensors and ints."""
     kernels = [builder.kernel() for builder in builders]
-    data, _ = compile_objects([emit_cpu(kernel, _target) for kernel in kernels])
+    data, _ = compile_objects([emit_cpu(kernel, _target) for kernel in kernels], target=_target)
     assert b"malloc" not in data
     counts = {k.name: len(k.args) + len(k.symbols) + k.has_error_slot("cpu") for k in kernels}
     functions = load_object(data, counts)

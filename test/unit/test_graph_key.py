@@ -15,6 +15,7 @@ from symshape.options import Options
 from symshape.prover.condition import all_of, any_of, at_least, differs, equals
 from symshape.prover.expr import Expr, maximum
 from symshape.records import from_json, to_json
+from symshape.runtime.cpu_level import held
 from symshape.runtime.torch_private import shape_env_of
 from symshape.runtime.torch_tracing import Trace
 
@@ -150,10 +151,11 @@ def test_versions_options_and_the_processor_are_in_the_key(tmp_path: Path, monke
     file.write_text("# one")
 
     def key(kind: str = "forward", **options: Any) -> str:
-        return graph_cache.entry_key(graph_key(gm, None), gm, Options(**options), kind)
+        return graph_cache.entry_key(graph_key(gm, None), gm, Options(**{"cpu": "native", **options}), kind)
 
     keys = [key(), key("backward"), key(target="triton"), key(opt_level=1), key(disable_passes=("fuse-kernels",)),
             key(pass_files=(str(file),))]  # fmt: skip
+    keys += [key(cpu=level) for level in held()]
     file.write_text("# two")
     keys.append(key(pass_files=(str(file),)))
     with monkeypatch.context() as patched:

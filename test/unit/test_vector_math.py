@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy
 import pytest
 import torch
+from loop_builder import narrow_target
 
 import symshape
 from symshape.codegen.cpu.emit import emit_cpu
 from symshape.codegen.cpu.jit import compile_objects
-from symshape.codegen.cpu.target import Target, host
+from symshape.codegen.cpu.target import Target, default
 from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
 from symshape.prover.expr import Expr
 from symshape.runtime.cpu_kernels import load_object
@@ -81,13 +82,13 @@ def kernel(case: Case, dtype: str) -> LoopKernel:
 
 def compiled(dtype: str, target: Target) -> dict[str, Callable[..., None]]:
     texts = [emit_cpu(kernel(case, dtype), target) for case in CASES]
-    data, _ = compile_objects(texts)
+    data, _ = compile_objects(texts, target=target)
     return load_object(data, {f"{case.name}_{dtype}": case.arity + 2 for case in CASES})
 
 
 @pytest.fixture(scope="module", params=["host", "narrow"])
 def functions(request: pytest.FixtureRequest) -> dict[str, Callable[..., None]]:
-    return compiled("f32", host() if request.param == "host" else Target(8, False, False))
+    return compiled("f32", default() if request.param == "host" else narrow_target())
 
 
 def inputs(case: Case) -> list[torch.Tensor]:
@@ -140,7 +141,7 @@ def test_sigmoid() -> None:
 
 @pytest.fixture(scope="module")
 def doubles() -> dict[str, Callable[..., None]]:
-    return compiled("f64", host())
+    return compiled("f64", default())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
