@@ -11,6 +11,7 @@ from torch._decomp.decompositions import Reduction
 
 from symshape.runtime.complex_numbers import copied, joined, silu, to_complex
 from symshape.runtime.distances import cdist_forward, pdist_forward
+from symshape.runtime.foreach import foreach_rules
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.layouts import as_eager
 from symshape.runtime.padding_gradients import replication_pad_backward
@@ -49,6 +50,7 @@ def decomposition_table() -> dict[Any, Any]:
         aten.avg_pool2d.default: avg_pool, aten.avg_pool3d.default: avg_pool,
         aten.avg_pool2d_backward.default: avg_pool_backward, aten.avg_pool3d_backward.default: avg_pool_backward,
     }  # fmt: skip
+    table |= foreach_rules()
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
     for op in (aten.index_add.default, aten.index_copy.default):

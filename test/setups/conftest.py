@@ -1,0 +1,42 @@
+"""Everyday set-ups: each is compared with eager mode, and launches at least one kernel of ours."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from launches import counted_launches  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def launches() -> Iterator[Counter[str]]:
+    """Launches of the test by kernel. What runs in another process adds its own: ``launches.update(found)``."""
+    with counted_launches() as found:
+        yield found
+    assert found, "nothing was compiled: no kernel of ours was launched"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_in_eager_mode() -> Iterator[None]:
+    """Beyond its limit of recompilations Dynamo runs a function in eager mode, and only warns: here it fails."""
+    torch._dynamo.reset()
+    counters.clear()
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def graphs() -> Callable[[], int]:
+    """How many graphs Dynamo has handed to backends in this test."""
+    return lambda: counters["stats"]["unique_graphs"]

@@ -1,0 +1,33 @@
+"""Counts launches of our kernels: a set-up that compiles nothing is not one that works."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from symshape.runtime.kernel_image import KernelImage
+
+Kernel = Callable[..., None]
+
+
+@contextlib.contextmanager
+def counted_launches() -> Iterator[Counter[str]]:
+    """Launches, by the kernel's name, of what is compiled inside the ``with`` block."""
+    launches: Counter[str] = Counter()
+    load = KernelImage.load
+
+    def counting(name: str, kernel: Kernel) -> Kernel:
+        def launch(*args: Any) -> None:
+            launches[name] += 1
+            kernel(*args)
+
+        return launch
+
+    def load_and_count(image: KernelImage, **options: Any) -> dict[str, Kernel]:
+        return {name: counting(name, kernel) for name, kernel in load(image, **options).items()}
+
+    with mock.patch.object(KernelImage, "load", load_and_count):
+        yield launches
