@@ -107,8 +107,13 @@ def _read(importer: Importer, node: torch.fx.Node) -> tuple[ir.Value, list[tuple
 
 
 def _is_traced(graph: torch.fx.GraphModule) -> bool:
-    """Whether every value is known."""
-    return all("val" in node.meta for node in graph.graph.nodes if node.op in ("placeholder", "call_function"))
+    """Whether every value is known. What returns nothing has none: assertions on data-dependent sizes."""
+    return all("val" in node.meta or _returns_nothing(node) for node in graph.graph.nodes
+               if node.op in ("placeholder", "call_function"))  # fmt: skip
+
+
+def _returns_nothing(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
 
 
 def _number(importer: Importer, value: Any) -> ir.Value | None:
