@@ -62,10 +62,12 @@ def import_cond(importer: Importer, node: torch.fx.Node, import_function: Import
         condition = None if isinstance(predicate.type, ir.RankedTensorType) else read_condition(
             importer.sizes, predicate)  # fmt: skip
         assumed = (None, None) if condition is None else (condition, negation(condition))
-        branches = [Branch(common_subexpressions(graph), name, one, tuple(kept))
-                    for (name, graph), one in zip(graphs, assumed)]  # fmt: skip
-        for branch in branches:
+        branches = []
+        for (name, graph), one in zip(graphs, assumed):
+            # Named when the functions of conds in the branch before are there.
+            branch = Branch(common_subexpressions(graph), importer.function_name(name), one, tuple(kept))
             import_function(importer, branch)
+            branches.append(branch)
         true, false = (branch.name for branch in branches)
         op = CondOp(predicate, true, false, operands, [type_of(fakes[i]) for i in kept])
     except (_Unsupported, UnsupportedExpr, CompileError):
@@ -96,7 +98,7 @@ def _read(importer: Importer, node: torch.fx.Node) -> tuple[ir.Value, list[tuple
         if not isinstance(graph, torch.fx.GraphModule) or not _is_traced(graph):
             raise _Unsupported
         name = branch.target if isinstance(branch, torch.fx.Node) else "branch"
-        graphs.append((importer.function_name(str(name)), graph))
+        graphs.append((str(name), graph))
     given: Any = arguments
     operands = [values.get(a) if isinstance(a, torch.fx.Node) else _number(importer, a) for a in (predicate, *given)]
     if not all(isinstance(v, ir.Value) for v in operands):
@@ -105,8 +107,13 @@ def _read(importer: Importer, node: torch.fx.Node) -> tuple[ir.Value, list[tuple
 
 
 def _is_traced(graph: torch.fx.GraphModule) -> bool:
-    """Whether every value is known."""
-    return all("val" in node.meta for node in graph.graph.nodes if node.op in ("placeholder", "call_function"))
+    """Whether every value is known. What returns nothing has none: assertions on data-dependent sizes."""
+    return all("val" in node.meta or _returns_nothing(node) for node in graph.graph.nodes
+               if node.op in ("placeholder", "call_function"))  # fmt: skip
+
+
+def _returns_nothing(node: torch.fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
 
 
 def _number(importer: Importer, value: Any) -> ir.Value | None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._C._dynamo import guards
 from torch.fx import traceback as node_meta
-from torch.overrides import TorchFunctionMode
+from torch.fx.experimental.proxy_tensor import TorchFunctionMetadataMode
 
 from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.torch_private import deferred_runtime_asserts, source_name
@@ -81,10 +81,17 @@ def _shape_env_class() -> type:
     return GuardedShapeEnv
 
 
-class _UserLines(TorchFunctionMode):
-    """Gives every traced operation the user's line, and sees what reads the position of a tensor in its storage."""
+class _UserLines(TorchFunctionMetadataMode):
+    """Gives every traced operation the user's line, and sees what reads the position of a tensor in its storage.
+
+    Of a class that PyTorch takes off the stack while Dynamo reads the function of a higher-order operator, and puts
+    back when what Dynamo made of it runs (``torch._higher_order_ops.utils.setup_compilation_env``).
+    """
 
     reads_offset = False
+
+    def __init__(self) -> None:  # the base class keeps a tracer of its own
+        pass
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.reads_offset = self.reads_offset or func in _OFFSET_READERS

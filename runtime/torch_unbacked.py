@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -307,6 +308,40 @@ def class_counts_are_traced() -> Callable[[], None]:
             handlers[torch.nn.functional.one_hot] = usual
 
     return revert
+
+
+def results_of_branches_are_merged() -> Callable[[], None]:
+    """What the two branches of a ``cond`` return is merged without asking whether a stride is 1, where both results are
+    contiguous: the result is. Returns what puts the usual rule back, which compares strides."""
+    module: Any = importlib.import_module("torch._higher_order_ops.cond")  # as an attribute it is the function
+    usual = module._merge_output
+
+    def merged(a: Any, b: Any, mode: Any) -> Any:
+        both = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dim() == b.dim() and a.dim() > 0
+        if not both or not (_is_packed(a) and _is_packed(b)):
+            return usual(a, b, mode)
+        with mode:  # each size by the usual rule
+            sizes = [usual(a.new_empty((m,)), b.new_empty((n,)), mode).size(0) for m, n in zip(a.size(), b.size())]
+            return a.new_empty(sizes)
+
+    module._merge_output = merged
+
+    def revert() -> None:
+        module._merge_output = usual
+
+    return revert
+
+
+def _is_packed(tensor: torch.Tensor) -> bool:
+    """Whether the strides are those of a new tensor of the same sizes, as expressions."""
+    from torch._prims_common import make_contiguous_strides_for
+    from torch.fx.experimental.symbolic_shapes import SymIntEqByExpr
+
+    wanted = make_contiguous_strides_for(tensor.size())
+    starts_at_0 = isinstance(offset := tensor.storage_offset(), int) and offset == 0
+    return starts_at_0 and tensor.layout == torch.strided and all(
+        SymIntEqByExpr(x) == SymIntEqByExpr(y) for x, y in zip(tensor.stride(), wanted)
+    )  # fmt: skip
 
 
 def sizes_at_hand(graph: Any) -> dict[Any, int]:

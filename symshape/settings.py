@@ -32,6 +32,7 @@ from symshape.runtime.torch_unbacked import (
     class_counts_are_traced,
     items_are_unbacked,
     masks_are_not_looked_at,
+    results_of_branches_are_merged,
     small_sizes_are_traced,
 )
 from symshape.runtime.wholes import Place, compile_with_breaks, whole_where_needed
@@ -106,7 +107,8 @@ def _changes() -> tuple[Change, ...]:
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
-            views_of_inputs, class_counts_are_traced, layouts_of_convolutions)  # fmt: skip
+            views_of_inputs, class_counts_are_traced, layouts_of_convolutions,
+            results_of_branches_are_merged)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
