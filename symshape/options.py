@@ -14,6 +14,7 @@ from typing import Any
 from symshape.errors import OptionError
 
 TARGETS = ("auto", "cpu", "triton")
+RANDOM = ("eager", "fast")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
 
@@ -30,6 +31,9 @@ class Options:
     ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
     ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
                         (powers of two); mode "max-autotune" switches it on
+    ``random``          "eager": under a seed a graph draws eager mode's numbers on a CPU, bit for bit, and leaves the
+                        generator where eager mode does; "fast": it draws in the cheapest form (dropout by uniform
+                        numbers, in the kernel that uses them), drops draws that nothing reads, and may reorder others
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
                         can switch it off too, by SYMSHAPE_CACHE=0
     """
@@ -42,6 +46,7 @@ class Options:
     debug_dir: str = "symshape-debug"
     opt_level: int = 2
     autotune: bool = False
+    random: str = "eager"
     cache: bool = True
 
     @classmethod
@@ -63,6 +68,8 @@ class Options:
         parsed = cls(**values)
         if parsed.target not in TARGETS:
             raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")
+        if parsed.random not in RANDOM:
+            raise OptionError(f"random cannot be {parsed.random!r}", next_step=f"values: {', '.join(RANDOM)}")
         parsed._check_types()
         return parsed
 
