@@ -49,8 +49,9 @@ def keep_draws(joint: torch.fx.GraphModule) -> None:
 
     for node in joint.graph.nodes:
         if draws(node) and not must_recompute(node):
-            where = "backward" if node.meta.get("partitioner_tag", "").endswith("backward") else "forward"
-            node.meta["partitioner_tag"] = f"must_be_in_{where}"
+            # What a user's function for its gradient does has no tag.
+            forward = node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")
+            node.meta["partitioner_tag"] = "must_be_in_forward" if forward else "must_be_in_backward"
 
 
 @contextlib.contextmanager

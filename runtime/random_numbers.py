@@ -74,7 +74,28 @@ def with_eager_draws(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Calla
     fast = fast_random_decomps()
     changed = [op for op in table if op in fast and fast[op] is not decompositions.get(op)]
     changed += [op for op in (aten.bernoulli.default, aten.bernoulli.p) if op in table and op not in changed]
-    return {**table, **{op: _off_cpu(table[op]) for op in changed}}
+    contiguous = {op: _contiguous(op, table.get(op)) for op in _CONTIGUOUS}
+    return {**table, **{op: _off_cpu(table[op]) for op in changed}, **contiguous}
+
+
+# Of these the results are contiguous, whatever the operands are; PyTorch's tracing rules say otherwise.
+_CONTIGUOUS = (
+    aten.normal.Tensor_Tensor, aten.normal.Tensor_float, aten.normal.float_Tensor,
+    aten.rrelu_with_noise_functional.default,
+)  # fmt: skip
+
+
+def _contiguous(op: Any, elsewhere: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The operator called on contiguous operands, for which it draws the same. ``elsewhere``: for other devices."""
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        if not _draws_on_cpu(args, kwargs):
+            return NotImplemented if elsewhere is None else elsewhere(*args, **kwargs)
+        operands = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in args]
+        same = all(ours is theirs for ours, theirs in zip(operands, args))
+        return NotImplemented if same else op(*operands, **kwargs)
+
+    return decomposition
 
 
 def _off_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
