@@ -29,7 +29,8 @@ class CallOp(ir.OpView):
 
     ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
     positions of its results in ``result_indices``. ``fresh`` says that it changes no operand, and that its results are
-    in memory of their own, which nothing else knows.
+    in memory of their own, which nothing else knows. ``draws`` says that it moves the generator of random numbers on:
+    such calls, and ``host.cond`` of branches with such calls, keep their order.
 
     ```mlir
     %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"}

@@ -17,6 +17,7 @@ from symshape.frontend.values import bind, check_replaced, define_unbacked, is_n
 from symshape.prover.condition import Condition, any_of, at_least, equals, negation
 from symshape.prover.expr import Expr, maximum, minimum
 from symshape.prover.sympy_bridge import UnsupportedExpr
+from symshape.runtime.draw_order import draws
 from symshape.runtime.torch_private import common_subexpressions
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def import_cond(importer: Importer, node: torch.fx.Node, import_function: Import
             branches.append(branch)
         true, false = (branch.name for branch in branches)
         op = CondOp(predicate, true, false, operands, [type_of(fakes[i]) for i in kept])
+        if draws(node):
+            op.operation.attributes["draws"] = ir.UnitAttr.get()
     except (_Unsupported, UnsupportedExpr, CompileError):
         for function in list(importer.module.body.operations)[before:]:
             function.operation.erase()

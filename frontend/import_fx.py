@@ -34,6 +34,7 @@ from symshape.frontend.values import (
 )
 from symshape.prover.expr import Expr
 from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
+from symshape.runtime.draw_order import draws
 from symshape.runtime.program import target_name
 from symshape.runtime.torch_private import user_lines
 
@@ -233,6 +234,8 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     op = _call(f"flat.{target}" if nested else target, text, operands, types, kept if tuple_result else None)
     if _is_fresh(node.target):
         op.attributes["fresh"] = ir.UnitAttr.get()
+    if draws(node):
+        op.attributes["draws"] = ir.UnitAttr.get()
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
@@ -252,6 +255,8 @@ _VIEWS_UNDECLARED = frozenset({"aten._unsafe_view.default", "aten.lift.default"}
 
 def _is_fresh(target: Any) -> bool:
     """Whether an op changes no operand and returns memory of its own, as PyTorch's schema for it declares."""
+    if str(target) == "symshape.draw.default":
+        return True
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
         return False
     schema = target._schema

@@ -16,17 +16,19 @@ from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.layouts import as_eager
 from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.pooling import avg_pool, avg_pool_backward
+from symshape.runtime.random_numbers import with_eager_draws
 from symshape.runtime.torch_private import has_unbacked_sizes
 from symshape.runtime.result_types import result_type
 
 
-def decomposition_table() -> dict[Any, Any]:
+def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
     """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
     its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
     its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
     becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
     first; those of rounding to decimals multiply by 0.01. Those of matrix products ask whether they are small, which
-    makes a graph of its own for up to 16 rows of a layer with one output."""
+    makes a graph of its own for up to 16 rows of a layer with one output. ``eager_draws``: those of random numbers are
+    for other devices than CPUs."""
     from torch._decomp import get_decompositions
     from torch._inductor.decomposition import select_decomp_table
 
@@ -67,7 +69,7 @@ def decomposition_table() -> dict[Any, Any]:
                aten.soft_margin_loss_backward.default):  # fmt: skip
         if op in table:
             table[op] = _of_something(table[op])
-    return as_eager(table)
+    return as_eager(with_eager_draws(table) if eager_draws else table)
 
 
 def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:

@@ -19,6 +19,7 @@ from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
 from symshape.runtime.observe import with_name
 from symshape.runtime.products import cpu_products
+from symshape.runtime.random_numbers import draw
 from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
 
 
@@ -99,7 +100,7 @@ def _pairs(x: torch.Tensor) -> torch.Tensor:
 # The plain functions reach the same kernels through a shorter call path than the overload objects.
 _SHORT: dict[str, Callable[..., Any]] = {
     "aten.mm.default": torch.mm, "aten.addmm.default": torch.addmm, "aten.bmm.default": torch.bmm,
-    "aten.view_as_real.default": _pairs,
+    "aten.view_as_real.default": _pairs, "symshape.draw.default": draw,
 }  # fmt: skip
 
 

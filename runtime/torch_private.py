@@ -18,6 +18,7 @@ import torch
 from torch._C._dynamo import guards
 
 from symshape.runtime.compared_values import save_what_is_compared
+from symshape.runtime.draw_order import draws, keep_draws
 
 __all__ = [
     "InputSizes",
@@ -334,8 +335,7 @@ def _differences(node: torch.fx.Node) -> str:
     symbols = sorted(map(str, node.meta.get("unbacked_bindings") or ()))
     numbers = [x for x in (*node.args, *node.kwargs.values()) if isinstance(x, float)]
     negative = any(x == 0 and math.copysign(1, x) < 0 for x in numbers)
-    random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return ",".join([*symbols, *([node.name] if random else [])]) + (f" negative zeros: {numbers}" if negative else "")
+    return ",".join([*symbols, *([node.name] if draws(node) else [])]) + (f" negative zeros: {numbers}" if negative else "")
 
 
 def aot_compile(
@@ -367,6 +367,7 @@ def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModu
         joint.graph = merged_nodes(joint.graph)
         _save_what_reads_mutated_inputs(joint)
         save_what_is_compared(joint)
+        keep_draws(joint)
         with config.patch(cse=False):  # its own merges more (``merged_nodes``)
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 

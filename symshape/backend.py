@@ -16,6 +16,7 @@ from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.decompositions import decomposition_table
+from symshape.runtime.random_numbers import eager_draws
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.inlined_calls import inline_calls
 from symshape.runtime.input_views import break_where_shared
@@ -70,7 +71,7 @@ def symshape_backend(
         return compiled.run
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    how |= {"joint": rewrite, "decompositions": decomposition_table()}
+    how |= {"joint": rewrite, "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     replace_marked(gm)
     inline_calls(gm)
@@ -79,7 +80,7 @@ def symshape_backend(
     copy_into_outs(gm)
     while True:  # every round makes one more call whole
         try:
-            with traceable_gradients():
+            with eager_draws(parsed.random == "eager"), traceable_gradients():
                 return with_eager_errors(aot_compile(gm, example_inputs, **how), gm)
         except Exception as error:
             if not make_whole(gm, error):

@@ -133,7 +133,7 @@ def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind:
             raise CacheError(f"the pass {element} is defined outside of pass_files")
     parts = {
         "graph": graph.digest, "kind": kind, "versions": versions(),
-        "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes)],
+        "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes), options.random],
         "pass files": [_digest(Path(file).read_bytes()) for file in options.pass_files],
         "device": _device(gm, options),
     }  # fmt: skip

@@ -16,6 +16,7 @@ from symshape.errors import OptionError
 from symshape.runtime import cpu_level
 
 TARGETS = ("auto", "cpu", "triton")
+RANDOM = ("eager", "fast")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
 
@@ -34,6 +35,9 @@ class Options:
                         "x86-64-v3", "x86-64-v4"; by default what the environment says (SYMSHAPE_CPU), else "native"
     ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
                         (powers of two); mode "max-autotune" switches it on
+    ``random``          "eager": under a seed a graph draws eager mode's numbers on a CPU, bit for bit, and leaves the
+                        generator where eager mode does; "fast": it draws in the cheapest form (dropout by uniform
+                        numbers, in the kernel that uses them), drops draws that nothing reads, and may reorder others
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
                         can switch it off too, by SYMSHAPE_CACHE=0
     ``strict``          whether a failure of a pass, of code generation or of loading is an error; else less of the
@@ -49,6 +53,7 @@ class Options:
     opt_level: int = 2
     cpu: str = field(default_factory=cpu_level.from_environment)
     autotune: bool = False
+    random: str = "eager"
     cache: bool = True
     strict: bool = field(default_factory=lambda: os.environ.get("SYMSHAPE_STRICT", "0") not in ("", "0"))
 
@@ -71,6 +76,8 @@ class Options:
         parsed = cls(**values)
         if parsed.target not in TARGETS:
             raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")
+        if parsed.random not in RANDOM:
+            raise OptionError(f"random cannot be {parsed.random!r}", next_step=f"values: {', '.join(RANDOM)}")
         parsed._check_types()
         return parsed
 

@@ -79,6 +79,7 @@ class Graph:
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
     symbol_tensors: dict[str, ir.Value] = field(default_factory=dict)  # data-dependent size -> what it is read from
+    drawn_before: dict[Any, Any] = field(default_factory=dict)  # call that draws random numbers -> the one before it
 
     def layout(self, value: ir.Value) -> Layout:
         """Where a tensor lies: as its bind says; contiguous, for a value inside a lowering that no bind speaks of."""
@@ -114,6 +115,8 @@ def read_graph(block: ir.Block) -> Graph:
     operations = [view.operation for view in block.operations]
     for op in operations:
         graph.sizes.read(op)
+    drawing = [op for op in operations if "draws" in op.attributes]
+    graph.drawn_before = dict(zip(drawing[1:], drawing))
     for op in operations:
         name = op.name
         if name == "symshape.view":

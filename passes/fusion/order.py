@@ -71,8 +71,12 @@ class Order:
     def _of_operation(self, value: ir.Value) -> int:
         if isinstance(value.owner, ir.Block):
             return 0
-        op = value.owner.operation if hasattr(value.owner, "operation") else value.owner
+        return self._of(value.owner.operation if hasattr(value.owner, "operation") else value.owner)
+
+    def _of(self, op: Any) -> int:
         if op not in self._needs:
             self._needs[op] = 0  # also keeps a circle, which valid IR does not have, from hanging
             self._needs[op] = self.needs(v for v in op.operands if isinstance(v.type, ir.RankedTensorType))
+            if op in self.graph.drawn_before:
+                self._needs[op] |= self._of(self.graph.drawn_before[op])
         return self._needs[op]

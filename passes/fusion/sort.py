@@ -9,12 +9,14 @@ from torch_mlir import ir
 
 
 def sort_block(block: ir.Block) -> None:
-    """Topological order, as near to the present one as it can be; the terminator stays last."""
+    """Topological order, as near to the present one as it can be; the terminator stays last, and calls that draw random
+    numbers stay in their order."""
     operations = [view.operation for view in block.operations]
     terminator = operations.pop()
     position = {op: i for i, op in enumerate(operations)}
     waiting: dict[Any, int] = {}
     users: dict[Any, list[Any]] = {}
+    drawn = None
     for op in operations:
         producers = {v.owner for v in op.operands if not isinstance(v.owner, ir.Block)}
         for region in op.regions:
@@ -22,6 +24,9 @@ def sort_block(block: ir.Block) -> None:
                 producers |= {
                     v.owner for v in inner.operands if not isinstance(v.owner, ir.Block) and v.owner in position
                 }
+        if "draws" in op.attributes:
+            producers |= {drawn} if drawn is not None else set()
+            drawn = op
         waiting[op] = len(producers)
         for producer in producers:
             users.setdefault(producer, []).append(op)

@@ -1,0 +1,140 @@
+"""The order of draws of random numbers: every draw of eager mode is made, once, in eager mode's order.
+
+A draw moves the generator on, which the operators' schemas do not show. PyTorch's partitioner may move a draw from
+backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it may
+not. What is drawn inside a checkpoint is drawn again in backward from the generator's state of the first time.
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+Tag = torch.Tag
+_HIGHER_ORDER = torch._ops.HigherOrderOperator
+_FROM_STATES = ("run_with_rng_state", "graphsafe_run_with_rng_state")
+
+
+def draws(node: torch.fx.Node) -> bool:
+    """Whether a node moves a generator on: it draws random numbers, or runs a subgraph in which that is done."""
+    if node.op != "call_function":
+        return False
+    if isinstance(node.target, _HIGHER_ORDER):
+        return node.target._name not in _FROM_STATES and any(map(_is_drawing, _leaves(node)))
+    return _is_drawing(node.target)
+
+
+def _is_drawing(value: Any) -> bool:
+    if isinstance(value, torch.fx.Node):
+        owner = value.graph.owning_module
+        held = getattr(owner, str(value.target), None) if value.op == "get_attr" and owner is not None else None
+        return isinstance(held, torch.fx.GraphModule) and any(map(draws, held.graph.nodes))
+    return isinstance(value, torch._ops.OpOverload) and Tag.nondeterministic_seeded in value.tags
+
+
+def _leaves(node: torch.fx.Node) -> list[Any]:
+    return torch.utils._pytree.arg_tree_leaves(*node.args, **node.kwargs)
+
+
+def keep_draws(joint: torch.fx.GraphModule) -> None:
+    """Before a joint graph is split: each draw stays in forward or in backward, where eager mode makes it; only those
+    of a checkpoint are in both."""
+    from torch._functorch.partitioners import must_recompute
+
+    for node in joint.graph.nodes:
+        if draws(node) and not must_recompute(node):
+            # What a user's function for its gradient does has no tag.
+            forward = node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")
+            node.meta["partitioner_tag"] = "must_be_in_forward" if forward else "must_be_in_backward"
+
+
+@contextlib.contextmanager
+def partitioned_in_order() -> Iterator[None]:
+    """While entered, PyTorch's partitioners keep draws of backward, in their order, and say what the calls return that
+    they write for draws in a checkpoint."""
+    from torch._functorch import partitioners
+
+    module: Any = partitioners
+    reorder, functionalize = module.reordering_to_mimic_autograd_engine, module.functionalize_rng_ops
+    module.reordering_to_mimic_autograd_engine = lambda gm: _reordered(gm, reorder)
+    module.functionalize_rng_ops = lambda *args: _with_states(functionalize, *args)
+    try:
+        yield
+    finally:
+        module.reordering_to_mimic_autograd_engine, module.functionalize_rng_ops = reorder, functionalize
+
+
+def _with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any, sizes: int) -> Any:
+    """Draws of a checkpoint become ``run_and_save_rng_state`` in forward, ``run_with_rng_state`` in backward, which
+    have no values: those of the draws that they replace."""
+    before = [node for node in bw.graph.nodes if draws(node)]
+    fw, bw = functionalize(joint, fw, bw, sizes)
+    left = set(bw.graph.nodes)
+    again = bw.graph.find_nodes(op="call_function", target=torch._prims.rng_prims.run_with_rng_state)
+    for old, new in zip([node for node in before if node not in left], again, strict=True):
+        new.meta = dict(old.meta)
+    for saving in fw.graph.find_nodes(op="call_function", target=torch._prims.rng_prims.run_and_save_rng_state):
+        parts = {user.args[1]: user for user in saving.users}
+        saving.meta = {**parts[1].meta, "val": (parts[0].meta["val"], parts[1].meta["val"])}
+        saving.meta.pop("unbacked_bindings", None)
+    return fw, bw
+
+
+def _reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:
+    """The reordered graph with all draws, in the order in which they were."""
+    order = [node for node in gm.graph.nodes if draws(node)]
+    found: torch.fx.GraphModule = reorder(gm)
+    if not order or found is gm:
+        return found
+    made = {node.name: node for node in found.graph.nodes}
+    (output,) = found.graph.find_nodes(op="output")
+    with found.graph.inserting_before(output):
+        for node in _ancestors(order):
+            if node.name not in made:
+                made[node.name] = found.graph.node_copy(node, lambda one: made[one.name])
+    _sort(found.graph, [made[node.name] for node in order])
+    found.recompile()
+    return found
+
+
+def _ancestors(nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
+    """The nodes and all that they are computed from, in the order of the graph."""
+    found, waiting = set(nodes), list(nodes)
+    while waiting:
+        new = [one for one in waiting.pop().all_input_nodes if one not in found]
+        found.update(new)
+        waiting += new
+    return [node for node in nodes[0].graph.nodes if node in found]
+
+
+def _sort(graph: torch.fx.Graph, chain: list[torch.fx.Node]) -> None:
+    """Topological order in which the nodes of ``chain`` come one after the other, as near to the present one as it can
+    be."""
+    nodes = list(graph.nodes)
+    position = {node: i for i, node in enumerate(nodes)}
+    needed = {node: set(node.all_input_nodes) for node in nodes}
+    for first, second in zip(chain, chain[1:]):
+        needed[second].add(first)
+    users: dict[torch.fx.Node, list[torch.fx.Node]] = {node: [] for node in nodes}
+    for node, inputs in needed.items():
+        for one in inputs:
+            users[one].append(node)
+    ready = [position[node] for node in nodes if not needed[node]]
+    heapq.heapify(ready)
+    last: torch.fx.Node | None = None
+    while ready:
+        node = nodes[heapq.heappop(ready)]
+        if last is not None:
+            last.append(node)
+        last = node
+        for user in users[node]:
+            needed[user].discard(node)
+            if not needed[user]:
+                heapq.heappush(ready, position[user])
+    graph.lint()

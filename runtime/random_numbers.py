@@ -1,0 +1,177 @@
+"""Random numbers of eager mode: on a CPU a graph calls the operators that eager mode calls, in its form and its order.
+
+What an operator draws on a CPU depends on the operator, on the layout and the element type of what it fills, and on the
+processor, so nothing but the same call draws the same numbers. Three things would be other calls:
+
+- decompositions that draw otherwise (``native_dropout`` by ``rand``): they are left out for CPU tensors;
+- ``dropout``, of which the tracer makes ``native_dropout``: eager mode on a CPU fills floats by ``bernoulli_``;
+- what fills a tensor in place (``normal_``), of which functionalisation makes an operator that fills a contiguous one,
+  whatever the layout of the operand is: here it is ``symshape::draw``, which fills one of the same layout.
+
+Draws keep their order, and those that nothing reads are kept (``draw_order``).
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+from symshape.runtime.draw_order import partitioned_in_order
+
+aten: Any = torch.ops.aten
+
+_library: Any = torch.library.Library
+_LIBRARY = _library("symshape", "FRAGMENT")
+_LIBRARY.define(
+    "draw(str operator, SymInt[] size, SymInt[] stride, Scalar[] numbers, Tensor? p, *, ScalarType dtype, "
+    "Device device) -> Tensor",
+    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.pt2_compliant_tag),
+)  # fmt: skip
+# Operators that fill a tensor, whatever was in it, and how many arguments of theirs are numbers.
+_FILLING = {
+    aten.bernoulli_.float: 1, aten.bernoulli_.Tensor: 0, aten.uniform_.default: 2, aten.normal_.default: 2,
+    aten.exponential_.default: 1, aten.cauchy_.default: 2, aten.geometric_.default: 1, aten.log_normal_.default: 2,
+    aten.random_.default: 0, aten.random_.to: 1, getattr(aten.random_, "from"): 2,
+}  # fmt: skip
+_BY_NAME = {str(op).removeprefix("aten."): op for op in _FILLING}
+
+
+def draw(
+    operator: str, size: Sequence[int], stride: Sequence[int], numbers: Sequence[float], p: torch.Tensor | None, *,
+    dtype: torch.dtype, device: torch.device,
+) -> torch.Tensor:  # fmt: skip
+    """A new tensor of this layout, filled by an operator such as "bernoulli_.float". ``numbers``: its arguments, or
+    ``p`` where that is a tensor."""
+    op = _BY_NAME[operator]
+    given: tuple[Any, ...] = (*numbers, *(None for _ in range(_FILLING[op] - len(numbers)))) if p is None else (p,)
+    filled: torch.Tensor = op(torch.empty_strided(size, stride, dtype=dtype, device=device), *given)
+    return filled
+
+
+def _fake_draw(
+    operator: str, size: Sequence[Any], stride: Sequence[Any], numbers: Sequence[float], p: torch.Tensor | None, *,
+    dtype: torch.dtype, device: torch.device,
+) -> torch.Tensor:  # fmt: skip
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+
+_LIBRARY.impl("draw", draw, "CompositeExplicitAutograd")
+torch.library.register_fake("symshape::draw", _fake_draw, lib=_LIBRARY)
+
+
+def with_eager_draws(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """A decomposition table in which CPU tensors keep what Inductor takes apart to draw faster; ``table`` must be made
+    from ``select_decomp_table``."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+
+    fast = fast_random_decomps()
+    changed = [op for op in table if op in fast and fast[op] is not decompositions.get(op)]
+    changed += [op for op in (aten.bernoulli.default, aten.bernoulli.p) if op in table and op not in changed]
+    contiguous = {op: _contiguous(op, table.get(op)) for op in _CONTIGUOUS}
+    return {**table, **{op: _off_cpu(table[op]) for op in changed}, **contiguous}
+
+
+# Of these the results are contiguous, whatever the operands are; PyTorch's tracing rules say otherwise.
+_CONTIGUOUS = (
+    aten.normal.Tensor_Tensor, aten.normal.Tensor_float, aten.normal.float_Tensor,
+    aten.rrelu_with_noise_functional.default,
+)  # fmt: skip
+
+
+def _contiguous(op: Any, elsewhere: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The operator called on contiguous operands, for which it draws the same. ``elsewhere``: for other devices."""
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        if not _draws_on_cpu(args, kwargs):
+            return NotImplemented if elsewhere is None else elsewhere(*args, **kwargs)
+        operands = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in args]
+        same = all(ours is theirs for ours, theirs in zip(operands, args))
+        return NotImplemented if same else op(*operands, **kwargs)
+
+    return decomposition
+
+
+def _off_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition that is used for other devices."""
+
+    @functools.wraps(rule)
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        if not _draws_on_cpu(args, kwargs):
+            return rule(*args, **kwargs)
+        return NotImplemented
+
+    return decomposition
+
+
+def _draws_on_cpu(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    asked = kwargs.get("device")
+    if asked is not None:
+        return torch.device(asked).type == "cpu"
+    return all(x.is_cpu for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor))
+
+
+@contextlib.contextmanager
+def eager_draws(wanted: bool = True) -> Iterator[None]:
+    """While entered, AOTAutograd traces draws on a CPU as eager mode draws, and keeps them all. ``wanted``: False if
+    the user prefers what is fastest."""
+    if not wanted:
+        with partitioned_in_order():
+            yield
+        return
+    import torch._inductor.config
+    from torch._subclasses.functional_tensor import FunctionalTensorMode
+
+    op = aten.dropout.default
+    usual = {key: op.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
+    op.py_kernels |= {key: functools.partial(_dropout, kernel) for key, kernel in usual.items()}
+    for filling in _FILLING:
+        filling.python_key_table[FunctionalTensorMode] = functools.partial(_functional, filling)
+    for changed in (op, *_FILLING):
+        changed._dispatch_cache.clear()
+    try:
+        # PyTorch's own switch for it: dead code elimination keeps what draws.
+        with torch._inductor.config.patch(fallback_random=True), partitioned_in_order():
+            yield
+    finally:
+        op.py_kernels |= usual
+        for filling in _FILLING:
+            del filling.python_key_table[FunctionalTensorMode]
+        for changed in (op, *_FILLING):
+            changed._dispatch_cache.clear()
+
+
+def _dropout(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """As ATen's own for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
+    if not x.is_cpu:
+        result: torch.Tensor = usual(x, p, train)
+        return result
+    torch._check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
+    if p == 0 or not train:
+        return x
+    if p == 1:
+        return x * torch.zeros((), dtype=x.dtype)
+    return x * torch.empty_like(x).bernoulli_(1 - p).div_(1 - p)
+
+
+def _functional(op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> torch.Tensor:
+    """The functional form of an operator that fills a tensor. Called without the mode that functionalises."""
+    if generator is not None or not x.is_cpu:
+        given = kwargs if generator is None else {**kwargs, "generator": generator}
+        usual: torch.Tensor = mode.__torch_dispatch__(op, (type(x),), (x, *args), given)
+        return usual
+    named = [argument.name for argument in op._schema.arguments[1:] if not argument.kwarg_only]
+    defaults = [argument.default_value for argument in op._schema.arguments[1:] if not argument.kwarg_only]
+    values = [*args, *(kwargs.get(name, default) for name, default in zip(named[len(args):], defaults[len(args):]))]
+    p = values[0] if values and isinstance(values[0], torch.Tensor) else None
+    numbers = [value for value in values if not isinstance(value, torch.Tensor) and value is not None]
+    with mode:
+        name = str(op).removeprefix("aten.")
+        drawn = torch.ops.symshape.draw(name, x.size(), x.stride(), numbers, p, dtype=x.dtype, device=x.device)
+        return x.copy_(drawn)
