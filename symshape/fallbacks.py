@@ -95,7 +95,7 @@ def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
     log.info("%s graph:%s", kind, text)
     hint = '\n  options={"strict": True} or SYMSHAPE_STRICT=1 make it an error'
     key = tuple((one.step, one.reason) for one in fallbacks)
-    _warn_once(key, f"symshape: a {kind} graph was not compiled whole.{text}{hint}")
+    _warn_once(key, f"symshape: not all of the {kind} graph was compiled.{text}{hint}")
 
 
 def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, options: Options) -> Fallback:

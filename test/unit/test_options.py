@@ -52,7 +52,7 @@ def run(**keywords: Any) -> Callable[..., Any]:
 BAD_OPTIONS = [
     (
         {"tarket": "cpu"},
-        r"unknown option 'tarket'\n  next: did you mean 'target'\? options: assume, autotune, cache, debug_dir, ",
+        r"unknown option 'tarket'\n  next: did you mean 'target'\? options: assume, autotune, cache, cpu, debug_dir, ",
     ),
     ({"target": "gpu"}, r"unknown target 'gpu'\n  next: targets: auto, cpu, triton"),
     ({"target": 3}, r"unknown target 3\n  next: targets: auto, cpu, triton"),
