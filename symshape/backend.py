@@ -16,6 +16,7 @@ from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.decompositions import decomposition_table
+from symshape.runtime.dynamo_errors import passing_dynamo
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.inlined_calls import inline_calls
 from symshape.runtime.input_views import break_where_shared
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.report import GraphReport
 
 
+@passing_dynamo
 def symshape_backend(
     gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | Options | None = None, reports: list[GraphReport] | None = None,
