@@ -22,6 +22,7 @@ from symshape.runtime.inlined_calls import inline_calls
 from symshape.runtime.input_views import break_where_shared
 from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
+from symshape.runtime.storage_offsets import guard_where_absolute
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
 
@@ -55,6 +56,7 @@ def symshape_backend(
         graph = rewrite(graph) if kind == "inference" else graph
         env = shape_env_of(graph)
         check_marked(env)
+        guard_where_absolute(graph, env)
         assumed.tie(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)

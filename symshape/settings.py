@@ -30,6 +30,7 @@ from symshape.runtime.input_views import views_of_inputs
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
 from symshape.runtime.size_reads import read_sizes_at_once
+from symshape.runtime.storage_offsets import storage_offsets_are_traced
 from symshape.runtime.torch_private import views_by_strides
 from symshape.runtime.torch_unbacked import (
     checks_of_layers_at_call_time,
@@ -110,7 +111,8 @@ def _changes() -> tuple[Change, ...]:
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
-            views_of_inputs, class_counts_are_traced, layouts_of_convolutions, checks_are_constraints)  # fmt: skip
+            views_of_inputs, class_counts_are_traced, layouts_of_convolutions, checks_are_constraints,
+            storage_offsets_are_traced)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
