@@ -17,11 +17,13 @@ from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.random_numbers import eager_draws
+from symshape.runtime.dynamo_errors import passing_dynamo
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.inlined_calls import inline_calls
 from symshape.runtime.input_views import break_where_shared
 from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
+from symshape.runtime.storage_offsets import guard_where_absolute
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.report import Fallback, GraphReport
 
 
+@passing_dynamo
 def symshape_backend(
     gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
     options: Mapping[str, Any] | Options | None = None, reports: list[GraphReport] | None = None,
@@ -60,6 +63,7 @@ def symshape_backend(
         graph = rewrite(graph) if kind == "inference" else graph
         env = shape_env_of(graph)
         check_marked(env)
+        guard_where_absolute(graph, env)
         assumed.tie(env)
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)

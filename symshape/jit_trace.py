@@ -14,17 +14,16 @@ from symshape.codegen.entry_guards import EntryGuards, Leaf, SymbolRange, leaf_c
 from symshape.codegen.guard_stub import Constraint
 from symshape.dialects.sizes import Layout
 from symshape.dynamic_shapes import DimSpec, Input
-from symshape.errors import CompileError, ShapeConstraintError, SymshapeError
+from symshape.errors import CompileError, SymshapeError
+from symshape.frontend.failed_checks import constraint_error
 from symshape.frontend.guards import open_guards
 from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
 from symshape.graph_cache import compile_graph
 from symshape.options import Options
 from symshape.prover.condition import equals
 from symshape.prover.expr import Expr
-from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.report import GraphReport
-from symshape.runtime.checks import CheckText, error_of, with_text
-from symshape.runtime.torch_private import symbol_hint, symbol_source
+from symshape.runtime.checks import with_text
 from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.settings import InForce
 
@@ -272,13 +271,4 @@ def _explained(error: Exception, trace: Trace) -> Exception:
     if failed is None:
         return error
     expr, location = failed
-    if expr is None:
-        return ShapeConstraintError(f"{error}", where=location, next_step="pass inputs for which the check holds")
-    try:
-        condition = condition_from_sympy(expr)
-    except UnsupportedExpr:
-        return error
-    symbols = {str(symbol): symbol for symbol in expr.free_symbols}
-    sources = tuple((name, symbol_source(trace.env, symbol)) for name, symbol in symbols.items())
-    values = {name: hint for name, s in symbols.items() if (hint := symbol_hint(trace.env, s)) is not None}
-    return error_of(CheckText(condition.python(), str(error), location, sources), values)
+    return constraint_error(trace.env, expr, str(error), location) or error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -16,16 +17,20 @@ from typing import Any
 import torch._dynamo.config
 import torch.fx.experimental._config
 from torch._dynamo.convert_frame import CatchErrorsWrapper, compile_lock
+from torch._dynamo.exc import TorchDynamoException
 
 from symshape.errors import OptionError
+from symshape.frontend.failed_checks import checks_are_constraints
 from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
+from symshape.runtime.dynamo_errors import users_error
 from symshape.runtime.fake_rules import missing_fake_rules
 from symshape.runtime.input_views import views_of_inputs
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
 from symshape.runtime.size_reads import read_sizes_at_once
+from symshape.runtime.storage_offsets import storage_offsets_are_traced
 from symshape.runtime.torch_private import views_by_strides
 from symshape.runtime.torch_unbacked import (
     checks_of_layers_at_call_time,
@@ -107,8 +112,8 @@ def _changes() -> tuple[Change, ...]:
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
-            views_of_inputs, class_counts_are_traced, layouts_of_convolutions,
-            results_of_branches_are_merged)  # fmt: skip
+            views_of_inputs, class_counts_are_traced, layouts_of_convolutions, results_of_branches_are_merged,
+            checks_are_constraints, storage_offsets_are_traced)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
@@ -156,5 +161,12 @@ class FrameCompiler(CatchErrorsWrapper):
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
-        with compile_lock, InForce(_MORE[self._more]):  # another thread must not see the settings come and go
-            return compile_with_breaks(usual, self._breaks, self._one_graph)
+        before = sys.exception()
+        try:
+            with compile_lock, InForce(_MORE[self._more]):  # another thread must not see the settings come and go
+                return compile_with_breaks(usual, self._breaks, self._one_graph)
+        except TorchDynamoException as error:
+            found = users_error(error, before)
+            if found is None:
+                raise
+            raise found from None

@@ -1,0 +1,71 @@
+"""Errors of the user's pass Dynamo as themselves. It wraps what a backend raises into a BackendCompilerFailed, and what
+tracing raises into a TorchRuntimeError, which ``except symshape.ShapeConstraintError`` would not catch.
+
+One of the files that touch private PyTorch APIs (``torch_private``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from torch._dynamo.exc import ShortenTraceback, TorchDynamoException
+
+from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
+
+USERS = (OptionError, ShapeConstraintError, ContradictionError)
+_SAID = ("what", "where", "next_step", "constraint", "values", "reasons")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def passing_dynamo(backend: Callable[P, R]) -> Callable[P, R]:
+    """A backend whose errors of the user's arrive as what they are."""
+
+    @functools.wraps(backend)
+    def compile_graph(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return backend(*args, **kwargs)
+        except USERS as error:
+            raise passing(error) from error
+
+    return compile_graph
+
+
+def passing(error: SymshapeError) -> Exception:
+    """The same error, of a class that Dynamo lets through; it adds the user's line to the text."""
+    kind: Any = type(error)
+    return _restored(_passing_kind(kind), error.args, vars(ShortenTraceback(first_useful_frame=None)) | vars(error))
+
+
+@functools.cache
+def _passing_kind(kind: Any) -> Any:
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__reduce__": _reduce, "kind": kind}
+    return type(kind.__name__, (kind, ShortenTraceback), names)
+
+
+def _reduce(error: Any) -> Any:
+    """Pickled and copied as the class that users know."""
+    return _restored, (error.kind, error.args, {k: v for k, v in vars(error).items() if k in _SAID})
+
+
+def _restored(kind: Any, args: Any, state: Any) -> Exception:
+    made: Exception = kind.__new__(kind, *args)
+    made.__dict__.update(state)
+    return made
+
+
+def users_error(error: BaseException, before: BaseException | None) -> SymshapeError | None:
+    """The error of the user's that one of Dynamo's stands for, or was raised for; None if there is none.
+
+    ``before``: what was being handled when Dynamo was called, which is no cause of it.
+    """
+    seen: set[int] = set()
+    step: BaseException | None = error
+    while isinstance(step, Exception) and step is not before and id(step) not in seen:
+        if isinstance(step, USERS) and not isinstance(step, TorchDynamoException):
+            return step
+        seen.add(id(step))
+        step = step.__cause__ or step.__context__
+    return None
