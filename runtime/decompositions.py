@@ -13,6 +13,7 @@ from symshape.runtime.complex_numbers import copied, joined, silu, to_complex
 from symshape.runtime.distances import cdist_forward, pdist_forward
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.layouts import as_eager
+from symshape.runtime.normalisations import with_eager_statistics
 from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.pooling import avg_pool, avg_pool_backward
 from symshape.runtime.result_types import with_eager_types
@@ -55,6 +56,7 @@ def decomposition_table() -> dict[Any, Any]:
         if op in table:
             table[op] = _without_negative_places(table[op])
     table[aten.cat.default] = _of_one_type(table[aten.cat.default])
+    table |= with_eager_statistics(table)
     table |= {op: wrap(table[op]) for op, wrap in with_eager_types().items() if op in table}
     for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
         table[op] = _from_either_end(table[op])
