@@ -13,8 +13,8 @@ _HALF = (torch.float16, torch.bfloat16)
 def with_eager_statistics(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """The decompositions of normalisations with statistics of the parameters' type, as eager mode's are on a CPU.
 
-    PyTorch's round them to the inputs' type: of numbers around 100 with a deviation of 1, a float16 mean is off by 3% of
-    that, and so are the gradients of inputs and weights.
+    PyTorch's round them to the inputs' type: of numbers around 100 with a deviation of 1, a float16 mean is off by 3%
+    of that, and so are the gradients of inputs and weights.
     """
     aten = torch.ops.aten
     packets = (aten.native_layer_norm, aten.native_group_norm, aten.native_batch_norm, aten._native_batch_norm_legit,
