@@ -14,11 +14,12 @@ from symshape.runtime.distances import cdist_forward, pdist_forward
 from symshape.runtime.foreach import foreach_rules
 from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.runtime.layouts import as_eager
+from symshape.runtime.normalisations import with_eager_statistics
 from symshape.runtime.padding_gradients import replication_pad_backward
 from symshape.runtime.pooling import avg_pool, avg_pool_backward
 from symshape.runtime.random_numbers import with_eager_draws
+from symshape.runtime.result_types import with_eager_types
 from symshape.runtime.torch_private import has_unbacked_sizes
-from symshape.runtime.result_types import result_type
 
 
 def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
@@ -59,8 +60,8 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
         if op in table:
             table[op] = _without_negative_places(table[op])
     table[aten.cat.default] = _of_one_type(table[aten.cat.default])
-    if aten.block_diag.default in table:
-        table[aten.block_diag.default] = _of_result_type(table[aten.block_diag.default])
+    table |= with_eager_statistics(table)
+    table |= {op: wrap(table[op]) for op, wrap in with_eager_types().items() if op in table}
     for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
         table[op] = _from_either_end(table[op])
     if aten.smooth_l1_loss_backward.default in table:
@@ -90,16 +91,6 @@ def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
     def decomposition(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
         dtype = functools.reduce(torch.promote_types, [x.dtype for x in tensors])
         return rule([x if x.dtype == dtype else x.to(dtype) for x in tensors], dim)
-
-    return decomposition
-
-
-def _of_result_type(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition of ``block_diag``, which makes matrices of scalars first: as scalars, their types count less."""
-
-    def decomposition(tensors: Sequence[torch.Tensor]) -> Any:
-        dtype = result_type(tensors)
-        return rule([x if x.dtype == dtype else x.to(dtype) for x in tensors])
 
     return decomposition
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.result_types import result_type
-from symshape.runtime.torch_tracing import with_fake_rules
+from symshape.runtime.result_types import with_eager_types
+from symshape.runtime.torch_tracing import meta_decomposition, with_fake_rules
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -22,13 +22,19 @@ Size = Any  # int | torch.SymInt
 
 def missing_fake_rules() -> Callable[[], None]:
     """The tracer has these rules from now on. Returns what takes them away."""
-    return with_fake_rules({
+    changed = [meta_decomposition(op, wrap) for op, wrap in with_eager_types().items()]
+    changed.append(with_fake_rules({
         aten.fractional_max_pool3d_backward.default: _like_operand, aten.geqrf.default: _qr,
         aten.linalg_lstsq.default: _least_squares, aten.histogram.bin_ct: _histogram,
         aten.histogram.bins_tensor: _histogram_of_bins, aten._histogramdd_bin_edges.default: _edges,
         aten._histogramdd_from_bin_cts.default: _counts, aten._histogramdd_from_bin_tensors.default: _counts_of_bins,
-        aten.block_diag.default: _block_diag,
-    })  # fmt: skip
+    }))  # fmt: skip
+
+    def revert() -> None:
+        for one in changed:
+            one()
+
+    return revert
 
 
 def _column_major(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
@@ -84,15 +90,3 @@ def _counts(x: torch.Tensor, bins: Sequence[int], **_: Any) -> torch.Tensor:
 
 def _counts_of_bins(x: torch.Tensor, bins: Sequence[torch.Tensor], **_: Any) -> torch.Tensor:
     return x.new_empty([edges.size(0) - 1 for edges in bins])
-
-
-def _block_diag(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """PyTorch's rule makes matrices of scalars first, whose types then count as a matrix's do."""
-    for i, x in enumerate(tensors):
-        torch._check(
-            x.dim() <= 2,
-            lambda: f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.dim()} dimensions",
-        )
-    rows: Size = sum(x.shape[0] if x.dim() == 2 else 1 for x in tensors)
-    columns: Size = sum(x.shape[-1] if x.dim() else 1 for x in tensors)
-    return tensors[0].new_empty([rows, columns], dtype=result_type(tensors))

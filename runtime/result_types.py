@@ -1,11 +1,41 @@
-"""The type of a result made of several tensors, by eager mode's rule."""
+"""The type of a result made of several tensors, by eager mode's rule, where PyTorch's tracing rule has another one.
+
+Both count a tensor without dims less than one with dims. PyTorch's Python rules for these operators give it dims first,
+or do not, where eager mode does the opposite: the graph then has another type than the kernel returns.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
+
+
+def with_eager_types() -> Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """Operator -> what makes a decomposition with eager mode's type of PyTorch's, which is its tracing rule as well."""
+    return {torch.ops.aten.block_diag.default: _block_diag, torch.ops.aten.addr.default: _addr}
+
+
+def _block_diag(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Scalars become matrices, but count as scalars."""
+
+    def decomposition(tensors: Sequence[torch.Tensor]) -> Any:
+        dtype = result_type(tensors)
+        return rule([x.to(dtype) for x in tensors])
+
+    return decomposition
+
+
+def _addr(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A scalar is expanded to a matrix, and counts as one."""
+
+    def decomposition(x: torch.Tensor, *vectors: torch.Tensor, beta: Any = 1, alpha: Any = 1) -> Any:
+        dtype = functools.reduce(torch.promote_types, [one.dtype for one in (x, *vectors)])
+        return rule(*(one.to(dtype) for one in (x, *vectors)), beta=beta, alpha=alpha)
+
+    return decomposition
 
 
 def result_type(tensors: Sequence[torch.Tensor]) -> torch.dtype:

@@ -6,6 +6,7 @@ backend "aot_eager": the tracer, functionalisation and decompositions are its, k
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 import sys
@@ -30,6 +31,7 @@ Compiler = Callable[[Any], Any]
 BACKENDS: dict[str, Compiler] = {
     "symshape": functools.partial(torch.compile, backend="symshape", dynamic=True),
     "settings": symshape.compile,
+    "jit": symshape.jit,
     "triton": functools.partial(torch.compile, backend="symshape", dynamic=True, options={"target": "triton"}),
     "aot_eager": functools.partial(torch.compile, backend="aot_eager", dynamic=True),
     "eager": functools.partial(torch.compile, backend="eager", dynamic=True),
@@ -39,7 +41,8 @@ BACKENDS: dict[str, Compiler] = {
 @dataclass(frozen=True)
 class Finding:
     """``kind``: "value", "error" (raised where eager does not, or another type), "graphs" (more than backend="eager"),
-    "slow". ``whose``: "symshape", or "pytorch" where aot_eager has the same kind of difference."""
+    "slow". ``whose``: "symshape"; "pytorch" where aot_eager has the same kind of difference; "refused" where it is what
+    symshape.jit says of a program that reads the value of a tensor."""
 
     kind: str
     message: str
@@ -157,6 +160,8 @@ def check(source: Source, backend: str = "symshape", count_graphs: bool = True) 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         finding, ours = differences(source, backend)
+        if finding is not None and backend == "jit" and "a value of a tensor decides" in finding.message:
+            return dataclasses.replace(finding, whose="refused")
         if finding is not None:
             captures = backend == "settings"
             with torch._dynamo.config.patch(
@@ -165,7 +170,7 @@ def check(source: Source, backend: str = "symshape", count_graphs: bool = True) 
                 theirs, _ = differences(source, "aot_eager")
             same = theirs is not None and theirs.kind == finding.kind
             return Finding(finding.kind, finding.message, "pytorch" if same else "symshape")
-        if count_graphs and backend != "triton":
+        if count_graphs and backend not in ("triton", "jit"):
             _, most = differences(source, "eager")
             if ours > most:
                 _, theirs = differences(source, "aot_eager")

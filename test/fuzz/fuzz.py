@@ -6,7 +6,7 @@
     python test/fuzz/fuzz.py --file FILE          a saved program
 
 The outcome of each seed is a line of build/fuzz/seeds.jsonl; programs that fail lie beside it. One in ten runs with
-Triton's interpreter as well, every other one with the settings of ``symshape.compile``.
+Triton's interpreter, one in ten through ``symshape.jit``, and three with the settings of ``symshape.compile``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ["SYMSHAPE_CACHE"] = "0"
+os.environ.setdefault("SYMSHAPE_STRICT", "1")  # what cannot be compiled is an error, not a library call
 HERE = Path(__file__).parent
 FOLDER = Path("build/fuzz")
 LIMIT = 120  # seconds of processor time for one program
@@ -33,7 +34,7 @@ EACH = 100  # programs that one process runs
 
 
 def backend_of(seed: int) -> str:
-    return "triton" if seed % 10 == 9 else "settings" if seed % 2 else "symshape"
+    return {7: "jit", 9: "triton"}.get(seed % 10) or ("settings" if seed % 2 else "symshape")
 
 
 def program_of(seed: int) -> Any:
@@ -158,7 +159,7 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--program", type=int, help="a seed")
     parser.add_argument("--file", type=Path, help="a saved program")
-    parser.add_argument("--backend", help="of a program: symshape, settings, triton, aot_eager")
+    parser.add_argument("--backend", help="of a program: symshape, settings, jit, triton, aot_eager")
     parser.add_argument("--whole", action="store_true", help="do not shrink")
     parser.add_argument("--work", type=int, nargs="+", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -170,6 +171,8 @@ def main() -> int:
 
         source = Source.parse(given.file.read_text()) if given.file else program_of(given.program)
         return show(source, given.backend or backend_of(given.program or 0), not given.whole)
+    if given.backend or given.whole:
+        parser.error("--backend and --whole are of --program and --file")
     lines = run(list(range(given.first, given.first + given.count)))
     counts = Counter(f"{line['whose']}: {line['kind']}" if line["whose"] else "as eager" for line in lines)
     for what, count in counts.most_common():

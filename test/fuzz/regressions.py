@@ -165,7 +165,23 @@ def program(x0):
     return (v0, v1, x0.repeat(3, 2).flip(1), v0.flip(0).sum(0), F.pixel_shuffle(v0[None].repeat(4, 1, 1), 2).flip(2))
 """
 
+TYPE_OF_A_SCALAR = """
+SIZES = [(2, 3), (0, 1), (17, 1)]
+
+def inputs(s, t):
+    x0 = normal(s)
+    x1 = normal(t, dtype=torch.float16)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x0.sum(0, dtype=torch.float64)
+    v1 = torch.addr(v0, x0, x1)
+    return (torch.block_diag(v0, x0), torch.block_diag(x1, v0 > 0, v0), v1, torch.addr(x1[:1], x1, x1, alpha=2))
+"""
+
 REGRESSIONS = {
+    "a scalar's type counts less, or does not": ("settings", TYPE_OF_A_SCALAR),
+    "the same scalars in Triton": ("triton", TYPE_OF_A_SCALAR),
     "a dim that runs backwards is divided": ("symshape", BACKWARDS),
     "the same in Triton's code": ("triton", BACKWARDS),
     "tensors without elements have a type": ("symshape", TYPE_OF_NOTHING),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import symshape
+from symshape.runtime.result_types import result_type
 
 
 def compiled(function):
@@ -113,3 +116,24 @@ def test_histograms_in_more_dims():
     for n in (2, 5, 33):
         args = torch.randn(n, 2), torch.rand(n)
         same(ours(*args), f(*args))
+
+
+def test_types_of_results_with_scalars():
+    """Of tensors with and without dims, where PyTorch's tracing rules have another type than its kernels."""
+
+    def types(x, s):
+        made = torch.block_diag(s, x), torch.addr(s, x, x)
+        return *made, *(y.element_size() * x.size(0) for y in made)
+
+    function, scalar = compiled(types), torch.tensor(1.5, dtype=torch.float64)
+    for n in (0, 2, 5):
+        x = torch.randn(n)
+        torch.testing.assert_close(function(x, scalar), types(x, scalar))
+
+
+def test_result_type_is_pytorch_s():
+    dtypes = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+              torch.float64, torch.complex64, torch.complex128]  # fmt: skip
+    operands = [torch.ones(shape, dtype=dtype) for shape in ((), (1,)) for dtype in dtypes]
+    for x, y in itertools.product(operands, repeat=2):
+        assert result_type([x, y]) == torch.result_type(x, y)
