@@ -1,0 +1,43 @@
+"""The module inside ``torch.compile(DistributedDataParallel(module))``, where its class is one of ``torch.nn``.
+
+Dynamo cannot trace the forward method of DistributedDataParallel itself (a context manager of its own is around the
+call of the module), and what is compiled is the forward method of the module. It skips those that are defined in
+``torch.nn``: of an ``nn.Sequential`` nothing would be compiled, or each of its parts by itself.
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch._dynamo.trace_rules
+from torch.nn.parallel import DistributedDataParallel
+
+
+def module_of_data_parallel_is_traced() -> Callable[[], None]:
+    """While a frame is compiled. Returns what puts the usual way back."""
+    rules: Any = torch._dynamo.trace_rules
+    usual = rules.check
+
+    @functools.wraps(usual)
+    def check(obj: Any, is_inlined_call: bool = False, frame: Any = None) -> Any:
+        """Whether Dynamo is to skip it."""
+        skipped = usual(obj, is_inlined_call=is_inlined_call, frame=frame)
+        return skipped and not (frame is not None and not is_inlined_call and _is_wrapped_module(frame))
+
+    def revert() -> None:
+        rules.check = usual
+
+    rules.check = check
+    return revert
+
+
+def _is_wrapped_module(frame: Any) -> bool:
+    """Whether it is the forward method of the module whose DistributedDataParallel is being called."""
+    active: Any = DistributedDataParallel._get_active_ddp_module()
+    if active is None or frame.f_code.co_name != "forward":
+        return False
+    return frame.f_locals.get("self") is active.module
