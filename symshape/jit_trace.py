@@ -31,11 +31,12 @@ from symshape.settings import InForce
 
 @dataclass
 class Call:
-    """A call to be traced. ``state``: name and value of each parameter and buffer; ``spec``: of ``(args, kwargs)``."""
+    """A call to be traced. ``state``: position, name and value of each parameter and buffer; ``spec``: of ``(args,
+    kwargs)``."""
 
     fn: Callable[..., Any]
     holder: torch.nn.Module
-    state: Sequence[tuple[str, torch.Tensor]]
+    state: Sequence[tuple[int, str, torch.Tensor]]
     inputs: Sequence[Input]
     spec: Any
 
@@ -64,7 +65,7 @@ class _Function(torch.nn.Module):
 
     def forward(self, *flat: Any) -> tuple[Any, ...]:
         assert self.call is not None
-        state = dict(zip((name for name, _ in self.call.state), flat))
+        state = dict(zip((name for _, name, _ in self.call.state), flat))
         leaves = list(self.constants)
         for position, value in zip(self.dynamic, flat[len(state) :]):
             leaves[position] = value
@@ -88,7 +89,7 @@ def trace_call(call: Call, options: Options) -> Traced:
     """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
     CompileError where the function cannot be traced; whatever else the function itself raises."""
     trace = Trace()
-    state = [trace.tensor(value, name, [None] * value.dim()) for name, value in call.state]
+    state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.state]
     fakes = [_fake(trace, one) for one in call.inputs]
     with InForce():
         try:
@@ -121,7 +122,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers)
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
-    states = [Leaf(i, value.dim(), value.is_contiguous()) for i, (_, value) in enumerate(call.state)]
+    states = [Leaf(position, value.dim(), value.is_contiguous()) for position, _, value in call.state]
     leaves = [_leaf(trace, one) for one in call.inputs]
     arguments = [*states, *(leaf for i in dynamic if (leaf := leaves[i]) is not None)]
     if len(entry.layouts) < len(arguments):

@@ -25,6 +25,7 @@ from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
 from symshape.runtime.size_reads import read_sizes_at_once
 from symshape.runtime.torch_private import views_by_strides
+from symshape.runtime.torch_tracing import compiled_functions_are_inlined
 from symshape.runtime.torch_unbacked import (
     checks_of_layers_at_call_time,
     class_counts_are_traced,
@@ -95,7 +96,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions,
-            results_of_branches_are_merged)  # fmt: skip
+            results_of_branches_are_merged, compiled_functions_are_inlined)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
