@@ -296,10 +296,11 @@ def compiled_functions_are_inlined() -> Callable[[], None]:
     def callback(given: Any) -> Any:
         return None if _TRACING.inside and not _in_hop_compile() else usual(given)
 
-    eval_frame._callback_from_stance = callback
+    module: Any = eval_frame
+    module._callback_from_stance = callback
 
     def revert() -> None:
-        eval_frame._callback_from_stance = usual
+        module._callback_from_stance = usual
 
     return revert
 

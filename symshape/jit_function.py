@@ -16,11 +16,12 @@ import torch
 import torch.utils._pytree as pytree
 from torch.compiler import is_dynamo_compiling
 
-from symshape.codegen.entry_guards import Leaf
+from symshape.codegen.entry_guards import Leaf, minimal
 from symshape.codegen.guard_stub import Constraint, check_texts
 from symshape.codegen.guard_tree import Case, MatchText, emit_match
 from symshape.dynamic_shapes import Input, declared, read_inputs
 from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.frontend.assumptions import Assumptions
 from symshape.jit_state import ModuleState
 from symshape.jit_trace import Call, trace_call
 from symshape.options import Options
@@ -92,6 +93,7 @@ class JitFunction:
         if type(self.entry_limit) is not int or self.entry_limit < 1:
             raise OptionError(f"entry_limit cannot be {self.entry_limit!r}", next_step="it is an integer from 1 on")
         self.options = Options.parse(rest)
+        self._assumed = Assumptions(self.options.assume, self._signed(), "assume= of symshape.jit")
         self._states: list[_Entries] = []  # the first is in use
         self._clock = itertools.count(1)
         self._misses: Counter[str] = Counter()
@@ -133,11 +135,11 @@ class JitFunction:
 
     def __reduce__(self) -> Any:
         """What is compiled is not copied or written: the copy compiles for itself."""
-        found: Any = sys.modules.get(str(self.__module__))
-        for part in str(self.__qualname__).split("."):
+        found, name = sys.modules.get(str(self.__module__)), getattr(self, "__qualname__", "")
+        for part in name.split("."):
             found = getattr(found, part, None)
         if found is self:
-            return self.__qualname__  # by name, like a function
+            return name  # like a function
         if isinstance(self.fn, types.MethodType) and type(self.fn.__self__).__dict__.get(self.fn.__name__) is not None:
             return getattr, (self.fn.__self__, self.fn.__name__)
         return JitFunction, (self.fn, self.dynamic_shapes, self.given_options, self.location)
@@ -197,11 +199,13 @@ class JitFunction:
         inputs = read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first)
         kind = self._class_of(values, inputs)
         demanded, sources = declared(inputs, self.location)
+        assumed = _assumed(self._assumed, inputs)
+        demanded += assumed
         _demand(demanded, sources, inputs)
         self._note_miss(modules, tree, kind, values, inputs)
         state = modules.tensors(values[:first])
-        traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec), self.options)
-        constraints = (*traced.constraints, *demanded)
+        traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
+        constraints = tuple(minimal([*traced.constraints, *demanded], traced.leaves))
         guard = EntryGuard(tuple(traced.leaves), constraints, _texts(constraints, sources), tuple(traced.reports))
         examples = [stand_in(value) for value in values if isinstance(value, torch.Tensor)]
         entry = Entry(kind, traced.run, guard, examples, traced.changed)
@@ -291,6 +295,18 @@ def _demand(demanded: Sequence[Constraint], sources: Mapping[str, str], inputs: 
     for check in check_texts(demanded, dict(sources)):
         if not holds(check, readings):
             raise error_of(check, {name: readings[name] for name, _ in check.sources})
+
+
+def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constraint]:
+    """The assumptions as constraints over the inputs of a call."""
+    known = {}
+    for one in inputs:
+        if one.leaf is not None and one.leaf.rank is None:
+            known[one.name] = one.leaf.value
+        elif one.leaf is not None:
+            known |= {f"{one.name}.size({d})": size for d, size in enumerate(one.leaf.sizes)}
+    return [Constraint(condition, f"the assumption `{item.text}`", item.origin)
+            for item, condition in assumptions.over(known)]  # fmt: skip
 
 
 def _readings(leaves: Sequence[Leaf], values: Any) -> dict[str, int]:

@@ -16,6 +16,7 @@ from symshape.dialects.sizes import Layout
 from symshape.dynamic_shapes import DimSpec, Input
 from symshape.errors import CompileError, ShapeConstraintError, SymshapeError
 from symshape.frontend.guards import open_guards
+from symshape.frontend.requirements import Requirements
 from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
 from symshape.graph_cache import compile_graph
 from symshape.options import Options
@@ -32,13 +33,14 @@ from symshape.settings import InForce
 @dataclass
 class Call:
     """A call to be traced. ``state``: position, name and value of each parameter and buffer; ``spec``: of ``(args,
-    kwargs)``."""
+    kwargs)``; ``assumed``: facts over the leaves of the inputs, which hold for this call."""
 
     fn: Callable[..., Any]
     holder: torch.nn.Module
     state: Sequence[tuple[int, str, torch.Tensor]]
     inputs: Sequence[Input]
     spec: Any
+    assumed: Sequence[Constraint] = ()
 
 
 @dataclass
@@ -94,6 +96,7 @@ def trace_call(call: Call, options: Options) -> Traced:
     with InForce():
         try:
             _apply_names(trace, call.inputs, fakes)
+            _assume(trace, call, fakes)
             return _compile(call, options, trace, state, fakes)
         except SymshapeError:
             raise
@@ -171,6 +174,19 @@ def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) ->
     for spec, size in sizes:
         if spec.derived is not None:
             bool(size == spec.derived(roots[spec.name]))
+
+
+def _assume(trace: Trace, call: Call, fakes: Sequence[Any]) -> None:
+    """Makes the assumptions guards: facts for the compiler, which the entry checks."""
+    known: dict[str, Expr] = {}
+    for one, fake in zip(call.inputs, fakes):
+        if one.leaf is not None and one.leaf.rank is None:
+            known[str(one.leaf.value)] = size_expr(fake)
+        elif one.leaf is not None:
+            known |= {str(name): size_expr(size) for name, size in zip(one.leaf.sizes, fake.size())}
+    requirements = Requirements(trace.env)
+    for constraint in call.assumed:
+        requirements.guard(constraint.condition.substitute(known), constraint.location)
 
 
 def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
