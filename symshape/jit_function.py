@@ -79,8 +79,8 @@ class JitFunction:
     """
 
     def __init__(self, fn: Any, dynamic_shapes: Any, options: Mapping[str, Any] | None, location: str) -> None:
-        if isinstance(fn, staticmethod):
-            fn = fn.__func__
+        self._is_static = isinstance(fn, staticmethod)
+        fn = fn.__func__ if isinstance(fn, staticmethod) else fn
         if not callable(fn) or isinstance(fn, type):
             what = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
             raise OptionError(f"symshape.jit needs a function or a module, not {what}",
@@ -120,7 +120,7 @@ class JitFunction:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: of each instance, whose modules are inputs, a jitted function of its own."""
-        if instance is None:
+        if instance is None or self._is_static:
             return self
         key = f"_symshape_jit_{self.name}"
         kept = getattr(instance, "__dict__", None)
@@ -177,7 +177,7 @@ class JitFunction:
         """A call whose form is not known yet, that has containers or keywords, or that no entry is for."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         entries, state = self._state()
-        if is_seen_by_others((*state, *leaves)):
+        if is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
             return self.fn(*args, **kwargs)
         flat = not kwargs and len(leaves) == len(args) and all(map(_is_leaf, args))
         with compile_lock:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin
 
 from symshape.errors import CompileError
 
@@ -25,8 +26,9 @@ class ModuleState:
     """
 
     def __init__(self, fn: Any) -> None:
-        self._names = list(_names_of_modules(fn))
-        roots = list({id(found): found for found in _reachable(fn)}.values())
+        found = list(_modules_at(fn))
+        self._places = [place for place, _ in found if place is not None]
+        roots = list({id(module): module for _, module in found}.values())
         self.modules = list({id(m): m for root in roots for m in root.modules()}.values())
         self.holder = _Holder(fn, roots)
         self._tensors: list[Any] = [table.values() for module in self.modules
@@ -53,18 +55,18 @@ class ModuleState:
                 for table in (module._parameters, module._buffers) for key in table]  # fmt: skip
 
     def tensors(self, values: Sequence[Any]) -> list[tuple[int, str, torch.Tensor]]:
-        """Position, name and value of each tensor among ``values``, which are the first inputs of an entry; a tensor
-        with several names once."""
-        found: dict[int, tuple[int, str, torch.Tensor]] = {}
-        for position, (name, value) in enumerate(zip(self.names, values)):
-            if value is not None:
-                found.setdefault(id(value), (position, name, value))
-        return list(found.values())
+        """Position, name and value of each tensor among ``values``, which are the first inputs of an entry."""
+        return [(position, name, value) for position, (name, value) in enumerate(zip(self.names, values))
+                if value is not None]  # fmt: skip
+
+    @staticmethod
+    def is_lazy(values: Sequence[Any]) -> bool:
+        """Whether a module's first call is still to make its parameters."""
+        return any(isinstance(value, UninitializedTensorMixin) for value in values)
 
     def _read_structure(self) -> tuple[Any, ...]:
-        named = [table.get(name) if isinstance(table, dict) else table.cell_contents for table, name in self._names]
         return (*itertools.chain.from_iterable(self._structure), *map(len, self._structure), *map(len, self._tensors),
-                *map(id, named))  # fmt: skip
+                *map(id, map(_value_at, self._places)))  # fmt: skip
 
 
 class _Holder(torch.nn.Module):
@@ -86,55 +88,52 @@ class _Holder(torch.nn.Module):
         return result
 
 
-def _reachable(value: Any) -> Iterator[torch.nn.Module]:
+Place = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key in it
+
+
+def _modules_at(fn: Any) -> Iterator[tuple[Place | None, torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
-    attributes of an object, or in functions that it calls."""
+    attributes of an object, or in functions that it calls; and where each was found."""
     seen: set[int] = set()
-    waiting = [(value, True)]
+    waiting: list[tuple[Place | None, Any, bool]] = [(None, fn, True)]
     while waiting:
-        item, look_inside = waiting.pop(0)
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
+        place, item, look_inside = waiting.pop(0)
         if isinstance(item, torch.nn.Module):
-            yield item
-        else:
-            waiting += _parts(item, look_inside)
+            yield place, item
+        elif id(item) not in seen:
+            seen.add(id(item))
+            waiting += [(part, _value_at(part), inside) for part, inside in _parts(item, look_inside)]
 
 
-def _parts(item: Any, look_inside: bool) -> list[tuple[Any, bool]]:
-    """Values that an object refers to, each with whether its own attributes are to be looked at."""
+def _parts(item: Any, look_inside: bool) -> list[tuple[Place, bool]]:
+    """Places of values that an object refers to, each with whether attributes of what is there are to be looked at."""
     if isinstance(item, functools.partial):
-        return [(part, look_inside) for part in (item.func, *item.args, *item.keywords.values())]
+        return [(((item.func, *item.args), i), look_inside) for i in range(1 + len(item.args))] + [
+            ((item.keywords, key), look_inside) for key in item.keywords]  # fmt: skip
     if isinstance(item, types.MethodType):
-        return [(item.__func__, look_inside), (item.__self__, look_inside)]
+        return [(((item.__func__, item.__self__), i), look_inside) for i in range(2)]
     if isinstance(item, types.FunctionType):
         if _package(item.__module__) in _FOREIGN:
             return []
-        named = [table.get(name) if isinstance(table, dict) else table.cell_contents for table, name in _names(item)]
-        defaults = [*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
-        return [(part, look_inside) for part in (*named, *defaults)]
-    if isinstance(item, (list, tuple, set, frozenset)):
-        return [(part, False) for part in item]
+        defaults = item.__defaults__ or ()
+        return [(place, look_inside) for place in (
+            *_names(item), *((defaults, i) for i in range(len(defaults))),
+            *((item.__kwdefaults__, key) for key in item.__kwdefaults__ or ()),
+        )]  # fmt: skip
+    if isinstance(item, (list, tuple)):
+        return [((item, i), False) for i in range(len(item))]
     if isinstance(item, dict):
-        return [(part, False) for part in item.values()]
+        return [((item, key), False) for key in item]
     is_object = not isinstance(item, (type, types.ModuleType)) and _package(type(item).__module__) not in _FOREIGN
-    if look_inside and is_object:
-        return [(part, False) for part in getattr(item, "__dict__", {}).values()]
-    return []
+    attributes = getattr(item, "__dict__", {}) if look_inside and is_object else {}
+    return [((attributes, key), False) for key in attributes]
 
 
-def _names(function: Any) -> Iterator[tuple[Any, str]]:
-    """Where a function's free names are kept, as far as they are set: (globals, name) or (cell, name)."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        try:
-            cell.cell_contents  # noqa: B018
-        except ValueError:  # a name that is assigned later
-            continue
-        yield cell, name
-    for name in _global_names(function.__code__):
-        if name in function.__globals__:
-            yield function.__globals__, name
+def _names(function: types.FunctionType) -> Iterator[Place]:
+    """Where the values of a function's free names are."""
+    yield from ((cell, None) for cell in function.__closure__ or ())
+    yield from ((function.__globals__, name) for name in _global_names(function.__code__) if name in
+                function.__globals__)  # fmt: skip
 
 
 def _global_names(code: types.CodeType) -> list[str]:
@@ -142,13 +141,13 @@ def _global_names(code: types.CodeType) -> list[str]:
     return list(dict.fromkeys([*code.co_names, *inner]))
 
 
-def _names_of_modules(fn: Any) -> Iterator[tuple[Any, str]]:
-    """The names of a function that stand for modules: somebody may let one stand for another."""
-    function = getattr(fn, "__func__", fn)
-    for table, name in _names(function) if isinstance(function, types.FunctionType) else ():
-        value = table.get(name) if isinstance(table, dict) else table.cell_contents
-        if isinstance(value, torch.nn.Module):
-            yield table, name
+def _value_at(place: Place) -> Any:
+    """None where nothing is now."""
+    table, key = place
+    try:
+        return table.cell_contents if isinstance(table, types.CellType) else table[key]
+    except (ValueError, LookupError):
+        return None
 
 
 def _package(module: str | None) -> str:
