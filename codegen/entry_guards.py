@@ -5,6 +5,7 @@ Under ``torch.compile`` Dynamo has checked all of it before the graph runs. Unde
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,10 @@ from symshape.dialects import parse_binding, parse_inverse
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.places import source_lines
 from symshape.dialects.sizes import Layout, Sizes
-from symshape.prover.condition import TRUE, at_least, equals
+from symshape.prover.condition import TRUE, Condition, at_least, equals
+from symshape.prover.condition_store import ConditionStore
 from symshape.prover.expr import Expr, product
+from symshape.prover.facts import Row
 
 _INT64_MAX = 2**63 - 1
 _NONE: Mapping[int, Expr] = {}
@@ -115,6 +118,30 @@ def leaf_constraints(
     for guard in entry.guards:
         found.append(Constraint(guard.condition.substitute(readings), guard.message, guard.location))
     return [constraint for constraint in found if constraint.condition != TRUE]
+
+
+def minimal(constraints: Sequence[Constraint], leaves: Sequence[Leaf]) -> list[Constraint]:
+    """Constraints that say together what the given ones say, none implied by the others, for inputs that can be: no
+    size is below 0. What stands for several has the message and the lines of the first that has any.
+
+    What fixes a symbol that no other constraint mentions (a size of a parameter) is not looked at.
+    """
+    mentions = Counter(name for constraint in constraints for name in constraint.condition.symbols)
+    alone = [c for c in constraints if c.condition.kind == "eq" and all(mentions[n] == 1 for n in c.condition.symbols)]
+    kept = frozenset(map(id, alone))
+    rest = [constraint for constraint in constraints if id(constraint) not in kept]
+    store = ConditionStore()
+    for size in dict.fromkeys(size for leaf in leaves for size in leaf.sizes):
+        if size.python() in mentions:
+            store.symbol(size.python(), Row(0, None))
+    merged = store.minimise((constraint.condition, (constraint,)) for constraint in rest)
+    return [*alone, *(_spoken_for(item.condition, item.origins) for item in merged)]
+
+
+def _spoken_for(condition: Condition, origins: Sequence[Constraint]) -> Constraint:
+    same = [origin for origin in origins if origin.condition == condition] or origins
+    first = next((origin for origin in same if origin.location), same[0])
+    return Constraint(condition, first.message, first.location)
 
 
 def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:

@@ -64,11 +64,11 @@ class Assumptions:
     Equal for equal texts about functions of one code: methods of layers of one class.
     """
 
-    def __init__(self, texts: Sequence[str], fn: Any = None) -> None:
+    def __init__(self, texts: Sequence[str], fn: Any = None, origin: str = ORIGIN) -> None:
         self.texts = tuple(texts)
         self.parameters = _parameters(fn) if texts else None
         self.code = code_of(fn) if texts else None
-        self.items = [_parse(text, f"{ORIGIN}:{i}") for i, text in enumerate(texts, 1)]
+        self.items = [_parse(text, f"{origin}:{i}") for i, text in enumerate(texts, 1)]
         for item in self.items:
             for name in item.names:
                 if self.parameters is not None and _root(name) not in self.parameters:
@@ -91,6 +91,21 @@ class Assumptions:
 
     def __deepcopy__(self, memo: Any) -> Assumptions:
         return self  # nothing in it changes
+
+    def over(self, known: Mapping[str, Expr]) -> list[tuple[Assumption, Condition]]:
+        """Each as a condition over what ``known`` has for its names (sizes and integers of one call). Left out where it
+        has not all of them: an argument may be missing, or no tensor. OptionError for a size that no tensor has."""
+        roots = {_root(name) for name in known}
+        found = []
+        for item in self.items:
+            values = {name: known.get(_positive(name, known)) for name in item.names}
+            for name, value in values.items():
+                if value is None and (_root(name) in roots or self.parameters is None):
+                    raise _unknown(item, name, known)
+            given = {name: value for name, value in values.items() if value is not None}
+            if len(given) == len(values):
+                found.append((item, item.condition.substitute(given)))
+        return found
 
     def tie(self, env: Any) -> None:
         """Makes guards of all that this graph can check. Sizes that break one are traced anew, and meet the error here.
@@ -134,7 +149,7 @@ def _check_consistent(items: Sequence[Assumption]) -> None:
     for name in sorted({name for item in items for name in item.names}):
         store.symbol(name, Row(0 if name.endswith(")") else None, None))
     for item in items:
-        store.assume(item.condition, f"{ORIGIN}: {item.text}")
+        store.assume(item.condition, f"{item.origin.rpartition(':')[0]}: {item.text}")
 
 
 def _check(item: Assumption, values: Mapping[str, Expr], env: Any) -> None:
@@ -154,6 +169,8 @@ def _parameters(fn: Any) -> dict[str, None] | None:
     try:
         parameters = inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn).parameters
     except (TypeError, ValueError):
+        return None
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
         return None
     if isinstance(fn, torch.nn.Module) and type(fn).__module__.startswith("torch.nn."):
         return None  # Dynamo sees the arguments of a wrapper, not those of forward

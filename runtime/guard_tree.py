@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from symshape.runtime.checks import load_function
-from symshape.runtime.torch_tracing import autocast_state, tensor_check
+from symshape.runtime.torch_tracing import MODE_FUNCTIONS, MODES, autocast_state, modes_now, tensor_check
 
 # What a property of an input is read with; "{a}" is the input. Empty: not read by itself. Position 0 is the
 # kind; the last one of a tensor is the position of the same tensor among the inputs before, or None.
@@ -72,11 +72,14 @@ def stand_in(value: torch.Tensor) -> torch.Tensor:
 
 
 def surroundings() -> tuple[Any, ...]:
-    """What else decides how PyTorch runs a function: gradients, inference mode, default dtype, autocast."""
-    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast_state()
+    """What else decides how PyTorch runs a function: gradients, inference mode, default dtype, autocast, modes, the
+    default device, forward differentiation."""
+    own = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast_state()
+    return *own, *modes_now()
 
 
-_SURROUNDINGS = ("is_grad_enabled()", "is_inference_mode_enabled()", "get_default_dtype()", "autocast_state()")
+_SURROUNDINGS = ("is_grad_enabled()", "is_inference_mode_enabled()", "get_default_dtype()", "autocast_state()",
+                 *MODES)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,7 @@ def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bo
 _FUNCTIONS: dict[str, Any] = {
     "is_contiguous": torch.Tensor.is_contiguous, "is_grad_enabled": torch.is_grad_enabled, "apart": apart,
     "is_inference_mode_enabled": torch.is_inference_mode_enabled, "get_default_dtype": torch.get_default_dtype,
-    "autocast_state": autocast_state,
+    "autocast_state": autocast_state, **MODE_FUNCTIONS,
 }  # fmt: skip
 
 

@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.utils._device as device_modes
 from torch._C._dynamo import guards
+from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock for all that change settings
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import traceback as node_meta
 from torch.fx.experimental.proxy_tensor import TorchFunctionMetadataMode
 
@@ -32,6 +37,45 @@ def tensor_check(
     made: Any = guards.TensorGuards
     check: Callable[..., bool] = made(*examples, dynamic_dims_sizes=dims, dynamic_dims_strides=steps).check
     return check
+
+
+# How generated code reads which modes are active: function modes, dispatch modes, the default device, and forward
+# differentiation (-1: none).
+MODES = ("function_modes()", "dispatch_modes()", "device_modes.CURRENT_DEVICE", "forward_ad._current_level")
+MODE_FUNCTIONS: dict[str, Any] = {
+    "function_modes": torch._C._len_torch_function_stack, "dispatch_modes": torch._C._len_torch_dispatch_stack,
+    "device_modes": device_modes, "forward_ad": forward_ad,
+}  # fmt: skip
+
+
+def modes_now() -> tuple[Any, ...]:
+    """What ``MODES`` read."""
+    return (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), device_modes.CURRENT_DEVICE,
+            forward_ad._current_level)  # fmt: skip
+
+
+def is_seen_by_others(values: Sequence[Any]) -> bool:
+    """Whether a call with these values is part of what somebody else traces or transforms: what would be compiled for
+    it would be no part of that."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return True
+    if torch.fx._symbolic_trace.is_fx_symbolic_tracing() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    return forward_ad._current_level >= 0 or _has_users_mode() or any(map(_is_stand_in, values))
+
+
+def _has_users_mode() -> bool:
+    """Whether a function mode is active that is no default device."""
+    count = torch._C._len_torch_function_stack()
+    return count > 1 or count == 1 and device_modes.CURRENT_DEVICE is None
+
+
+def _is_stand_in(value: Any) -> bool:
+    """A value of a trace, or a tensor of a transform or without data."""
+    if not isinstance(value, torch.Tensor):
+        return isinstance(value, (torch.fx.Proxy, torch.SymInt, torch.SymFloat, torch.SymBool))
+    kinds = (FakeTensor, FunctionalTensor)
+    return isinstance(value, kinds) or value.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
 def guards_are_ours(env: Any) -> bool:
@@ -178,12 +222,17 @@ class Trace:
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
         """Calls the user's function; what it does is traced at its lines, and it can see that it is being compiled."""
+        from torch._dynamo.eval_frame import set_fullgraph_compiled_frame_count
+
         compiler: Any = torch.compiler
         usual, compiler._is_compiling_flag = compiler._is_compiling_flag, True
+        # A compiled function in it that must be one graph is not told that nothing was compiled.
+        count = set_fullgraph_compiled_frame_count(0)
         try:
             with node_meta.preserve_node_meta(), self.lines:
                 return fn()
         finally:
+            set_fullgraph_compiled_frame_count(count)
             compiler._is_compiling_flag = usual
 
     @property
@@ -231,6 +280,29 @@ class _Scalars(threading.local):
 
 
 _TRACING = _Scalars()
+
+
+def compiled_functions_are_inlined() -> Callable[[], None]:
+    """What ``torch.compile`` made of a function runs as it is where we trace, to be part of the trace. Not in what
+    Dynamo reads for a higher-order operator. Returns what puts the usual way back.
+
+    ``torch.compiler.set_stance("force_eager")`` does it for all threads.
+    """
+    from torch._dynamo import eval_frame
+    from torch._higher_order_ops.utils import _in_hop_compile
+
+    usual = eval_frame._callback_from_stance
+
+    def callback(given: Any) -> Any:
+        return None if _TRACING.inside and not _in_hop_compile() else usual(given)
+
+    module: Any = eval_frame
+    module._callback_from_stance = callback
+
+    def revert() -> None:
+        module._callback_from_stance = usual
+
+    return revert
 
 
 def _range(low: int, high: int | None) -> Any:

@@ -114,13 +114,13 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
     room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
     what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
     """
-    from symshape.jit_function import JitFunction
+    from symshape.jit_module import jitted
 
     frame = sys._getframe(1)
     location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     if fn is None:
-        return lambda function: JitFunction(function, dynamic_shapes, options, location)
-    return JitFunction(fn, dynamic_shapes, options, location)
+        return lambda function: jitted(function, dynamic_shapes, options, location)
+    return jitted(fn, dynamic_shapes, options, location)
 
 
 def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Report:

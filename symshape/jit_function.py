@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
+import sys
+import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,22 +14,25 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch.compiler import is_dynamo_compiling
 
-from symshape.codegen.entry_guards import Leaf
+from symshape.codegen.entry_guards import Leaf, minimal
 from symshape.codegen.guard_stub import Constraint, check_texts
 from symshape.codegen.guard_tree import Case, MatchText, emit_match
 from symshape.dynamic_shapes import Input, declared, read_inputs
 from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.frontend.assumptions import Assumptions
+from symshape.jit_state import ModuleState
 from symshape.jit_trace import Call, trace_call
 from symshape.options import Options
 from symshape.report import GraphReport
 from symshape.runtime.checks import CheckText, Origin, error_of, holds, user_text
 from symshape.runtime.guard_tree import Entry, GuardTree, InputClass, apart, stand_in
-from symshape.runtime.torch_private import is_fake
+from symshape.runtime.torch_tracing import compile_lock, is_seen_by_others
 
 DEFAULT_ENTRY_LIMIT = 64
-# Tracing changes settings of the process while it runs.
-_TRACING = threading.RLock()
+# Of so many sets of modules and hooks the entries are kept: for functions whose modules are exchanged, and back.
+_STATES = 8
 
 
 @dataclass(frozen=True)
@@ -54,39 +58,91 @@ class EntryReport:
     graphs: tuple[GraphReport, ...]
 
 
+class _Entries:
+    """All entries that are for the same modules: by the form of a call."""
+
+    def __init__(self, fn: Any) -> None:
+        self.modules = ModuleState(fn)
+        self.has_modules = bool(self.modules.modules)
+        self.flat: dict[int, GuardTree] = {}  # by the number of arguments, none of which is a container
+        self.nested: dict[Any, GuardTree] = {}  # by the structure of (args, kwargs)
+
+    def trees(self) -> list[GuardTree]:
+        return [*self.flat.values(), *self.nested.values()]
+
+
 class JitFunction:
-    """A compiled function. Calls may come from any thread; finding an entry takes no lock."""
+    """A compiled function. Calls may come from any thread; finding an entry takes no lock.
+
+    Where somebody else traces or transforms the call (``torch.compile``, ``torch.export``, ``torch.func``, another
+    jitted function, modes), it is the function that it was made of: that one is traced, or transformed.
+    """
 
     def __init__(self, fn: Any, dynamic_shapes: Any, options: Mapping[str, Any] | None, location: str) -> None:
-        if not callable(fn):
-            raise OptionError(f"symshape.jit needs a function or a module, not {type(fn).__name__}")
+        self._is_static = isinstance(fn, staticmethod)
+        fn = fn.__func__ if isinstance(fn, staticmethod) else fn
+        if not callable(fn) or isinstance(fn, type):
+            what = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
+            raise OptionError(f"symshape.jit needs a function or a module, not {what}",
+                              next_step="jit an instance, or a method" if isinstance(fn, type) else "")  # fmt: skip
         functools.update_wrapper(self, fn.forward if isinstance(fn, torch.nn.Module) else fn, updated=())
         self.name = getattr(fn, "__qualname__", type(fn).__name__)
-        self.fn, self.dynamic_shapes, self.location = fn, dynamic_shapes, location
+        self.fn, self.dynamic_shapes, self.given_options, self.location = fn, dynamic_shapes, options, location
         rest = dict(options or {})
         self.entry_limit: int = rest.pop("entry_limit", DEFAULT_ENTRY_LIMIT)
         if type(self.entry_limit) is not int or self.entry_limit < 1:
             raise OptionError(f"entry_limit cannot be {self.entry_limit!r}", next_step="it is an integer from 1 on")
         self.options = Options.parse(rest)
-        self._modules = _modules_of(fn)
-        self._holder = _Holder(fn, self._modules)
-        self._slots = _slots(self._holder)
-        self._flat: dict[int, GuardTree] = {}  # by the number of arguments, none of which is a container
-        self._nested: dict[Any, GuardTree] = {}  # by the structure of (args, kwargs)
+        self._assumed = Assumptions(self.options.assume, self._signed(), "assume= of symshape.jit")
+        self._states: list[_Entries] = []  # the first is in use
         self._clock = itertools.count(1)
         self._misses: Counter[str] = Counter()
         self._warned = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            tree = self._flat.get(len(args))
+        if is_dynamo_compiling():
+            return self.fn(*args, **kwargs)
+        if not kwargs and self._states:
+            now = self._states[0]
+            tree = now.flat.get(len(args))
             if tree is not None:
-                values = (*self._state(), *args) if self._modules else args
+                values = args
+                if now.has_modules:
+                    state = now.modules.read()
+                    if state is None:
+                        return self._search(args, kwargs)
+                    values = (*state, *args)
                 entry = tree.find(values)
                 if entry is not None:
                     entry.used = next(self._clock)
                     return entry.run(values)
         return self._search(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: of each instance, whose modules are inputs, a jitted function of its own."""
+        if instance is None or self._is_static:
+            return self
+        key = f"_symshape_jit_{self.name}"
+        kept = getattr(instance, "__dict__", None)
+        if kept is None:
+            raise OptionError(f"symshape.jit needs instances with attributes for the method {self.name}",
+                              next_step="leave __slots__ out, or jit a function that the method calls")  # fmt: skip
+        bound = kept.get(key)
+        if bound is None or bound.fn.__self__ is not instance:
+            method = types.MethodType(self.fn, instance)
+            bound = kept[key] = JitFunction(method, self.dynamic_shapes, self.given_options, self.location)
+        return bound
+
+    def __reduce__(self) -> Any:
+        """What is compiled is not copied or written: the copy compiles for itself."""
+        found, name = sys.modules.get(str(self.__module__)), getattr(self, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name  # like a function
+        if isinstance(self.fn, types.MethodType) and type(self.fn.__self__).__dict__.get(self.fn.__name__) is not None:
+            return getattr, (self.fn.__self__, self.fn.__name__)
+        return JitFunction, (self.fn, self.dynamic_shapes, self.given_options, self.location)
 
     @property
     def entries(self) -> list[EntryReport]:
@@ -98,44 +154,58 @@ class JitFunction:
     def finder(self, *args: Any) -> Callable[[Sequence[Any]], Any]:
         """The lookup that a call with these arguments runs first (tensors and constants, no containers): a function of
         the argument tuple, with an entry as its result, or None. For measurements."""
-        return self._flat[len(args)].find
+        return self._states[0].flat[len(args)].find
 
     def _trees(self) -> list[GuardTree]:
-        return [*self._flat.values(), *self._nested.values()]
+        return [tree for state in self._states for tree in state.trees()]
 
-    def _state(self) -> tuple[Any, ...]:
-        """Parameters and buffers as they are now, and the training flags of all modules."""
-        flags = bytes([module.training for module in self._modules])
-        return (*(table[key] for table, key, _ in self._slots), flags)
+    def _state(self) -> tuple[_Entries, tuple[Any, ...]]:
+        """The entries for the modules as they are, and what these show."""
+        for entries in list(self._states):
+            values = entries.modules.read()
+            if values is not None:
+                if self._states[0] is not entries:
+                    with compile_lock:
+                        self._states = [entries, *(other for other in self._states if other is not entries)]
+                return entries, values
+        with compile_lock:
+            made = _Entries(self.fn)
+            self._states = [made, *self._states[: _STATES - 1]]
+        return made, made.modules.read() or ()
 
     def _search(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose form is not known yet, that has containers or keywords, or that no entry is for."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
-        if any(isinstance(leaf, torch.Tensor) and _is_traced(leaf) for leaf in leaves):
-            return self.fn(*args, **kwargs)  # somebody traces us
+        entries, state = self._state()
+        if is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
+            return self.fn(*args, **kwargs)
         flat = not kwargs and len(leaves) == len(args) and all(map(_is_leaf, args))
-        with _TRACING:
-            tree = self._flat.setdefault(len(args), GuardTree(_emit)) if flat else self._nested.get(spec)
+        with compile_lock:
+            tree = entries.flat.setdefault(len(args), GuardTree(_emit)) if flat else entries.nested.get(spec)
             if tree is None:
-                tree = self._nested[spec] = GuardTree(_emit)
-        values = (*self._state(), *leaves) if self._modules else tuple(leaves)
+                tree = entries.nested[spec] = GuardTree(_emit)
+        values = (*state, *leaves) if entries.has_modules else tuple(leaves)
         entry = tree.find(values)
         if entry is None:
-            with _TRACING:
-                entry = tree.find(values) or self._compile(tree, args, kwargs, spec, values)
+            with compile_lock:
+                entry = tree.find(values) or self._compile(entries.modules, tree, args, kwargs, spec, values)
         entry.used = next(self._clock)
         return entry.run(values)
 
-    def _compile(self, tree: GuardTree, args: Any, kwargs: Any, spec: Any, values: Sequence[Any]) -> Entry:
+    def _compile(
+        self, modules: ModuleState, tree: GuardTree, args: Any, kwargs: Any, spec: Any, values: Sequence[Any]
+    ) -> Entry:
         first = len(values) - spec.num_leaves
         inputs = read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first)
         kind = self._class_of(values, inputs)
         demanded, sources = declared(inputs, self.location)
+        assumed = _assumed(self._assumed, inputs)
+        demanded += assumed
         _demand(demanded, sources, inputs)
-        self._note_miss(tree, kind, values, inputs)
-        state = [(name, table[key]) for table, key, name in self._slots]
-        traced = trace_call(Call(self.fn, self._holder, state, inputs, spec), self.options)
-        constraints = (*traced.constraints, *demanded)
+        self._note_miss(modules, tree, kind, values, inputs)
+        state = modules.tensors(values[:first])
+        traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
+        constraints = tuple(minimal([*traced.constraints, *demanded], traced.leaves))
         guard = EntryGuard(tuple(traced.leaves), constraints, _texts(constraints, sources), tuple(traced.reports))
         examples = [stand_in(value) for value in values if isinstance(value, torch.Tensor)]
         entry = Entry(kind, traced.run, guard, examples, traced.changed)
@@ -170,13 +240,15 @@ class JitFunction:
             raise SymshapeError(f"{self.name} changes {names or 'a buffer'}, and another input is in the same memory",
                                 next_step="pass a copy, or use symshape.compile")  # fmt: skip
 
-    def _note_miss(self, tree: GuardTree, kind: InputClass, values: Sequence[Any], inputs: Sequence[Input]) -> None:
+    def _note_miss(
+        self, modules: ModuleState, tree: GuardTree, kind: InputClass, values: Sequence[Any], inputs: Sequence[Input]
+    ) -> None:
         """Why the last entry was not for these inputs."""
         if not tree.entries:
             return
         alike = next((entry for entry in tree.entries if entry.kind == kind), None)
         if alike is None:
-            names = [*(name for *_, name in self._slots), *(["training"] if self._modules else [])]
+            names = [*modules.names, *(["training"] if modules.modules else [])]
             self._misses[kind.difference(tree.entries[0].kind, [*names, *(one.name for one in inputs)])] += 1
         elif (failing := alike.guards.failing(values)) is not None:
             self._misses[_spoken(failing)] += 1
@@ -196,67 +268,8 @@ class JitFunction:
             )  # fmt: skip
 
 
-class _Holder(torch.nn.Module):
-    """Has the modules of a function as its own, so that their parameters can be exchanged for fake ones."""
-
-    def __init__(self, fn: Any, modules: Sequence[torch.nn.Module]) -> None:
-        super().__init__()
-        self.call = [fn]  # in a list: a module would be registered twice
-        if isinstance(fn, torch.nn.Module):
-            self.self_ = fn
-        else:
-            for i, module in enumerate(m for m in _roots(fn)):
-                self.add_module(f"module{i}" if i else "self_", module)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        tables = dict(self.named_buffers())
-        result = self.call[0](*args, **kwargs)
-        for name, tensor in self.named_buffers():
-            if tables.get(name) is not tensor:
-                raise CompileError(f"the function gives the buffer {name.partition('.')[2]} another tensor",
-                                   next_step="change it in place (copy_), or use symshape.compile")  # fmt: skip
-        return result
-
-
-def _roots(fn: Any) -> list[torch.nn.Module]:
-    """Modules that a function is a method of or closes over."""
-    owner = getattr(fn, "__self__", None)
-    cells = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or () if _is_set(cell)]
-    found = [value for value in (fn, owner, *cells) if isinstance(value, torch.nn.Module)]
-    return list({id(module): module for module in found}.values())
-
-
-def _is_set(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:  # a name that is assigned later
-        return False
-
-
-def _modules_of(fn: Any) -> list[torch.nn.Module]:
-    found = [module for root in _roots(fn) for module in root.modules()]
-    return list({id(module): module for module in found}.values())
-
-
-def _slots(holder: torch.nn.Module) -> list[tuple[Any, str, str]]:
-    """Where each parameter and buffer is kept: (table, key, name), each tensor once."""
-    found: dict[int, tuple[Any, str, str]] = {}
-    for prefix, module in holder.named_modules():
-        for table in (module._parameters, module._buffers):
-            for key, tensor in table.items():
-                if tensor is not None:
-                    found.setdefault(id(tensor), (table, key, f"{prefix}.{key}" if prefix else key))
-    return list(found.values())
-
-
 def _is_leaf(value: Any) -> bool:
     return pytree.tree_is_leaf(value)
-
-
-def _is_traced(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.functional_tensor import FunctionalTensor
-
-    return is_fake(tensor) or isinstance(tensor, FunctionalTensor)
 
 
 def _emit(entries: Sequence[Entry]) -> MatchText:
@@ -282,6 +295,18 @@ def _demand(demanded: Sequence[Constraint], sources: Mapping[str, str], inputs: 
     for check in check_texts(demanded, dict(sources)):
         if not holds(check, readings):
             raise error_of(check, {name: readings[name] for name, _ in check.sources})
+
+
+def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constraint]:
+    """The assumptions as constraints over the inputs of a call."""
+    known = {}
+    for one in inputs:
+        if one.leaf is not None and one.leaf.rank is None:
+            known[one.name] = one.leaf.value
+        elif one.leaf is not None:
+            known |= {f"{one.name}.size({d})": size for d, size in enumerate(one.leaf.sizes)}
+    return [Constraint(condition, f"the assumption `{item.text}`", item.origin)
+            for item, condition in assumptions.over(known)]  # fmt: skip
 
 
 def _readings(leaves: Sequence[Leaf], values: Any) -> dict[str, int]:

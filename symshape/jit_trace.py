@@ -17,6 +17,7 @@ from symshape.dynamic_shapes import DimSpec, Input
 from symshape.errors import CompileError, SymshapeError
 from symshape.frontend.failed_checks import constraint_error
 from symshape.frontend.guards import open_guards
+from symshape.frontend.requirements import Requirements
 from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
 from symshape.graph_cache import compile_graph
 from symshape.options import Options
@@ -24,19 +25,28 @@ from symshape.prover.condition import equals
 from symshape.prover.expr import Expr
 from symshape.report import GraphReport
 from symshape.runtime.checks import with_text
+from symshape.runtime.torch_private import user_lines
 from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.settings import InForce
 
 
 @dataclass
 class Call:
-    """A call to be traced. ``state``: name and value of each parameter and buffer; ``spec``: of ``(args, kwargs)``."""
+    """A call to be traced. ``state``: position, name and value of each parameter and buffer, of one with several names
+    for each; ``spec``: of ``(args,
+    kwargs)``; ``assumed``: facts over the leaves of the inputs, which hold for this call."""
 
     fn: Callable[..., Any]
     holder: torch.nn.Module
-    state: Sequence[tuple[str, torch.Tensor]]
+    state: Sequence[tuple[int, str, torch.Tensor]]
     inputs: Sequence[Input]
     spec: Any
+    assumed: Sequence[Constraint] = ()
+
+    @property
+    def tensors(self) -> list[tuple[int, str, torch.Tensor]]:
+        """``state`` with each tensor once: the other names follow (``functional_call`` ties them)."""
+        return list({id(row[2]): row for row in reversed(self.state)}.values())[::-1]
 
 
 @dataclass
@@ -63,7 +73,7 @@ class _Function(torch.nn.Module):
 
     def forward(self, *flat: Any) -> tuple[Any, ...]:
         assert self.call is not None
-        state = dict(zip((name for name, _ in self.call.state), flat))
+        state = dict(zip((name for _, name, _ in self.call.tensors), flat))
         leaves = list(self.constants)
         for position, value in zip(self.dynamic, flat[len(state) :]):
             leaves[position] = value
@@ -87,11 +97,12 @@ def trace_call(call: Call, options: Options) -> Traced:
     """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
     CompileError where the function cannot be traced; whatever else the function itself raises."""
     trace = Trace()
-    state = [trace.tensor(value, name, [None] * value.dim()) for name, value in call.state]
+    state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
     fakes = [_fake(trace, one) for one in call.inputs]
     with InForce():
         try:
             _apply_names(trace, call.inputs, fakes)
+            _assume(trace, call, fakes)
             return _compile(call, options, trace, state, fakes)
         except SymshapeError:
             raise
@@ -110,6 +121,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         if kind != "backward":
+            _reject_constants(graph)
             _insert_assertions(graph, trace)
         compiled = compile_graph(graph, options, kind=kind)
         reports.append(compiled.report)
@@ -120,16 +132,27 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers)
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
-    states = [Leaf(i, value.dim(), value.is_contiguous()) for i, (_, value) in enumerate(call.state)]
+    states, every = ([Leaf(position, value.dim(), value.is_contiguous()) for position, _, value in rows]
+                     for rows in (call.tensors, call.state))  # fmt: skip
     leaves = [_leaf(trace, one) for one in call.inputs]
     arguments = [*states, *(leaf for i in dynamic if (leaf := leaves[i]) is not None)]
     if len(entry.layouts) < len(arguments):
         raise CompileError("the traced graph has other inputs than the function", next_step="use symshape.compile")
     positions = [leaf.position for leaf in arguments]
     constraints = _constraints(entry, trace, call.inputs, fakes, state, arguments)
-    known = [*states, *(leaf for leaf in leaves if leaf is not None)]
+    known = [*every, *(leaf for leaf in leaves if leaf is not None)]
     changed = tuple(positions[i] for i in trace.changed)
     return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
+
+
+def _reject_constants(graph: torch.fx.GraphModule) -> None:
+    """CompileError for a constant that would get no gradient."""
+    for node in graph.graph.find_nodes(op="get_attr"):
+        value = getattr(graph, str(node.target), None)
+        if torch.is_grad_enabled() and isinstance(value, torch.Tensor) and value.requires_grad:
+            raise CompileError(f"a tensor of shape {tuple(value.shape)} that requires a gradient is no argument of the "
+                               "function, and no parameter of a module that it names", where=with_text(_place_of(node)),
+                               next_step="pass it as an argument, or use symshape.compile")  # fmt: skip
 
 
 def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:
@@ -169,6 +192,25 @@ def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) ->
     for spec, size in sizes:
         if spec.derived is not None:
             bool(size == spec.derived(roots[spec.name]))
+
+
+def _assume(trace: Trace, call: Call, fakes: Sequence[Any]) -> None:
+    """Makes the assumptions guards: facts for the compiler, which the entry checks."""
+    known: dict[str, Expr] = {}
+    for one, fake in zip(call.inputs, fakes):
+        if one.leaf is not None and one.leaf.rank is None:
+            known[str(one.leaf.value)] = size_expr(fake)
+        elif one.leaf is not None:
+            known |= {str(name): size_expr(size) for name, size in zip(one.leaf.sizes, fake.size())}
+    requirements = Requirements(trace.env)
+    for constraint in call.assumed:
+        requirements.guard(constraint.condition.substitute(known), constraint.location)
+
+
+def _place_of(node: torch.fx.Node) -> str:
+    """``file:line`` of the first operation that uses a node; "" if it is not known."""
+    lines = [line for user in node.users for line in user_lines(user)[-1:]]
+    return f"{lines[0][0]}:{lines[0][1]}" if lines else ""
 
 
 def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:

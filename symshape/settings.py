@@ -24,8 +24,8 @@ from symshape.frontend.failed_checks import checks_are_constraints
 from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
-from symshape.runtime.dynamo_errors import users_error
 from symshape.runtime.data_parallel import module_of_data_parallel_is_traced
+from symshape.runtime.dynamo_errors import users_error
 from symshape.runtime.fake_rules import missing_fake_rules
 from symshape.runtime.input_views import views_of_inputs
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
@@ -33,6 +33,7 @@ from symshape.runtime.messages import messages_are_traced
 from symshape.runtime.size_reads import read_sizes_at_once
 from symshape.runtime.storage_offsets import storage_offsets_are_traced
 from symshape.runtime.torch_private import views_by_strides
+from symshape.runtime.torch_tracing import compiled_functions_are_inlined
 from symshape.runtime.torch_unbacked import (
     checks_of_layers_at_call_time,
     class_counts_are_traced,
@@ -114,7 +115,8 @@ def _changes() -> tuple[Change, ...]:
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions, results_of_branches_are_merged,
-            checks_are_constraints, storage_offsets_are_traced, module_of_data_parallel_is_traced)  # fmt: skip
+            checks_are_constraints, storage_offsets_are_traced, module_of_data_parallel_is_traced,
+            compiled_functions_are_inlined)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
