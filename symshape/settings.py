@@ -17,6 +17,7 @@ import torch.fx.experimental._config
 from torch._dynamo.convert_frame import compile_lock
 
 from symshape.runtime.broadcasting import broadcast_at_call_time
+from symshape.runtime.checkpoints import checkpoints_as_in_eager_mode
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.fake_rules import missing_fake_rules
@@ -93,7 +94,8 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
-            views_of_inputs, class_counts_are_traced, layouts_of_convolutions)  # fmt: skip
+            views_of_inputs, class_counts_are_traced, layouts_of_convolutions,
+            checkpoints_as_in_eager_mode)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
