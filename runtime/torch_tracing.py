@@ -19,7 +19,8 @@ from torch.fx import traceback as node_meta
 from torch.overrides import TorchFunctionMode
 
 from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.torch_private import deferred_runtime_asserts, source_name
+from symshape.runtime.random_numbers import eager_draws
+from symshape.runtime.torch_private import deferred_runtime_asserts, partition_after, source_name
 
 
 def tensor_check(
@@ -155,18 +156,18 @@ class Trace:
             sources = self.env.var_to_sources[symbol]
             sources.insert(0, ConstantSource(f"{name}: {source_name(sources[0])}"))
 
-    def run(self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any) -> Any:
+    def run(self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any,
+            seeded: bool) -> Any:  # fmt: skip
         """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts."""
+        and SymInts. ``seeded``: it draws eager mode's random numbers."""
         from torch._functorch import config
         from torch._functorch.aot_autograd import aot_module_simplified
-        from torch._functorch.partitioners import min_cut_rematerialization_partition
         from torch._guards import tracing
 
-        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True), _TRACING:
+        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True), _TRACING, eager_draws(seeded):
             return aot_module_simplified(
                 module, inputs, fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
-                decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+                decompositions=decomposition_table(seeded), partition_fn=partition_after(lambda joint: joint),
             )  # fmt: skip
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
