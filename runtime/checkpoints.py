@@ -1,7 +1,7 @@
 """What Dynamo traces of ``torch.utils.checkpoint``, where eager mode does something else than a graph can.
 
-- ``preserve_rng_state=False``: what is drawn in backward are new numbers, as many as recomputation gets to before it has
-  what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
+- ``preserve_rng_state=False``: what is drawn in backward are new numbers, as many as recomputation gets to before it
+  has what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
 - A float that is first read in a checkpoint (``math.pi``, an attribute) belongs to the graph of that checkpoint, and
   Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard.
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from symshape.runtime.torch_private import is_fake
 from symshape.runtime.torch_unbacked import unimplemented, what_is_run
 
 
@@ -64,10 +65,9 @@ def _with_old_numbers(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _draws(body: torch.fx.GraphModule) -> bool:
     """Whether what Dynamo traced draws random numbers: its operators are run on the traced sizes."""
     fakes = [node.meta["example_value"] for node in body.graph.find_nodes(op="placeholder")]
-    modes = [mode for fake in fakes if (mode := getattr(fake, "fake_mode", None)) is not None]
-    if not modes:
+    mode: Any = next((fake.fake_mode for fake in fakes if is_fake(fake)), None)
+    if mode is None:
         return True
-    mode: Any = modes[0]
     with torch.no_grad(), mode.shape_env.ignore_fresh_unbacked_symbols(), mode, what_is_run() as seen:
         torch.fx.Interpreter(body).run(*fakes)
     return bool(seen.random)

@@ -1,8 +1,8 @@
 """The order of draws of random numbers: every draw of eager mode is made, once, in eager mode's order.
 
 A draw moves the generator on, which the operators' schemas do not show. PyTorch's partitioner may move a draw from
-backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it may
-not. What is drawn inside a checkpoint is drawn again in backward from the generator's state of the first time.
+backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it
+may not. What is drawn inside a checkpoint is drawn again in backward from the generator's state of the first time.
 
 This file touches private PyTorch APIs.
 """
@@ -48,6 +48,8 @@ def keep_draws(joint: torch.fx.GraphModule) -> None:
     from torch._functorch.partitioners import must_recompute
 
     for node in joint.graph.nodes:
+        if node.meta.get("ac_graph_id", 0) is None:  # of a checkpoint that Dynamo has not seen
+            del node.meta["ac_graph_id"]
         if draws(node) and not must_recompute(node):
             # What a user's function for its gradient does has no tag.
             forward = node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")

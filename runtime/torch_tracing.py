@@ -19,7 +19,7 @@ from torch.fx import traceback as node_meta
 from torch.overrides import TorchFunctionMode
 
 from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.random_numbers import eager_draws
+from symshape.runtime.random_numbers import eager_draws, generator_is_not_asked
 from symshape.runtime.torch_private import deferred_runtime_asserts, partition_after, source_name
 
 
@@ -46,6 +46,12 @@ def _user_frame_now() -> Any:
     while frame is not None and not _is_users(frame):
         frame = frame.f_back  # type: ignore[assignment]
     return frame
+
+
+def user_line_now() -> str:
+    """``file:line`` of the frame that is the user's; "" if there is none."""
+    frame = _user_frame_now()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 _NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
@@ -175,7 +181,7 @@ class Trace:
         compiler: Any = torch.compiler
         usual, compiler._is_compiling_flag = compiler._is_compiling_flag, True
         try:
-            with node_meta.preserve_node_meta(), self.lines:
+            with node_meta.preserve_node_meta(), self.lines, generator_is_not_asked(user_line_now):
                 return fn()
         finally:
             compiler._is_compiling_flag = usual

@@ -16,12 +16,12 @@ from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
 from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.random_numbers import eager_draws
 from symshape.runtime.eager_errors import with_eager_errors
 from symshape.runtime.inlined_calls import inline_calls
 from symshape.runtime.input_views import break_where_shared
 from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
+from symshape.runtime.random_numbers import eager_draws
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked
 
