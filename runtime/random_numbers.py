@@ -25,7 +25,7 @@ import torch
 from torch._C import DispatchKey
 
 from symshape.errors import CompileError
-from symshape.runtime.draw_order import partitioned_in_order
+from symshape.runtime.draw_order import draws_are_kept, partitioned_in_order
 
 aten: Any = torch.ops.aten
 
@@ -127,7 +127,6 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
         with partitioned_in_order():
             yield
         return
-    import torch._inductor.config
     from torch._subclasses.functional_tensor import FunctionalTensorMode
 
     op = aten.dropout.default
@@ -138,8 +137,7 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
     for changed in (op, *_FILLING):
         changed._dispatch_cache.clear()
     try:
-        # PyTorch's own switch for it: dead code elimination keeps what draws.
-        with torch._inductor.config.patch(fallback_random=True), partitioned_in_order():
+        with draws_are_kept(), partitioned_in_order():
             yield
     finally:
         op.py_kernels |= usual
