@@ -37,6 +37,7 @@ from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.draw_order import draws
 from symshape.runtime.program import target_name
 from symshape.runtime.torch_private import user_lines
+from symshape.runtime.traced_values import fill_values
 
 
 @dataclass
@@ -94,6 +95,7 @@ def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: 
 
 def _create_function(module: ir.Module, gm: torch.fx.GraphModule, name: str) -> tuple[ir.Block, list[Any]]:
     """A function of the module without a body, and what its arguments look like."""
+    fill_values(gm)
     fakes = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
     types = [type_of(value) for value in fakes]
     with ir.InsertionPoint(module.body):
@@ -225,8 +227,8 @@ def _is_scalar_operator(target: Any) -> bool:
 def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) -> Any:
     operands: list[ir.Value] = []
     text = template(importer, node.args, node.kwargs, operands)
-    tuple_result = isinstance(value, (tuple, list))
-    nested = tuple_result and any(isinstance(fake, (tuple, list)) for fake in value)
+    tuple_result = isinstance(value, (tuple, list, dict))
+    nested = tuple_result and (isinstance(value, dict) or any(isinstance(fake, (tuple, list, dict)) for fake in value))
     fakes = pytree.tree_leaves(value) if tuple_result else ([] if value is None else [value])
     kept = [i for i, fake in enumerate(fakes) if fake is not None]
     types = [type_of(fakes[i]) for i in kept]

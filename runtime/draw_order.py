@@ -1,8 +1,8 @@
 """The order of draws of random numbers: every draw of eager mode is made, once, in eager mode's order.
 
 A draw moves the generator on, which the operators' schemas do not show. PyTorch's partitioner may move a draw from
-backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it may
-not. What is drawn inside a checkpoint is drawn again in backward from the generator's state of the first time.
+backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it
+may not. What is drawn inside a checkpoint is drawn again in backward from the generator's state of the first time.
 
 This file touches private PyTorch APIs.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 
 Tag = torch.Tag
 _HIGHER_ORDER = torch._ops.HigherOrderOperator
+_DRAWS = "symshape_draws"  # says it of a higher-order operator in a graph that has no module, and no subgraphs yet
 _FROM_STATES = ("run_with_rng_state", "graphsafe_run_with_rng_state")
 
 
@@ -25,9 +27,11 @@ def draws(node: torch.fx.Node) -> bool:
     """Whether a node moves a generator on: it draws random numbers, or runs a subgraph in which that is done."""
     if node.op != "call_function":
         return False
-    if isinstance(node.target, _HIGHER_ORDER):
-        return node.target._name not in _FROM_STATES and any(map(_is_drawing, _leaves(node)))
-    return _is_drawing(node.target)
+    if not isinstance(node.target, _HIGHER_ORDER):
+        return node.target is draw_and_save_state or _is_drawing(node.target)
+    if node.target._name in _FROM_STATES:
+        return False
+    return bool(node.meta.get(_DRAWS)) or any(map(_is_drawing, _leaves(node)))
 
 
 def _is_drawing(value: Any) -> bool:
@@ -48,10 +52,46 @@ def keep_draws(joint: torch.fx.GraphModule) -> None:
     from torch._functorch.partitioners import must_recompute
 
     for node in joint.graph.nodes:
-        if draws(node) and not must_recompute(node):
+        if node.meta.get("ac_graph_id", 0) is None:  # of a checkpoint that Dynamo has not seen
+            del node.meta["ac_graph_id"]
+        if not draws(node):
+            continue
+        node.meta[_DRAWS] = True
+        if must_recompute(node) and isinstance(node.target, _HIGHER_ORDER):
+            _save(node)  # the partitioner gives no state to these
+        if not must_recompute(node):
             # What a user's function for its gradient does has no tag.
             forward = node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")
             node.meta["partitioner_tag"] = "must_be_in_forward" if forward else "must_be_in_backward"
+
+
+def _save(node: torch.fx.Node) -> None:
+    """Backward does not compute a call and its results again."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    for one in (node, *(user for user in node.users if user.target is operator.getitem)):
+        one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+@contextlib.contextmanager
+def draws_are_kept() -> Iterator[None]:
+    """While entered, dead code elimination keeps what draws, also the higher-order operators whose subgraphs do."""
+    import torch._inductor.config
+
+    node: Any = torch.fx.Node
+    usual = node.is_impure
+
+    def is_impure(self: torch.fx.Node, impure_random: bool = True) -> bool:
+        if usual(self, impure_random):
+            return True
+        return impure_random and isinstance(self.target, _HIGHER_ORDER) and draws(self)
+
+    node.is_impure = is_impure
+    try:
+        with torch._inductor.config.patch(fallback_random=True):  # PyTorch's own switch for all others
+            yield
+    finally:
+        node.is_impure = usual
 
 
 @contextlib.contextmanager
@@ -61,6 +101,9 @@ def partitioned_in_order() -> Iterator[None]:
     from torch._functorch import partitioners
 
     module: Any = partitioners
+    modes: Any = torch.utils.checkpoint._CachingTorchDispatchMode
+    supported = modes.supports_higher_order_operators
+    modes.supports_higher_order_operators = True  # a cond in a checkpoint is marked like other operators
     reorder, functionalize = module.reordering_to_mimic_autograd_engine, module.functionalize_rng_ops
     module.reordering_to_mimic_autograd_engine = lambda gm: _reordered(gm, reorder)
     module.functionalize_rng_ops = lambda *args: _with_states(functionalize, *args)
@@ -68,6 +111,7 @@ def partitioned_in_order() -> Iterator[None]:
         yield
     finally:
         module.reordering_to_mimic_autograd_engine, module.functionalize_rng_ops = reorder, functionalize
+        modes.supports_higher_order_operators = supported
 
 
 def _with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any, sizes: int) -> Any:
@@ -79,11 +123,35 @@ def _with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any
     again = bw.graph.find_nodes(op="call_function", target=torch._prims.rng_prims.run_with_rng_state)
     for old, new in zip([node for node in before if node not in left], again, strict=True):
         new.meta = dict(old.meta)
+        if _is_on_cpu(old):
+            new.target = draw_from_state
     for saving in fw.graph.find_nodes(op="call_function", target=torch._prims.rng_prims.run_and_save_rng_state):
         parts = {user.args[1]: user for user in saving.users}
+        if _is_on_cpu(parts[1]):
+            saving.target = draw_and_save_state
         saving.meta = {**parts[1].meta, "val": (parts[0].meta["val"], parts[1].meta["val"])}
         saving.meta.pop("unbacked_bindings", None)
     return fw, bw
+
+
+def _is_on_cpu(node: torch.fx.Node) -> bool:
+    return all(x.is_cpu for x in torch.utils._pytree.tree_leaves(node.meta["val"]) if isinstance(x, torch.Tensor))
+
+
+def draw_and_save_state(op: Any, /, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+    """The state of the CPU's generator, and what the operator draws from there. PyTorch's own (``rng_prims``) looks for
+    the device among the arguments, where it need not be."""
+    return torch.get_rng_state(), op(*args, **kwargs)
+
+
+def draw_from_state(state: torch.Tensor, op: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """What the operator draws from this state of the CPU's generator, which goes on from where it was."""
+    now = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        return op(*args, **kwargs)
+    finally:
+        torch.set_rng_state(now)
 
 
 def _reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._C import DispatchKey
 
-from symshape.runtime.draw_order import partitioned_in_order
+from symshape.errors import CompileError
+from symshape.runtime.draw_order import draws_are_kept, partitioned_in_order
 
 aten: Any = torch.ops.aten
 
@@ -125,7 +127,6 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
         with partitioned_in_order():
             yield
         return
-    import torch._inductor.config
     from torch._subclasses.functional_tensor import FunctionalTensorMode
 
     op = aten.dropout.default
@@ -136,8 +137,7 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
     for changed in (op, *_FILLING):
         changed._dispatch_cache.clear()
     try:
-        # PyTorch's own switch for it: dead code elimination keeps what draws.
-        with torch._inductor.config.patch(fallback_random=True), partitioned_in_order():
+        with draws_are_kept(), partitioned_in_order():
             yield
     finally:
         op.py_kernels |= usual
@@ -147,12 +147,39 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
             changed._dispatch_cache.clear()
 
 
+@contextlib.contextmanager
+def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
+    """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
+    traced without Dynamo, they would be run once, by the trace. A checkpoint may ask: its draws are the graph's."""
+    module: Any = torch.random
+    usual = module.default_generator
+
+    class Generator:
+        def __getattr__(self, name: str) -> Any:
+            frame: Any = sys._getframe(1)
+            while frame is not None:
+                if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+                    return getattr(usual, name)
+                frame = frame.f_back
+            raise CompileError(
+                f"the function asks the generator of random numbers for `{name}`", where=line(),
+                next_step="symshape.compile breaks the graph there; or do it outside of the function",
+            )  # fmt: skip
+
+    module.default_generator = Generator()
+    try:
+        yield
+    finally:
+        module.default_generator = usual
+
+
 def _dropout(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """As ATen's own for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
     if not x.is_cpu:
         result: torch.Tensor = usual(x, p, train)
         return result
-    torch._check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
+    check: Any = torch._check
+    check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train:
         return x
     if p == 1:

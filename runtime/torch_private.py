@@ -335,7 +335,8 @@ def _differences(node: torch.fx.Node) -> str:
     symbols = sorted(map(str, node.meta.get("unbacked_bindings") or ()))
     numbers = [x for x in (*node.args, *node.kwargs.values()) if isinstance(x, float)]
     negative = any(x == 0 and math.copysign(1, x) < 0 for x in numbers)
-    return ",".join([*symbols, *([node.name] if draws(node) else [])]) + (f" negative zeros: {numbers}" if negative else "")
+    own = [node.name] if draws(node) else []
+    return ",".join([*symbols, *own]) + (f" negative zeros: {numbers}" if negative else "")
 
 
 def aot_compile(
@@ -368,7 +369,8 @@ def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModu
         _save_what_reads_mutated_inputs(joint)
         save_what_is_compared(joint)
         keep_draws(joint)
-        with config.patch(cse=False):  # its own merges more (``merged_nodes``)
+        # Its own CSE merges more (``merged_nodes``); generators as arguments of graphs are for CUDA graphs.
+        with config.patch(cse=False, graphsafe_rng_functionalization=False):
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
     return partition

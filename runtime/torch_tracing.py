@@ -24,7 +24,8 @@ from torch.fx import traceback as node_meta
 from torch.fx.experimental.proxy_tensor import TorchFunctionMetadataMode
 
 from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.torch_private import deferred_runtime_asserts, source_name
+from symshape.runtime.random_numbers import eager_draws, generator_is_not_asked
+from symshape.runtime.torch_private import deferred_runtime_asserts, partition_after, source_name
 
 
 def tensor_check(
@@ -89,6 +90,12 @@ def _user_frame_now() -> Any:
     while frame is not None and not _is_users(frame):
         frame = frame.f_back  # type: ignore[assignment]
     return frame
+
+
+def user_line_now() -> str:
+    """``file:line`` of the frame that is the user's; "" if there is none."""
+    frame = _user_frame_now()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
 
 _NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
@@ -206,18 +213,18 @@ class Trace:
             sources = self.env.var_to_sources[symbol]
             sources.insert(0, ConstantSource(f"{name}: {source_name(sources[0])}"))
 
-    def run(self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any) -> Any:
+    def run(self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any,
+            seeded: bool) -> Any:  # fmt: skip
         """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts."""
+        and SymInts. ``seeded``: it draws eager mode's random numbers."""
         from torch._functorch import config
         from torch._functorch.aot_autograd import aot_module_simplified
-        from torch._functorch.partitioners import min_cut_rematerialization_partition
         from torch._guards import tracing
 
-        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True), _TRACING:
+        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True), _TRACING, eager_draws(seeded):
             return aot_module_simplified(
                 module, inputs, fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
-                decompositions=decomposition_table(), partition_fn=min_cut_rematerialization_partition,
+                decompositions=decomposition_table(seeded), partition_fn=partition_after(lambda joint: joint),
             )  # fmt: skip
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
@@ -229,7 +236,7 @@ class Trace:
         # A compiled function in it that must be one graph is not told that nothing was compiled.
         count = set_fullgraph_compiled_frame_count(0)
         try:
-            with node_meta.preserve_node_meta(), self.lines:
+            with node_meta.preserve_node_meta(), self.lines, generator_is_not_asked(user_line_now):
                 return fn()
         finally:
             set_fullgraph_compiled_frame_count(count)

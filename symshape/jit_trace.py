@@ -129,7 +129,8 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
         return compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
-    flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers)
+    seeded = options.random == "eager"
+    flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers, seeded=seeded)
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states, every = ([Leaf(position, value.dim(), value.is_contiguous()) for position, _, value in rows]

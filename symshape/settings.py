@@ -22,6 +22,7 @@ from torch._dynamo.exc import TorchDynamoException
 from symshape.errors import OptionError
 from symshape.frontend.failed_checks import checks_are_constraints
 from symshape.runtime.broadcasting import broadcast_at_call_time
+from symshape.runtime.checkpoints import checkpoints_as_in_eager_mode
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.data_parallel import module_of_data_parallel_is_traced
@@ -116,7 +117,7 @@ def _changes() -> tuple[Change, ...]:
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions, results_of_branches_are_merged,
             checks_are_constraints, storage_offsets_are_traced, module_of_data_parallel_is_traced,
-            compiled_functions_are_inlined)  # fmt: skip
+            compiled_functions_are_inlined, checkpoints_as_in_eager_mode)  # fmt: skip
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,

@@ -65,7 +65,8 @@ def _counted(x: torch.Tensor) -> Any:
 
 def _created(x: torch.Tensor) -> Any:
     n = x.size(0)
-    return torch.rand(n, 3), torch.randn(n), torch.randint(0, 9, (n, 2)), torch.randperm(n), torch.normal(0.0, 2.0, (n,))
+    drawn = torch.rand(n, 3), torch.randn(n), torch.randint(0, 9, (n, 2)), torch.randperm(n)
+    return *drawn, torch.normal(0.0, 2.0, (n,))
 
 
 def _halves(x: torch.Tensor) -> Any:
@@ -114,8 +115,7 @@ GENERATORS = {
     "gamma and dirichlet": Program(_gamma, exact=True),
     "parts of a tensor": Program(_in_part, exact=True),
     "integers": Program(lambda x: torch.randint(3, 90, (x.size(0) * 2 - 1,), dtype=torch.int32), exact=True),
-    "nothing": Program(lambda x: (x[:0].bernoulli_(0.5) if False else torch.empty(0, 3).bernoulli_(0.5), torch.rand(0),
-                                  torch.rand(2)), exact=True),
+    "nothing": Program(lambda x: (torch.empty(0, 3).bernoulli_(0.5), torch.rand(0), torch.rand(2)), exact=True),
 }  # fmt: skip
 
 # --- layers ----------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ LAYERS = {
     "dropout in place": Program(_in_place),
     "dropout of doubles": Program(lambda x: F.dropout(x, 0.9), dtype=torch.float64),
     "dropout of halves": Program(lambda x: F.dropout(x, 0.5), dtype=torch.bfloat16),
-    "dropout of all and none": Program(lambda x: (F.dropout(x, 1.0), F.dropout(x.exp(), 0.0), F.dropout(x, 0.5, False))),
+    "dropout of all and none": Program(lambda x: (F.dropout(x, 1.0), F.dropout(x * 2, 0.0), F.dropout(x, 0.5, False))),
     "dropout1d": Program(lambda x: F.dropout1d(x, 0.4), (4, 5)),
     "dropout2d": Program(lambda x: F.dropout2d(x, 0.4), (4, 3, 3), layout=_channels_last),
     "dropout3d": Program(lambda x: F.dropout3d(x, 0.4), (2, 2, 3, 2)),
