@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import re
 import sys
 import threading
 import traceback
@@ -340,3 +342,62 @@ def autocast_state() -> Any:
         return None
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     return tuple((device, torch.get_autocast_dtype(device)) for device in devices)
+
+
+def with_rules_for_other_operators(rule: Callable[[Any, Any, Any], Any]) -> Callable[[], None]:
+    """The tracer makes the results of operators of ``torch.library`` that have no fake rule by ``rule(op, args,
+    kwargs)``. Returns what puts the usual way back, an error.
+
+    ``custom_op`` registers a rule that asks these two functions, and so does the tracer where there is none.
+    """
+    from torch._library import utils
+
+    module: Any = utils
+    usual = module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl
+
+    def can(op: Any) -> bool:
+        return usual[0](op) or not utils.is_builtin(op)
+
+    def generate(op: Any, *args: Any, **kwargs: Any) -> Any:
+        return usual[1](op, *args, **kwargs) if usual[0](op) else rule(op, args, kwargs)
+
+    def revert() -> None:
+        module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = usual
+
+    module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = can, generate
+    return revert
+
+
+def has_fake_rule(op: Any) -> bool:
+    from torch._library.utils import has_fake_kernel
+
+    return bool(has_fake_kernel(op))
+
+
+def has_side_effects(op: Any) -> bool:
+    """Whether an operator is declared to do more than to return results (``register_effect``)."""
+    from torch._higher_order_ops.effects import has_effects
+
+    return bool(has_effects(op))
+
+
+def fake_mode_of(values: Any) -> Any:
+    """The tracer's mode behind some values, or the one that is in force; None without one."""
+    from torch._guards import detect_fake_mode
+
+    return detect_fake_mode(values)
+
+
+def user_line_now() -> str:
+    """``file:line`` of the user's innermost frame that is being traced; "" if that is unknown."""
+    from torch._guards import TracingContext
+
+    frames = [f for f in TracingContext.extract_stack() or () if not f.filename.startswith(_TORCH_FOLDER)]
+    if not frames:
+        lines = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
+        return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
+    return f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+_STACK_LINE = re.compile(r'File "(.+?)", line (\d+)')

@@ -21,6 +21,7 @@ import torch.utils._pytree as pytree
 from symshape.runtime.answers import answers, ask_for_item
 from symshape.runtime.asserted_values import assert_instead
 from symshape.runtime.broadcasting import perhaps_squeezed
+from symshape.runtime.inferred_rules import how_to_register, no_fake_rule
 from symshape.runtime.out_arguments import trace_without_out
 from symshape.runtime.probing import Probe
 from symshape.runtime.same_masks import merge_same, run_numbered
@@ -93,6 +94,9 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
                     keep_those_of(result)
                 return result
         except Exception as error:
+            missing = no_fake_rule(error)
+            if missing is not None:
+                break_graph(node, missing.reason, error, how_to_register(missing.op))
             if not asks_for_sizes(error):
                 raise
             try:
@@ -172,13 +176,13 @@ def place_of(node: torch.fx.Node) -> Place:
     return str(getattr(node.target, "__name__", node.target)), f"{file}:{line}"
 
 
-def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None) -> NoReturn:
-    """Dynamo breaks the graph at this call; said once for each line."""
+def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
+    """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
     name, line = place = place_of(node)
     if place not in _SAID:
         _SAID.add(place)
-        log.warning("the graph is broken at %s, %s: %s", name, line, reason)
-    unimplemented(f"{name} at {line}", reason, error)
+        log.warning("the graph is broken at %s, %s: %s%s", name, line, reason, f"; {hint}" if hint else "")
+    unimplemented(f"{name} at {line}", reason, error, hint)
 
 
 def mark_break(reason: NotWhole, node: torch.fx.Node) -> None:

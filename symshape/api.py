@@ -23,9 +23,10 @@ def compile(fn: Any, *, fullgraph: bool = False, mode: str | None = None, **opti
     ``assume=["x.size(0) <= 64", "x.size(1) % 8 == 0"]``, facts about sizes of arguments that the compiler may use.
     Inputs that break one meet a ShapeConstraintError.
     """
-    assumptions = Assumptions(Options.parse(options, mode).assume, fn)
+    parsed = Options.parse(options, mode)
+    assumptions = Assumptions(parsed.assume, fn)
     backend = functools.partial(symshape_backend, mode=mode, options=options, assumptions=assumptions)
-    return compile_with(fn, _named(backend), fullgraph=fullgraph)
+    return compile_with(fn, _named(backend), fullgraph=fullgraph, probe=parsed.probe_custom_operators)
 
 
 def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any] | None = None) -> Any:
@@ -52,10 +53,11 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     """
     from symshape.report import Report
 
-    assumptions = Assumptions(Options.parse(options).assume, fn)
+    parsed = Options.parse(options)
+    assumptions = Assumptions(parsed.assume, fn)
     report = Report()
     backend = functools.partial(symshape_backend, options=options, reports=report.graphs, assumptions=assumptions)
-    report.result = compile_with(fn, _named(backend))(*args, **kwargs)
+    report.result = compile_with(fn, _named(backend), probe=parsed.probe_custom_operators)(*args, **kwargs)
     return report
 
 

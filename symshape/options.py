@@ -32,6 +32,8 @@ class Options:
                         (powers of two); mode "max-autotune" switches it on
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
                         can switch it off too, by SYMSHAPE_CACHE=0
+    ``probe_custom_operators``  whether an operator of torch.library without a fake rule is run on small made-up inputs
+                        when it is traced, to find the sizes of what it returns (docs/custom-operators.md)
     """
 
     target: str = "auto"
@@ -43,6 +45,7 @@ class Options:
     opt_level: int = 2
     autotune: bool = False
     cache: bool = True
+    probe_custom_operators: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -69,7 +72,7 @@ class Options:
     def _check_types(self) -> None:
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("autotune", "cache"):
+        for name in ("autotune", "cache", "probe_custom_operators"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.debug_dir, (str, Path)):

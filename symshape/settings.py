@@ -20,6 +20,7 @@ from symshape.runtime.broadcasting import broadcast_at_call_time
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.fake_rules import missing_fake_rules
+from symshape.runtime.inferred_rules import rules_are_inferred
 from symshape.runtime.input_views import views_of_inputs
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
@@ -69,13 +70,14 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
 
 
 class InForce:
-    """Context manager: every setting in force."""
+    """Context manager: every setting in force. ``probe``: operators without a fake rule are run on made-up operands."""
 
-    def __init__(self) -> None:
+    def __init__(self, probe: bool = True) -> None:
         self._revert: list[Callable[[], None]] = []
+        self._probe = probe
 
     def __enter__(self) -> None:
-        self._revert = [change() for change in _changes()]
+        self._revert = [change() for change in (*_changes(), lambda: rules_are_inferred(self._probe))]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -96,8 +98,11 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions)  # fmt: skip
 
 
-def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, **options: Any) -> Any:
-    """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles."""
+def compile_with(
+    fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, probe: bool = True, **options: Any
+) -> Any:
+    """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles. ``probe``: as for
+    ``InForce``."""
     from torch._dynamo.backends.registry import lookup_backend
 
     compiler = lookup_backend(backend)
@@ -108,18 +113,18 @@ def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False,
     with_settings.__name__ = getattr(compiler, "__name__", str(backend))  # for messages
     context: Any = torch._dynamo.optimize(with_settings, nopython=fullgraph)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
-        context.callback = _in_force(context.callback, fullgraph)
+        context.callback = _in_force(context.callback, fullgraph, probe)
     return context(fn)
 
 
-def _in_force(compile_frame: Any, one_graph: bool) -> Any:
+def _in_force(compile_frame: Any, one_graph: bool, probe: bool) -> Any:
     """What Dynamo calls for a frame that it has no code for. The attribute is how it finds the backend behind it."""
 
     breaks: dict[Place, str] = {}
 
     @functools.wraps(compile_frame)
     def compile_in_force(*args: Any) -> Any:
-        with compile_lock, InForce():  # another thread must not see the settings come and go
+        with compile_lock, InForce(probe):  # another thread must not see the settings come and go
             return compile_with_breaks(lambda: compile_frame(*args), breaks, one_graph)
 
     compile_in_force._torchdynamo_orig_backend = compile_frame  # type: ignore[attr-defined]
