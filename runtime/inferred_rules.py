@@ -1,14 +1,16 @@
 """Fake rules for operators that have none: what ``operator_samples`` learns by running them on made-up operands.
 
 The tracer asks here when it meets an operator of ``torch.library`` (``custom_op`` or ``Library.define``) without a fake
-rule. Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, as they
-are read from what the operator returns. Generated code compares what it gets with what was promised (``promised``).
+rule. Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, which
+are read off what the operator returns. Generated code compares the result with what was promised (``promised``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +18,6 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.errors import ShapeConstraintError
 from symshape.runtime.checks import with_text
 from symshape.runtime.operator_samples import (
     Flag,
@@ -31,12 +32,15 @@ from symshape.runtime.operator_samples import (
     Variable,
     learn,
 )
-from symshape.runtime.program import with_layout
+from symshape.runtime.promised_results import how_to_register
 from symshape.runtime.torch_private import symbol_hint
 from symshape.runtime.torch_tracing import (
-    fake_mode_of,
-    has_fake_rule,
     has_side_effects,
+    is_differentiated_inside,
+    is_for_all_devices,
+    traced_by_its_kernel,
+    tracing_mode,
+    unsupported,
     user_line_now,
     with_rules_for_other_operators,
 )
@@ -44,14 +48,20 @@ from symshape.runtime.torch_unbacked import unknown_size
 
 log = logging.getLogger("symshape.frames")
 _torch: Any = torch
+_SYMBOLIC = {"min": _torch.sym_min, "max": _torch.sym_max}
 
 
 class NoFakeRule(RuntimeError):
-    """An operator without a fake rule, for which none could be found: ``op`` and ``reason``."""
+    """An operator without a fake rule, for which none could be found: ``op``, ``reason``, the user's ``line``, and
+    ``hint``: the code that registers one, where that would help."""
 
     def __init__(self, op: Any, reason: str, line: str = "") -> None:
-        super().__init__(f"{op._schema.name} has no fake rule, and none was found: {reason}\n{how_to_register(op)}")
+        self.hint = "" if reason.startswith(_NO_SYMBOL) else how_to_register(op)
+        super().__init__(f"{op._schema.name} has no fake rule, and none was found: {reason}; {self.hint}")
         self.op, self.reason, self.line = op, reason, line
+
+
+_NO_SYMBOL = "no symbol stands for a result of type"
 
 
 def no_fake_rule(error: BaseException | None) -> NoFakeRule | None:
@@ -72,13 +82,19 @@ def rules_are_inferred(probe: bool) -> Callable[[], None]:
 
 
 def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
-    """The fake results of a call."""
-    mode = fake_mode_of((args, kwargs))
+    """The fake results of a call. ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
+    mode = tracing_mode((args, kwargs))
     if mode is None or mode.shape_env is None:
         raise NoFakeRule(op, "its operands are no fake tensors")
-    refused = _refused(op, probe)
+    refused = why_not_run(op, probe)
+    inside = is_differentiated_inside(op, (args, kwargs))
+    if is_for_all_devices(op) and not inside:
+        with contextlib.suppress(Exception):  # what NumPy or the data is asked for
+            return traced_by_its_kernel(op, args, kwargs)
     if refused:
         raise NoFakeRule(op, refused, user_line_now())
+    if inside:
+        raise unsupported(op)
     while True:
         call, symbols = described(op, args, kwargs, mode.shape_env)
         try:
@@ -94,7 +110,7 @@ def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
             return _made(rule, symbols, mode.shape_env)
 
 
-def _refused(op: Any, probe: bool) -> str:
+def why_not_run(op: Any, probe: bool) -> str:
     """Why an operator is not run on made-up operands; "" if it may be."""
     if not probe:
         return "the option probe_custom_operators is off"
@@ -108,7 +124,14 @@ def _refused(op: Any, probe: bool) -> str:
         return "it has side effects"
     if not op._schema.returns:
         return "it returns nothing, so that it is run for what else it does"
-    return ""
+    returned = str(op._schema).rpartition("->")[2]  # objects of types show SymInt as int
+    held = next((kind for kind in re.findall(r"\w+", returned) if kind in _NOT_SYMBOLIC), "")
+    return f"{_NO_SYMBOL} {held} ({_NOT_SYMBOLIC[held]})" if held else ""
+
+
+# Types of which PyTorch's dispatcher asks for the value.
+_NOT_SYMBOLIC = {"int": "SymInt can be one", "float": "Scalar can be one", "bool": "its value is asked for",
+                 "str": "it is no number"}  # fmt: skip
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
@@ -126,7 +149,7 @@ def described(op: Any, args: Any, kwargs: Any, env: Any) -> tuple[OperatorCall, 
     for text, (_, value) in zip(texts, paths):
         writer.name([value], [text], False)
     leaves = tuple(writer.leaf(op, value) for _, value in paths)
-    return OperatorCall(op, leaves, spec, tuple(writer.variables)), writer.symints
+    return OperatorCall(op, leaves, spec, tuple(writer.variables), tuple(texts)), writer.symints
 
 
 def _text_of(op: Any, path: Sequence[Any]) -> str:
@@ -233,7 +256,7 @@ def _made(rule: ResultRule, symbols: Mapping[str, Any], env: Any) -> Any:
 
 def _made_leaf(leaf: Any, symbols: Mapping[str, Any], env: Any) -> Any:
     if isinstance(leaf, TensorRule):
-        sizes = [unknown_size(env) if formula is None else formula.value(symbols, _torch.sym_min, _torch.sym_max)
+        sizes = [unknown_size(env) if formula is None else formula.value(symbols, _SYMBOLIC)
                  for formula in leaf.sizes]  # fmt: skip
         made = torch.empty([sizes[d] for d in leaf.order], dtype=leaf.dtype, device=leaf.device)
         return made.permute([leaf.order.index(d) for d in range(len(sizes))])
@@ -242,13 +265,6 @@ def _made_leaf(leaf: Any, symbols: Mapping[str, Any], env: Any) -> Any:
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
-
-
-def how_to_register(op: Any, result: str = "...") -> str:
-    arguments = ", ".join(argument.name for argument in op._schema.arguments)
-    name = op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
-    return (f'register one:\n    @torch.library.register_fake("{name}")\n    def _({arguments}):\n'
-            f"        return {result}")  # fmt: skip
 
 
 def _say(op: Any, call: OperatorCall, rule: ResultRule) -> None:
@@ -262,13 +278,15 @@ def _say_once(op: str, code: str, line: str) -> None:
     if op not in _SAID:
         _SAID.add(op)
         where = f", {with_text(line)}" if line else ""
-        log.warning("%s has no fake rule%s: what it returns was found by running it on small inputs; %s", op, where, code)
+        found = "what it returns was found by running it on small inputs"
+        log.warning("%s has no fake rule%s: %s; %s", op, where, found, code)
 
 
 def rule_text(call: OperatorCall, rule: ResultRule) -> str:
     """The result of a fake rule, as Python text."""
     names = {variable.name: variable.text or variable.name for variable in call.variables}
-    leaves = [_leaf_text(leaf, names) for leaf in rule.leaves]
+    operand = next(((text, leaf) for text, leaf in zip(call.texts, call.leaves) if isinstance(leaf, Operand)), None)
+    leaves = [_leaf_text(leaf, names, operand) for leaf in rule.leaves]
     found = pytree.tree_unflatten([_Text(leaf) for leaf in leaves], rule.spec)
     return repr(found)
 
@@ -281,48 +299,15 @@ class _Text:
         return self.text
 
 
-def _leaf_text(leaf: Any, names: Mapping[str, str]) -> str:
-    if isinstance(leaf, TensorRule):
-        fresh = "torch.library.get_ctx().new_dynamic_size()"
-        sizes = [fresh if one is None else one.written(names) for one in (leaf.sizes[d] for d in leaf.order)]
-        made = f"torch.empty([{', '.join(sizes)}], dtype={leaf.dtype}, device={str(leaf.device)!r})"
-        if leaf.order == tuple(range(len(sizes))):
-            return made
-        return f"{made}.permute({[leaf.order.index(d) for d in range(len(sizes))]})"
-    return "None" if leaf is None else f"torch.library.get_ctx()...  # {leaf.__name__}"
-
-
-# --- at run time -----------------------------------------------------------------------------------------------------
-
-
-def promised(
-    result: Any, sizes: Sequence[int | None], strides: Sequence[int] | None, dtype: torch.dtype, target: str, line: str
-) -> torch.Tensor:
-    """The result of an operator, in the layout that its fake rule promised. ShapeConstraintError if it has other sizes or
-    another type: generated code would read past its end. ``sizes``: None for one that the rule does not say;
-    ``strides``: None for contiguous."""
-    shape = result.shape
-    if result.dtype is not dtype or len(shape) != len(sizes) or shape != tuple(sizes):
-        if result.dtype is not dtype or len(shape) != len(sizes) or any(
-            wanted not in (None, size) for wanted, size in zip(sizes, shape)
-        ):
-            raise _broken(result, sizes, dtype, target, line)
-    if strides is None:
-        return result.contiguous()
-    return with_layout(result, shape, strides)
-
-
-def _broken(
-    result: torch.Tensor, sizes: Sequence[int | None], dtype: torch.dtype, target: str, line: str
-) -> ShapeConstraintError:
-    op = functools.reduce(getattr, target.removeprefix("flat.").split("."), torch.ops)
-    registered = has_fake_rule(op)
-    said = "its fake rule says" if registered else "was found by running it on small inputs"
-    wanted = f"{['?' if size is None else size for size in sizes]} ({dtype})"
-    return ShapeConstraintError(
-        f"{target} returned a tensor of sizes {list(result.shape)} ({result.dtype}); {said} {wanted}",
-        where=with_text(line),
-        next_step="correct the fake rule" if registered else f"{how_to_register(op)}\n    # sizes that are in the data: "
-        "torch.library.get_ctx().new_dynamic_size()",
-        constraint=f"{target} returns {wanted}",
-    )
+def _leaf_text(leaf: Any, names: Mapping[str, str], operand: tuple[str, Operand] | None) -> str:
+    fresh = "torch.library.get_ctx().new_dynamic_size()"
+    if not isinstance(leaf, TensorRule):
+        return "None" if leaf is None else fresh if leaf is int else f"<a {leaf.__name__}>"
+    sizes = ", ".join(fresh if one is None else one.written(names) for one in (leaf.sizes[d] for d in leaf.order))
+    if operand is not None and operand[1].device == leaf.device:
+        kind = "" if operand[1].dtype == leaf.dtype else f", dtype={leaf.dtype}"
+        made = f"{operand[0]}.new_empty([{sizes}]{kind})"
+    else:
+        made = f"torch.empty([{sizes}], dtype={leaf.dtype}, device={str(leaf.device)!r})"
+    usual = leaf.order == tuple(range(len(leaf.order)))
+    return made if usual else f"{made}.permute({[leaf.order.index(d) for d in range(len(leaf.order))]})"

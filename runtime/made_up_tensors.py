@@ -60,7 +60,8 @@ KINDS: tuple[tuple[Fill, Fill, Fill], ...] = (
 def made_up(
     operand: Operand, values: Mapping[str, int], kind: tuple[Fill, Fill, Fill], generator: torch.Generator
 ) -> torch.Tensor:
-    """A tensor with the operand's type and its layout: its strides, where they have no gaps that grow with the sizes."""
+    """A tensor with the operand's type and strides. One that is expanded, or far larger than what it shows, is made
+    contiguous."""
     shape = [size.value(values) for size in operand.sizes]
     strides = [stride.value(values) for stride in operand.strides]
     data = kind[_class_of(operand.dtype)](shape, generator)

@@ -1,17 +1,18 @@
 """What an operator returns for made-up operands of several sizes, and the rule for its results that follows.
 
-The operator itself is run, on tensors that nobody else has: with sizes that keep what is equal in the call at hand, each
-of them moved alone or with its equals, and with several kinds of data for the same sizes: a size that differs between
-them is in the data. (torch.export's draft mode runs operators on the example's own data, and has a profile of each call:
-``torch._library.fake_profile``. Here a rule is made that holds for other sizes, without the example's data.)
+The operator itself is run, on tensors that nobody else has: with sizes that keep what is equal in the call at hand,
+each of them moved alone or with its equals, and with several kinds of data for the same sizes: a size that differs
+between them is in the data. (The draft mode of torch.export runs operators on the data of the example, with a profile
+of each call, see ``torch._library.fake_profile``. Here a rule is made that holds for other sizes as well.)
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ from symshape.runtime.torch_unbacked import what_is_run, without_modes
 
 _STEPS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 17, 24, 36)
 _FEW_STEPS = (1, 2, 5, 12)
+_LARGE = (64, 130, 300)  # for bounds that are far from small sizes, where results stay small
+_MOST_RESULTS = 1 << 18
 _MANY_VARIABLES = 12
 _TOGETHER = 12  # samples with all variables moved
 _MOST_CHOICES = 60  # of sizes that are tried until the operator runs
@@ -94,12 +97,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """A call without its data: ``leaves`` of ``(args, kwargs)`` are Operands, Sizes and plain values."""
+    """A call without its data: ``leaves`` of ``(args, kwargs)`` are Operands, Sizes and plain values. ``texts``: how a
+    rule writes each of them."""
 
     op: Any
     leaves: tuple[Any, ...]
     spec: Any
     variables: tuple[Variable, ...]
+    texts: tuple[str, ...]
 
     @property
     def key(self) -> Any:
@@ -110,7 +115,7 @@ class OperatorCall:
 
 @dataclass(frozen=True)
 class TensorRule:
-    """``sizes``: formulas, None for one that is in the data. ``order``: dims from the largest stride to the smallest."""
+    """``sizes``: formulas, None for one that is in the data. ``order``: the dims, that of the largest stride first."""
 
     dtype: torch.dtype
     device: torch.device
@@ -210,17 +215,40 @@ class _Experiment:
         return ()
 
     def _sweep(self, group: Sequence[str]) -> bool:
+        moved = False
+        for i, other in enumerate(self._others(group)):
+            for kind in (self.kinds[i % len(self.kinds)], self.kinds[(i + 1) % len(self.kinds)]):
+                ran = self._run({**self.base, **dict.fromkeys(group, other)}, kind)
+                moved |= ran and other > 1
+        first = self.base[group[0]]
+        for large in _LARGE if moved else ():
+            if large > first and self._growth(group, large) < _MOST_RESULTS:
+                self._run({**self.base, **dict.fromkeys(group, large)}, self.kinds[0])
+        return moved
+
+    def _others(self, group: Sequence[str]) -> list[int]:
+        """Values for a group besides the first one: larger and smaller ones, and those around constants of the call."""
         steps = _STEPS if len(self._names) <= _MANY_VARIABLES else _FEW_STEPS
         first = self.base[group[0]]
         others = [first + step for step in steps] + [2 * first, 3 * first, 4 * first]
+        others += [*range(first - 1, max(first - 8, 1), -1), first // 2]
         others += [variable.hint for variable in self.call.variables if variable.name == group[0] and variable.hint]
+        constants = [leaf for leaf in self.call.leaves if type(leaf) is int and 1 < leaf < _LARGE[0]]
+        others += [constant + step for constant in constants for step in (-1, 0, 1, 2)]
         others += [0, 1] if set(group) <= self._unknown else []
-        moved = False
-        for i, other in enumerate(dict.fromkeys(others)):
-            for kind in (self.kinds[i % len(self.kinds)], self.kinds[(i + 1) % len(self.kinds)]):
-                ran = other != first and self._run({**self.base, **dict.fromkeys(group, other)}, kind)
-                moved |= ran and other > 1
-        return moved
+        lowest = 0 if set(group) <= self._unknown else 2
+        return [other for other in dict.fromkeys(others) if other != first and other >= lowest]
+
+    def _growth(self, group: Sequence[str], large: int) -> float:
+        """How many elements are to be expected for a large value, as they grew so far."""
+        first = self.base[group[0]]
+        along = [s for s in self.found if all(s.values[n] == v for n, v in self.base.items() if n not in group)]
+        reached = max(along, key=lambda s: s.values[group[0]])
+        start, end = (1 + sum(_product(leaf.shape) for leaf in s.leaves if isinstance(leaf, _Tensor))
+                      for s in (self.found[0], reached))  # fmt: skip
+        value = reached.values[group[0]]
+        degree = max(math.log(end / start) / math.log(value / first), 0) if value > first else 8.0
+        return float(end * (large / max(value, 1)) ** math.ceil(degree))
 
     def _move_pairs(self) -> None:
         """Variables that can only be moved with one that has another value: twice the one needs twice the other."""

@@ -2,8 +2,8 @@
 
 A sample is the values of some variables (sizes of operands and integer arguments) and the value that was seen. The
 formulas that are tried, the simplest first: a constant, one variable, a polynomial (sums, multiples, products, pairs
-``n * (n - 1) // 2``), a floor division (a convolution, a pooling), the smaller or larger of two variables or of one and a
-bound, and sums and products of these of one variable each. A formula holds for every sample, or it is none.
+``n * (n - 1) // 2``), a floor division (a convolution, a pooling), the smaller or larger of two variables or of one and
+a bound, and sums and products of these of one variable each. A formula holds for every sample, or it is none.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Formula:
     text: str
     variables: tuple[str, ...] = ()
 
-    def value(self, values: Mapping[str, Any], smaller: Callable[..., Any] = min, larger: Callable[..., Any] = max) -> Any:
-        """``values`` may be symbolic; ``smaller`` and ``larger`` are then functions of such sizes."""
-        return eval(self.text, {"__builtins__": {}, "min": smaller, "max": larger}, dict(values))
+    def value(self, values: Mapping[str, Any], functions: Mapping[str, Any] | None = None) -> Any:
+        """``values`` may be symbolic; ``functions`` are then ``min`` and ``max`` of such sizes."""
+        return eval(self.text, {"__builtins__": {}, "min": min, "max": max, **(functions or {})}, dict(values))
 
     def written(self, names: Mapping[str, str]) -> str:
         """The text with other names for the variables."""
@@ -151,10 +151,10 @@ def _quotients(names: Sequence[str], samples: Sequence[Sample]) -> Iterator[Form
     """A product of variables divided by another one, rounded down or up."""
     for below in names:
         others = [name for name in names if name != below]
-        for above in ("*".join(subset) for n in range(1, len(others) + 1) for subset in itertools.combinations(others, n)):
-            if all(values[below] for values, _ in samples):
-                yield Formula(f"{above} // {below}", tuple(names))
-                yield Formula(f"({above} + {below} - 1) // {below}", tuple(names))
+        subsets = (subset for n in range(1, len(others) + 1) for subset in itertools.combinations(others, n))
+        for above in map("*".join, subsets) if all(values[below] for values, _ in samples) else ():
+            yield Formula(f"{above} // {below}", tuple(names))
+            yield Formula(f"({above} + {below} - 1) // {below}", tuple(names))
 
 
 def _divisions(names: Sequence[str], samples: Sequence[Sample]) -> Iterator[Formula]:
@@ -193,8 +193,11 @@ def _separated(names: Sequence[str], samples: Sequence[Sample]) -> Iterator[Form
     if len(names) < 2:
         return
     first, base = samples[0]
-    along = {name: [(values, seen) for values, seen in samples if all(values[n] == first[n] for n in names if n != name)]
-             for name in names}  # fmt: skip
+
+    def alone(name: str, values: Mapping[str, int]) -> bool:
+        return all(values[n] == first[n] for n in names if n != name)
+
+    along = {name: [sample for sample in samples if alone(name, sample[0])] for name in names}
     for join, parts in (
         (" + ", {n: [(v, seen - base) for v, seen in rows] for n, rows in along.items()}),
         (" * ", _factors(along)),

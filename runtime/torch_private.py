@@ -29,6 +29,7 @@ __all__ = [
     "fake_mode_of",
     "first_seen",
     "guard_counts",
+    "has_fake_rule",
     "has_unbacked_sizes",
     "input_sizes",
     "is_fake",
@@ -65,6 +66,13 @@ def is_fake(value: Any) -> bool:
 def storage_of(tensor: torch.Tensor) -> int:
     """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def has_fake_rule(op: Any) -> bool:
+    """Whether an operator has a fake rule, or needs none."""
+    from torch._library.utils import has_fake_kernel
+
+    return bool(has_fake_kernel(op))
 
 
 def symbol_hint(env: Any, symbol: Any) -> int | None:

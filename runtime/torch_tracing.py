@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch._C._dynamo import guards
 from torch.fx import traceback as node_meta
 from torch.overrides import TorchFunctionMode
@@ -348,12 +349,16 @@ def with_rules_for_other_operators(rule: Callable[[Any, Any, Any], Any]) -> Call
     """The tracer makes the results of operators of ``torch.library`` that have no fake rule by ``rule(op, args,
     kwargs)``. Returns what puts the usual way back, an error.
 
-    ``custom_op`` registers a rule that asks these two functions, and so does the tracer where there is none.
+    ``custom_op`` registers a rule that asks the first two functions, and so does the tracer where there is none. The
+    tracer would also take a kernel for all devices for a rule.
     """
     from torch._library import utils
+    from torch._subclasses import fake_tensor
 
     module: Any = utils
+    tracer: Any = fake_tensor
     usual = module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl
+    has_meta = tracer.has_meta
 
     def can(op: Any) -> bool:
         return usual[0](op) or not utils.is_builtin(op)
@@ -363,15 +368,46 @@ def with_rules_for_other_operators(rule: Callable[[Any, Any, Any], Any]) -> Call
 
     def revert() -> None:
         module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = usual
+        tracer.has_meta = has_meta
 
     module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = can, generate
+    tracer.has_meta = lambda op: has_meta(op) and not is_for_all_devices(op)
     return revert
 
 
-def has_fake_rule(op: Any) -> bool:
-    from torch._library.utils import has_fake_kernel
+def unsupported(op: Any) -> Exception:
+    """The tracer's error for an operator that it has no rule for."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
-    return bool(has_fake_kernel(op))
+    return UnsupportedOperatorException(op)
+
+
+def is_differentiated_inside(op: Any, values: Any) -> bool:
+    """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
+    operator then, which does the same (``symshape::whole``)."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
+        return False
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values))
+
+
+def is_for_all_devices(op: Any) -> bool:
+    """Whether a user's operator has a kernel for all devices, and none for tensors without data."""
+    from torch._library.utils import is_builtin
+
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not is_builtin(op) and has(op.name(), "CompositeExplicitAutograd") and not has(op.name(), "Meta")
+
+
+def traced_by_its_kernel(op: Any, args: Any, kwargs: Any) -> Any:
+    """The fake results of an operator by its own kernel, which is run on tensors without data."""
+    from torch._subclasses.fake_tensor import in_kernel_invocation_manager
+
+    mode = tracing_mode((args, kwargs))
+    with in_kernel_invocation_manager(mode):
+        result = op(*args, **kwargs)
+    leaves = pytree.tree_leaves((args, kwargs))
+    return mode.wrap_meta_outputs_with_default_device_logic(result, op, leaves, device=kwargs.get("device"))
 
 
 def has_side_effects(op: Any) -> bool:
@@ -381,7 +417,7 @@ def has_side_effects(op: Any) -> bool:
     return bool(has_effects(op))
 
 
-def fake_mode_of(values: Any) -> Any:
+def tracing_mode(values: Any) -> Any:
     """The tracer's mode behind some values, or the one that is in force; None without one."""
     from torch._guards import detect_fake_mode
 

@@ -77,7 +77,8 @@ class InForce:
         self._probe = probe
 
     def __enter__(self) -> None:
-        self._revert = [change() for change in (*_changes(), lambda: rules_are_inferred(self._probe))]
+        self._revert = [change() for change in _changes()]
+        self._revert += [whole_where_needed(self._probe), rules_are_inferred(self._probe)]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -92,7 +93,7 @@ def _changes() -> tuple[Callable[[], Callable[[], None]], ...]:
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
-    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
+    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions)  # fmt: skip
