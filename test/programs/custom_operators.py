@@ -143,7 +143,7 @@ def inverse(x: Tensor) -> Tensor:
 
 @case(used, matrix)
 def transposed(x: Tensor) -> Tensor:
-    return x.t().contiguous()
+    return x.t().clone(memory_format=torch.contiguous_format)
 
 
 @case(used, matrix)
