@@ -312,7 +312,10 @@ def _call(w: _Writer, op: Any) -> None:
         w.lines.append("del results")
     else:
         w.lines.append(f"{_result_name(w, results[0])} = {text}")
-    if target not in _EXACT_STRIDES:
+    if "checked" in op.attributes:
+        for result in results:
+            _ensure_promised(w, result, target, source_line(op.location))
+    elif target not in _EXACT_STRIDES:
         for result in results:
             _ensure_layout(w, result)
 
@@ -351,6 +354,30 @@ def _ensure_layout(w: _Writer, result: ir.Value) -> None:
     if not pending:
         name = w.name(result)
         w.lines.append(f"{name} = with_layout({name}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)})")
+
+
+def _ensure_promised(w: _Writer, result: ir.Value, target: str, line: str) -> None:
+    """Sizes and type of a custom operator's result are what its rule says, or an error: kernels rely on them."""
+    layout = w.sizes.layouts.get(result)
+    if layout is None or not _is_used(result):
+        return
+
+    def known(exprs: Sequence[Expr]) -> bool:
+        return all(w.is_defined(symbol) for expr in exprs for symbol in expr.symbols)
+
+    sizes = "".join(f"{w.size(e) if known([e]) else None}, " for e in layout.sizes)
+    strides = w.tuple(layout.strides) if known(layout.strides) else "None" if _is_contiguous(layout) else '"any"'
+    name, dtype = w.name(result), TORCH_NAMES[dtype_of(result)]
+    w.lines.append(f"{name} = promised({name}, ({sizes}), {strides}, {dtype}, {target!r}, {line!r})")
+
+
+def _is_contiguous(layout: Layout) -> bool:
+    step = Expr.const(1)
+    for size, stride in zip(reversed(layout.sizes), reversed(layout.strides)):
+        if stride != step:
+            return False
+        step = step * size
+    return True
 
 
 def _return(w: _Writer, op: Any) -> None:

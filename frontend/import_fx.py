@@ -238,6 +238,8 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
         op.attributes["fresh"] = ir.UnitAttr.get()
     if draws(node):
         op.attributes["draws"] = ir.UnitAttr.get()
+    if _is_custom(node.target):
+        op.attributes["checked"] = ir.UnitAttr.get()
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
@@ -263,6 +265,11 @@ def _is_fresh(target: Any) -> bool:
         return False
     schema = target._schema
     return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
+
+
+def _is_custom(target: Any) -> bool:
+    """Whether what is known of an op's results comes from a user's rule, or was found by running it."""
+    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "prim", "symshape")
 
 
 def _import_item(importer: Importer, node: torch.fx.Node) -> Any:

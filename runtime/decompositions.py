@@ -59,6 +59,9 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
     for op in (aten.index_add.default, aten.index_copy.default):
         if op in table:
             table[op] = _without_negative_places(table[op])
+    for op in (aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default):
+        if op in table:
+            table[op] = _of_real_bounds(table[op])
     table[aten.cat.default] = _of_one_type(table[aten.cat.default])
     table |= with_eager_statistics(table)
     table |= {op: wrap(table[op]) for op, wrap in with_eager_types().items() if op in table}
@@ -91,6 +94,17 @@ def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
     def decomposition(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
         dtype = functools.reduce(torch.promote_types, [x.dtype for x in tensors])
         return rule([x if x.dtype == dtype else x.to(dtype) for x in tensors], dim)
+
+    return decomposition
+
+
+def _of_real_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``clamp``, whose types do not count a bound that is a symbolic float."""
+
+    def decomposition(x: torch.Tensor, *bounds: Any, **named: Any) -> Any:
+        real = any(isinstance(bound, torch.SymFloat) for bound in (*bounds, *named.values()))
+        whole = not (x.is_floating_point() or x.is_complex())
+        return rule(x.to(torch.get_default_dtype()) if real and whole else x, *bounds, **named)
 
     return decomposition
 

@@ -19,6 +19,7 @@ from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
 from symshape.runtime.observe import with_name
 from symshape.runtime.products import cpu_products
+from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.random_numbers import draw
 from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
 
@@ -39,7 +40,8 @@ class Program:
 def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
     """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
     namespace: dict[str, Any] = {
-        "torch": torch, "constant": program.constants, "reinterpret": reinterpret_tensor, "with_layout": with_layout,
+        "torch": torch, "constant": program.constants, "reinterpret": reinterpret_tensor,
+        "with_layout": with_layout, "promised": promised,
         "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program),
         "address": ctypes.addressof, "error_code": _error_code, "raise_index_error": raise_index_error,
         "inf": float("inf"), "nan": float("nan"),
@@ -155,14 +157,6 @@ def _slot_maker(program: Program) -> Callable[[], Any]:
 
 def _error_code(slot: Any) -> int:
     return slot.value if isinstance(slot, ctypes.c_int64) else int(slot[0])
-
-
-def with_layout(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    """The tensor with these strides: itself where they agree in every dim that is longer than 1, else a copy."""
-    actual = tensor.stride()
-    if actual == strides or all(a == s or n <= 1 for a, s, n in zip(actual, strides, sizes)):
-        return tensor
-    return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def raise_index_error(code: int, kernel: str) -> NoReturn:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
 import linecache
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -29,10 +30,12 @@ __all__ = [
     "are_guards_closed",
     "common_subexpressions",
     "deferred_runtime_asserts",
+    "differentiated",
     "empty_strided_cpu",
     "fake_mode_of",
     "first_seen",
     "guard_counts",
+    "has_fake_rule",
     "has_unbacked_sizes",
     "input_sizes",
     "is_control_flow",
@@ -71,6 +74,26 @@ def is_fake(value: Any) -> bool:
 def storage_of(tensor: torch.Tensor) -> int:
     """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
     return int(tensor.untyped_storage()._cdata)
+
+
+@contextlib.contextmanager
+def differentiated() -> Iterator[None]:
+    """While entered, operators are differentiated, also in a kernel or in a graph that AOTAutograd runs below autograd:
+    gradients computed in there would be zeros."""
+    key = torch._C.DispatchKey
+    exclude = torch._C._dispatch_tls_local_exclude_set()
+    for one in (key.AutogradFunctionality, key.AutogradOther, key.ADInplaceOrView):
+        exclude = exclude.remove(one)
+    include = torch._C._dispatch_tls_local_include_set()
+    with torch._C._ForceDispatchKeyGuard(include, exclude), torch.enable_grad():
+        yield
+
+
+def has_fake_rule(op: Any) -> bool:
+    """Whether an operator has a fake rule, or needs none."""
+    from torch._library.utils import has_fake_kernel
+
+    return bool(has_fake_kernel(op))
 
 
 def symbol_hint(env: Any, symbol: Any) -> int | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import re
 import sys
 import threading
 import traceback
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.utils._device as device_modes
+import torch.utils._pytree as pytree
 from torch._C._dynamo import guards
 from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock for all that change settings
 from torch._subclasses.fake_tensor import FakeTensor
@@ -426,3 +429,97 @@ def autocast_state() -> Any:
         return None
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     return tuple((device, torch.get_autocast_dtype(device)) for device in devices)
+
+
+def with_rules_for_other_operators(rule: Callable[[Any, Any, Any], Any]) -> Callable[[], None]:
+    """The tracer makes the results of operators of ``torch.library`` that have no fake rule by ``rule(op, args,
+    kwargs)``. Returns what puts the usual way back, an error.
+
+    ``custom_op`` registers a rule that asks the first two functions, and so does the tracer where there is none. The
+    tracer would also take a kernel for all devices for a rule.
+    """
+    from torch._library import utils
+    from torch._subclasses import fake_tensor
+
+    module: Any = utils
+    tracer: Any = fake_tensor
+    usual = module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl
+    has_meta = tracer.has_meta
+
+    def can(op: Any) -> bool:
+        return usual[0](op) or not utils.is_builtin(op)
+
+    def generate(op: Any, *args: Any, **kwargs: Any) -> Any:
+        return usual[1](op, *args, **kwargs) if usual[0](op) else rule(op, args, kwargs)
+
+    def revert() -> None:
+        module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = usual
+        tracer.has_meta = has_meta
+
+    module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = can, generate
+    tracer.has_meta = lambda op: has_meta(op) and not is_for_all_devices(op)
+    return revert
+
+
+def unsupported(op: Any) -> Exception:
+    """The tracer's error for an operator that it has no rule for."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    return UnsupportedOperatorException(op)
+
+
+def is_differentiated_inside(op: Any, values: Any) -> bool:
+    """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
+    operator then, which does the same (``symshape::whole``)."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
+        return False
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values))
+
+
+def is_for_all_devices(op: Any) -> bool:
+    """Whether a user's operator has a kernel for all devices, and none for tensors without data."""
+    from torch._library.utils import is_builtin
+
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not is_builtin(op) and has(op.name(), "CompositeExplicitAutograd") and not has(op.name(), "Meta")
+
+
+def traced_by_its_kernel(op: Any, args: Any, kwargs: Any) -> Any:
+    """The fake results of an operator by its own kernel, which is run on tensors without data."""
+    from torch._subclasses.fake_tensor import in_kernel_invocation_manager
+
+    mode = tracing_mode((args, kwargs))
+    with in_kernel_invocation_manager(mode):
+        result = op(*args, **kwargs)
+    leaves = pytree.tree_leaves((args, kwargs))
+    return mode.wrap_meta_outputs_with_default_device_logic(result, op, leaves, device=kwargs.get("device"))
+
+
+def has_side_effects(op: Any) -> bool:
+    """Whether an operator is declared to do more than to return results (``register_effect``)."""
+    from torch._higher_order_ops.effects import has_effects
+
+    return bool(has_effects(op))
+
+
+def tracing_mode(values: Any) -> Any:
+    """The tracer's mode behind some values, or the one that is in force; None without one."""
+    from torch._guards import detect_fake_mode
+
+    return detect_fake_mode(values)
+
+
+def traced_line_now() -> str:
+    """``file:line`` of the user's innermost frame that is being traced; "" if that is unknown."""
+    from torch._guards import TracingContext
+
+    frames = [f for f in TracingContext.extract_stack() or () if not f.filename.startswith(_TORCH_FOLDER)]
+    if not frames:
+        lines = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
+        return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
+    return f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+_STACK_LINE = re.compile(r'File "(.+?)", line (\d+)')

@@ -416,10 +416,10 @@ def failing_node(error: BaseException) -> torch.fx.Node | None:
     return found
 
 
-def unimplemented(what: str, reason: str, error: Exception | None) -> NoReturn:
-    """Dynamo's way of saying that a call is not for the graph."""
+def unimplemented(what: str, reason: str, error: Exception | None, hint: str = "") -> NoReturn:
+    """Dynamo's way of saying that a call is not for the graph. ``hint``: what the user may do."""
     from torch._dynamo import exc
 
     cause: Any = {} if error is None else {"from_exc": error}
     exc.unimplemented(gb_type="Data-dependent call", context=what, explanation=f"{what} cannot be compiled: {reason}",
-                      hints=[], **cause)  # fmt: skip
+                      hints=[hint] if hint else [], **cause)  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.runtime.torch_private import first_seen
+from symshape.runtime.torch_private import differentiated, first_seen
 
 # Where functions that Dynamo puts into a graph are found by name.
 _MODULES = (
@@ -209,7 +209,7 @@ def _check_sizes(
 def gradient_of_whole(
     call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], gradients: Sequence[torch.Tensor | None]
 ) -> list[torch.Tensor]:
-    with torch.enable_grad():
+    with differentiated():
         leaves = [t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) for t in tensors]
         results = run(call, leaves, sizes)
         pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if g is not None and r.requires_grad]

@@ -21,6 +21,7 @@ import torch.utils._pytree as pytree
 from symshape.runtime.answers import answers, ask_for_item
 from symshape.runtime.asserted_values import assert_instead
 from symshape.runtime.broadcasting import perhaps_squeezed
+from symshape.runtime.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
 from symshape.runtime.out_arguments import trace_without_out
 from symshape.runtime.probing import Probe
 from symshape.runtime.same_masks import merge_same, run_numbered
@@ -55,9 +56,10 @@ _MARK = "symshape_whole"
 _CALLS = ("call_function", "call_method")
 
 
-def whole_where_needed() -> Callable[[], None]:
-    """Dynamo's tracing goes on where a call asks for an unknown size. Returns what puts the usual way back."""
-    reverts = with_node_runner(_runner), with_breaks_at_questions()
+def whole_where_needed(probe: bool = True) -> Callable[[], None]:
+    """Dynamo's tracing goes on where a call asks for an unknown size. ``probe``: users' operators are run for it.
+    Returns what puts the usual way back."""
+    reverts = with_node_runner(functools.partial(_runner, probe)), with_breaks_at_questions()
 
     def revert() -> None:
         for one in reverts:
@@ -67,7 +69,7 @@ def whole_where_needed() -> Callable[[], None]:
 
 
 @functools.cache
-def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
         known = _BREAKS[-1].get(place_of(node)) if _BREAKS else None
         if known:
@@ -93,14 +95,27 @@ def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
                     keep_those_of(result)
                 return result
         except Exception as error:
+            missing = no_fake_rule(error)
+            if missing is not None:
+                break_graph(node, missing.reason, error, missing.hint)
             if not asks_for_sizes(error):
                 raise
             try:
+                refuse_to_run(node.target, probe)
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
             except NotWhole as reason:
                 break_graph(node, f"{reason}; {what_was_asked(error)}", error)
 
     return run_node
+
+
+def refuse_to_run(target: Any, probe: bool) -> None:
+    """NotWhole for a user's operator that must not be run on made-up operands."""
+    op = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target
+    if isinstance(op, torch._ops.OpOverload) and op.namespace not in ("aten", "prims", "symshape"):
+        reason = why_not_run(op, probe)
+        if reason:
+            raise NotWhole(reason)
 
 
 def with_lists(node: torch.fx.Node, args: Any) -> Any:
@@ -172,13 +187,13 @@ def place_of(node: torch.fx.Node) -> Place:
     return str(getattr(node.target, "__name__", node.target)), f"{file}:{line}"
 
 
-def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None) -> NoReturn:
-    """Dynamo breaks the graph at this call; said once for each line."""
+def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
+    """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
     name, line = place = place_of(node)
     if place not in _SAID:
         _SAID.add(place)
-        log.warning("the graph is broken at %s, %s: %s", name, line, reason)
-    unimplemented(f"{name} at {line}", reason, error)
+        log.warning("the graph is broken at %s, %s: %s%s", name, line, reason, f"; {hint}" if hint else "")
+    unimplemented(f"{name} at {line}", reason, error, hint)
 
 
 def mark_break(reason: NotWhole, node: torch.fx.Node) -> None:
@@ -213,6 +228,10 @@ def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, st
 def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
     """Marks the call of a Dynamo graph that could not be traced further; whether there is one that can be whole.
     If not, the error says where the graph should be broken."""
+    missing = no_fake_rule(error)
+    if missing is not None:
+        _break_before(missing, gm, error)
+        return False
     node = failing_node(error) if asks_for_sizes(error) else None
     if node is None or node.graph is not gm.graph or node.op not in _CALLS:
         return False
@@ -225,6 +244,15 @@ def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
         return False
     node.meta[_MARK] = call
     return True
+
+
+def _break_before(missing: NoFakeRule, gm: torch.fx.GraphModule, error: BaseException) -> None:
+    """The error says where the graph should be broken for an operator that only the gradient calls: at the user's
+    operator that it belongs to."""
+    own = [node for node in gm.graph.nodes if getattr(node.target, "namespace", "aten") not in ("aten", "prims")]
+    there = [node for node in own if place_of(node)[1] == missing.line] or own
+    if there:
+        setattr(error, _WHERE, (place_of(there[0]), f"{missing.op._schema.name}, in its gradient: {missing.reason}"))
 
 
 def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:

@@ -79,7 +79,8 @@ def compile(
     habits = {"disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
               "guard_filter_fn": guard_filter, "shapes_spec": shapes_spec}  # fmt: skip
     given = {key: value for key, value in habits.items() if value not in (None, False)}
-    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, **given)
+    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, probe=parsed.probe_custom_operators,
+                        **given)  # fmt: skip
 
 
 def _not_none(model: Any) -> Any:
@@ -133,5 +134,5 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     parsed = Options.parse(options)
     report = Report()
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
-    report.result = compile_apart(fn, configured)(*args, **kwargs)
+    report.result = compile_apart(fn, configured, probe=parsed.probe_custom_operators)(*args, **kwargs)
     return report

@@ -22,7 +22,8 @@ from symshape.frontend.guards import open_guards
 from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
 from symshape.prover.expr import Expr
 from symshape.report import GraphReport
-from symshape.runtime.program import target_name, with_layout
+from symshape.runtime.program import target_name
+from symshape.runtime.promised_results import with_layout
 
 
 @dataclass

@@ -42,6 +42,8 @@ class Options:
                         can switch it off too, by SYMSHAPE_CACHE=0
     ``strict``          whether a failure of a pass, of code generation or of loading is an error; else less of the
                         graph is compiled, which is said (docs/passes.md). By default what SYMSHAPE_STRICT says: 1 or 0
+    ``probe_custom_operators``  whether an operator of torch.library without a fake rule is run on small made-up inputs
+                        when it is traced, to find the sizes of what it returns (docs/custom-operators.md)
     """
 
     target: str = "auto"
@@ -56,6 +58,7 @@ class Options:
     random: str = "eager"
     cache: bool = True
     strict: bool = field(default_factory=lambda: os.environ.get("SYMSHAPE_STRICT", "0") not in ("", "0"))
+    probe_custom_operators: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -87,7 +90,7 @@ class Options:
         cpu_level.check(self.cpu)
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("autotune", "cache", "strict"):
+        for name in ("autotune", "cache", "strict", "probe_custom_operators"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.debug_dir, (str, Path)):

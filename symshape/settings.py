@@ -6,6 +6,7 @@ in the same process, and a call of what is compiled pays nothing for them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
@@ -28,6 +29,7 @@ from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.data_parallel import module_of_data_parallel_is_traced
 from symshape.runtime.dynamo_errors import users_error
 from symshape.runtime.fake_rules import missing_fake_rules
+from symshape.runtime.inferred_rules import rules_are_inferred
 from symshape.runtime.input_views import views_of_inputs
 from symshape.runtime.lazy_modules import lazy_modules_are_initialised
 from symshape.runtime.messages import messages_are_traced
@@ -90,20 +92,25 @@ _MORE: dict[str, tuple[Change, ...]] = {
 
 
 class InForce:
-    """Context manager: every setting in force, and ``more``."""
+    """Context manager: every setting in force, and ``more``. ``probe``: operators without a fake rule are run on
+    made-up operands. Where a change fails, those before it are reverted.
+    """
 
-    def __init__(self, more: Sequence[Change] = ()) -> None:
-        self._more = more
-        self._revert: list[Callable[[], None]] = []
+    def __init__(self, more: Sequence[Change] = (), probe: bool = True) -> None:
+        self._more, self._probe = more, probe
+        self._reverts = contextlib.ExitStack()
 
     def __enter__(self) -> None:
-        self._revert = [change() for change in (*_changes(), *self._more)]
+        own: list[Change] = [functools.partial(one, self._probe) for one in (whole_where_needed, rules_are_inferred)]
+        with contextlib.ExitStack() as stack:
+            for change in (*_changes(), *own, *self._more):
+                stack.callback(change())
+            self._reverts = stack.pop_all()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for revert in reversed(self._revert):
-            revert()
+        self._reverts.close()
 
 
 @functools.cache
@@ -112,7 +119,7 @@ def _changes() -> tuple[Change, ...]:
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
     patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
-    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time, whole_where_needed,
+    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time,
             checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
             lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
             views_of_inputs, class_counts_are_traced, layouts_of_convolutions, results_of_branches_are_merged,
@@ -121,21 +128,22 @@ def _changes() -> tuple[Change, ...]:
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
-                 **habits: Any) -> Any:  # fmt: skip
+                 probe: bool = True, **habits: Any) -> Any:  # fmt: skip
     """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles.
 
-    ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this version of PyTorch does not know.
+    ``probe``: as for ``InForce``. ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this
+    version of PyTorch does not know.
     """
     for name in habits:
         if not is_known(name):
             raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
-    return _compiled(fn, backend, "static" if dynamic is False else "", fullgraph, habits)
+    return _compiled(fn, backend, "static" if dynamic is False else "", fullgraph, probe, habits)
 
 
-def compile_apart(fn: Any, backend: Any) -> Any:
+def compile_apart(fn: Any, backend: Any, *, probe: bool = True) -> Any:
     """``fn`` compiled beside all other code of it: neither uses that of the other, and no limit counts."""
     habits = {"isolate_recompiles": True} if is_known("isolate_recompiles") else {}
-    return _compiled(fn, backend, "unlimited", False, habits)
+    return _compiled(fn, backend, "unlimited", False, probe, habits)
 
 
 def is_known(name: str) -> bool:
@@ -143,10 +151,10 @@ def is_known(name: str) -> bool:
     return name in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
 
 
-def _compiled(fn: Any, backend: Any, more: str, fullgraph: bool, habits: dict[str, Any]) -> Any:
+def _compiled(fn: Any, backend: Any, more: str, fullgraph: bool, probe: bool, habits: dict[str, Any]) -> Any:
     context: Any = torch._dynamo.optimize(backend, nopython=fullgraph, **habits)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
-        context.callback = FrameCompiler(context.callback, fullgraph, more)
+        context.callback = FrameCompiler(context.callback, fullgraph, more, probe)
     return context(fn)
 
 
@@ -157,17 +165,18 @@ class FrameCompiler(CatchErrorsWrapper):
     ``more``: a key of ``_MORE``.
     """
 
-    def __init__(self, usual: CatchErrorsWrapper, one_graph: bool, more: str) -> None:
+    def __init__(self, usual: CatchErrorsWrapper, one_graph: bool, more: str, probe: bool) -> None:
         super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
         self._one_graph = one_graph
-        self._more = more
+        self._more, self._probe = more, probe
         self._breaks: dict[Place, str] = {}
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         before = sys.exception()
         try:
-            with compile_lock, InForce(_MORE[self._more]):  # another thread must not see the settings come and go
+            # Another thread must not see the settings come and go.
+            with compile_lock, InForce(_MORE[self._more], self._probe):
                 return compile_with_breaks(usual, self._breaks, self._one_graph)
         except TorchDynamoException as error:
             found = users_error(error, before)

@@ -217,7 +217,8 @@ class Builder:
         return x if x.dtype == dtype else self.pointwise(x.sizes, dtype, [x], lambda v: v)
 
     def full(self, sizes: Sequence[Expr], dtype: str, value: Any) -> Tensor:
-        return self.pointwise(sizes, dtype, [], lambda: self.body.constant(value, compute_type(dtype)))
+        """``value``: a Python number, a size or a real that is computed of sizes."""
+        return self.pointwise(sizes, dtype, [], lambda: self.body.number(value, compute_type(dtype)))
 
     # --- reductions --------------------------------------------------------------------------------------------
 

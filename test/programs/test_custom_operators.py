@@ -1,0 +1,240 @@
+"""Custom operators without a fake rule: eager's results in one graph, or said why not."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor
+
+import symshape
+from symshape.errors import OptionError
+
+from . import custom_operators as table
+
+ONE_GRAPH = [case for case in table.CASES if case.graphs == 1 and not case.error]
+BROKEN = [case for case in table.CASES if case.graphs > 1]
+# One of each class; all of them are compiled together.
+FEW = ("by_numpy", "of_two", "column_major", "joined", "half", "at_most", "places", "list_and_tensor", "count",
+       "some_number", "add_in_place")  # fmt: skip
+FEW_BROKEN = ("largest", "clip_and_report", "noise")
+
+
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+def check(cases, sizes) -> None:
+    def programs(arguments):
+        return [case.program(case.op, *given) for case, given in zip(cases, arguments)]
+
+    compiled = symshape.compile(programs, fullgraph=True)
+    for n in sizes:
+        ours, eager = (f([case.arguments(n) for case in cases]) for f in (compiled, programs))
+        torch.testing.assert_close(ours, eager)
+
+
+def test_one_graph_for_operators_of_each_class() -> None:
+    check([case for case in ONE_GRAPH if case.name in FEW], table.SIZES)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ONE_GRAPH, ids=lambda case: case.name)
+def test_one_graph(case) -> None:
+    check([case], table.SIZES)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    check([case], (2, 1, 30))
+
+
+def broken(case, caplog) -> None:
+    def program(*args):
+        return case.program(case.op, *args)
+
+    compiled = symshape.compile(program)
+    with caplog.at_level(logging.WARNING, "symshape.frames"):
+        for n in table.SIZES:
+            results = []
+            for f in (compiled, program):
+                torch.manual_seed(3)
+                results.append(f(*case.arguments(n)))
+            torch.testing.assert_close(*results)
+    said = [record.getMessage() for record in caplog.records if case.name in record.getMessage()]
+    assert len(said) == 1 and case.why in said[0] and "custom_operators.py:" in said[0]
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=f"(?s){case.name}.*{case.why.replace('(', '.')}"):
+        symshape.compile(program, fullgraph=True)(*case.arguments(5))
+
+
+@pytest.mark.parametrize("case", [case for case in BROKEN if case.name in FEW_BROKEN], ids=lambda case: case.name)
+def test_eager_results_and_the_reason_where_an_operator_is_not_tried(case, caplog) -> None:
+    broken(case, caplog)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", [case for case in BROKEN if case.name not in FEW_BROKEN], ids=lambda case: case.name)
+def test_eager_results_and_the_reason_where_there_is_no_rule(case, caplog) -> None:
+    broken(case, caplog)
+
+
+def test_an_operator_that_returns_its_operand_is_an_error_as_in_eager_mode() -> None:
+    case = next(case for case in table.CASES if case.error)
+    for f in (case.program, symshape.compile(case.program)):
+        with pytest.raises(RuntimeError, match=case.error):
+            f(case.op, *case.arguments(5))
+
+
+# --- what is said, and what is checked -------------------------------------------------------------------------------
+
+
+def test_the_rule_is_said_once_and_can_be_registered_as_it_is_written(caplog) -> None:
+    @torch.library.custom_op("symshape_said::windows", mutates_args=())
+    def windows(x: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        return x.unfold(0, length, 2).clone(), (x > 0).t().contiguous().t()
+
+    def program(x):
+        first, second = windows(x * 2, 3)
+        return first.sum(-1) + 1, second.logical_not()
+
+    with caplog.at_level(logging.WARNING, "symshape.frames"):
+        for _ in range(2):
+            torch._dynamo.reset()
+            symshape.compile(program, fullgraph=True)(torch.randn(9, 4))
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "symshape.frames"]
+    assert "test_custom_operators.py:" in said
+    code = said[said.index("    @torch.library.register_fake") :]
+    exec("\n".join(line[4:] for line in code.splitlines()), {"torch": torch})
+    torch._dynamo.reset()
+    caplog.clear()
+    x = torch.randn(11, 4)
+    torch.testing.assert_close(symshape.compile(program, fullgraph=True)(x), program(x))
+    assert not [record for record in caplog.records if record.name == "symshape.frames"]
+    torch.library.opcheck(windows, (x, 3), test_utils="test_faketensor")
+
+
+def test_a_result_of_other_sizes_than_were_found_is_an_error() -> None:
+    @torch.library.custom_op("symshape_said::far_bound", mutates_args=())
+    def far_bound(x: Tensor) -> Tensor:
+        return x[:5000].clone()
+
+    compiled = symshape.compile(lambda x: far_bound(x * 2) + 1)
+    torch.testing.assert_close(compiled(torch.ones(7)), torch.full((7,), 3.0))
+    with pytest.raises(symshape.ShapeConstraintError) as caught:
+        compiled(torch.ones(6000))
+    assert "[5000]" in str(caught.value) and "[6000]" in str(caught.value)
+    assert 'register_fake("symshape_said::far_bound")' in str(caught.value)
+    assert "test_custom_operators.py:" in str(caught.value)
+
+
+def test_a_result_of_other_sizes_than_a_registered_rule_says_is_an_error() -> None:
+    @torch.library.custom_op("symshape_said::wrong_rule", mutates_args=())
+    def wrong_rule(x: Tensor) -> Tensor:
+        return x[1:].clone()
+
+    wrong_rule.register_fake(lambda x: torch.empty_like(x))
+    with pytest.raises(symshape.ShapeConstraintError, match="fake rule says"):
+        symshape.compile(lambda x: wrong_rule(x * 2) + 1)(torch.ones(7))
+
+
+def test_what_is_switched_off_is_not_run() -> None:
+    calls = []
+
+    @torch.library.custom_op("symshape_said::counted", mutates_args=())
+    def counted(x: Tensor) -> Tensor:
+        calls.append(tuple(x.shape))
+        return x * 2
+
+    compiled = symshape.compile(lambda x: counted(x + 1) + 1, probe_custom_operators=False)
+    torch.testing.assert_close(compiled(torch.ones(50)), torch.full((50,), 5.0))
+    assert calls == [(50,)]
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="probe_custom_operators"):
+        symshape.compile(lambda x: counted(x + 1) + 1, fullgraph=True, probe_custom_operators=False)(torch.ones(5))
+    with pytest.raises(OptionError, match="probe_custom_operators"):
+        symshape.compile(counted, probe_custom_operators="no")
+
+
+def test_trying_leaves_no_trace() -> None:
+    @torch.library.custom_op("symshape_said::untagged_noise", mutates_args=())
+    def untagged_noise(x: Tensor) -> Tensor:
+        return x + torch.rand(x.shape)
+
+    x = torch.ones(5)
+    torch.manual_seed(3)
+    eager, state = untagged_noise(x) * 2, torch.get_rng_state()
+    torch.manual_seed(3)
+    ours = symshape.compile(lambda x: untagged_noise(x) * 2)(x)
+    torch.testing.assert_close(ours, eager)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_by_registered_formulas_of_operators_without_a_rule() -> None:
+    @torch.library.custom_op("symshape_trained::kept", mutates_args=())
+    def kept(x: Tensor, times: int) -> tuple[Tensor, Tensor]:
+        return x[x > 0], x.repeat(times, 1)
+
+    @torch.library.custom_op("symshape_trained::spread", mutates_args=())
+    def spread(x: Tensor, gradient: Tensor) -> Tensor:
+        result = torch.zeros_like(x)
+        result[x > 0] = gradient
+        return result
+
+    def remember(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0])
+        ctx.times = inputs[1]
+
+    def backward(ctx, of_kept, of_repeated):
+        (x,) = ctx.saved_tensors
+        return spread(x, of_kept) + of_repeated.reshape(ctx.times, *x.shape).sum(0), None
+
+    kept.register_autograd(backward, setup_context=remember)
+
+    def program(x):
+        first, second = kept(x * 2, 3)
+        return first.sin().sum() + (second * second).sum()
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for n in (5, 7, 12, 2):
+        x, y = (torch.linspace(-1, 2, n * 4).reshape(n, 4).requires_grad_() for _ in range(2))
+        results = compiled(x), program(y)
+        torch.testing.assert_close(*results)
+        torch.testing.assert_close(*(torch.autograd.grad(r, t)[0] for r, t in zip(results, (x, y))))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_an_operator_of_a_gradient_that_cannot_be_tried_breaks_the_graph_in_front() -> None:
+    @torch.library.custom_op("symshape_trained::forward", mutates_args=())
+    def forward(x: Tensor) -> Tensor:
+        return x * 2
+
+    @torch.library.custom_op("symshape_trained::picky", mutates_args=())
+    def picky(x: Tensor) -> Tensor:
+        if x[0] != 2.25:
+            raise ValueError("it has to begin with 2.25")
+        return x * 2
+
+    forward.register_autograd(lambda ctx, gradient: picky(gradient))
+    compiled = symshape.compile(lambda x: forward(x + 1) * 1.5)
+    for n in (5, 7):
+        x = torch.ones(n, requires_grad=True)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum() * 1.5, x)[0], torch.full((n,), 4.5))
+
+
+def test_what_eager_mode_differentiates_inside_of_an_operator() -> None:
+    library = torch.library.Library("symshape_trained", "FRAGMENT")
+    library.define("inside(Tensor x) -> Tensor")
+    library.impl("inside", lambda x: torch.sin(x * 2), "CPU")
+    program = lambda x: torch.ops.symshape_trained.inside(x * 2) + x  # noqa: E731
+    compiled = symshape.compile(program, fullgraph=True)
+    for n in (5, 7):
+        x = torch.linspace(-1, 2, n, requires_grad=True)
+        with pytest.warns(UserWarning, match="autograd kernel was not registered"):
+            found = [torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, program)]
+        torch.testing.assert_close(*found)

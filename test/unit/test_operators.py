@@ -1,0 +1,65 @@
+"""Every operator that we register passes the checks that PyTorch has for custom operators."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from symshape import runtime
+from symshape.runtime.whole_calls import text_of
+
+aten: Any = torch.ops.aten
+KEPT = [["float32", [["tensor", 0, 0], ["tensor", 0, 1]]]]
+
+
+def leaf() -> torch.Tensor:
+    return torch.linspace(-1, 2, 12).reshape(3, 4).requires_grad_()
+
+
+def whole(op: Any, *args: Any, gradient: bool = False, random: bool = False, results: Any = KEPT) -> tuple[Any, ...]:
+    tensors: list[torch.Tensor] = []
+    text = json.dumps({**text_of(op, args, tensors, ""), "results": results, "random": random})
+    if not gradient:
+        return text, tensors, []
+    state = [torch.get_rng_state()] if random else []
+    return text, [tensor.detach() for tensor in tensors], [], *state, [torch.ones(3, 4)]
+
+
+# Arguments for each of them.
+OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
+    "whole": [lambda: whole(aten.mul.Tensor, leaf(), leaf()),
+              lambda: whole(aten.unique_dim.default, leaf().detach(), 0, results=[
+                  ["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]])],
+    "whole_gradient": [lambda: whole(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
+    "whole_random": [lambda: whole(aten.rand_like.default, leaf().detach(), random=True)],
+    "whole_random_gradient": [lambda: whole(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)],
+}  # fmt: skip
+
+
+def registered() -> set[str]:
+    for module in pkgutil.iter_modules(runtime.__path__):
+        if "triton" not in module.name:
+            importlib.import_module(f"symshape.runtime.{module.name}")
+    names = torch._C._dispatch_get_all_op_names()
+    return {name.removeprefix("symshape::") for name in names if name.startswith("symshape::")}
+
+
+def test_each_is_in_the_table() -> None:
+    assert registered() == set(OPERATORS)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_checks_of_custom_operators(name: str) -> None:
+    op = getattr(torch.ops.symshape, name).default
+    utils = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        utils.remove("test_aot_dispatch_dynamic")  # it compares two calls, which draw different numbers
+    for arguments in OPERATORS[name]:
+        found = torch.library.opcheck(op, arguments(), test_utils=utils)
+        assert set(found.values()) == {"SUCCESS"}
