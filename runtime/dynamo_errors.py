@@ -7,10 +7,11 @@ One of the files that touch private PyTorch APIs (``torch_private``).
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from torch._dynamo.exc import ShortenTraceback, TorchDynamoException
+from torch._dynamo.exc import InternalTorchDynamoError, ShortenTraceback, TorchDynamoException, TorchRuntimeError
 
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
 
@@ -69,3 +70,19 @@ def users_error(error: BaseException, before: BaseException | None) -> SymshapeE
         seen.add(id(step))
         step = step.__cause__ or step.__context__
     return None
+
+
+def raised_by_patch(error: TorchDynamoException) -> bool:
+    """Whether tracing may have failed in what symshape changes of it: Dynamo met an error that is none of its own, or
+    one that a function of ours raised in place of an operator."""
+    if isinstance(error, InternalTorchDynamoError):
+        return True
+    step: BaseException | None = error if isinstance(error, TorchRuntimeError) else None
+    seen: set[int] = set()
+    while step is not None and id(step) not in seen:
+        seen.add(id(step))
+        frames = [frame for frame, _ in traceback.walk_tb(step.__traceback__)]
+        if frames and str(frames[-1].f_globals.get("__name__", "")).partition(".")[0] == "symshape":
+            return True
+        step = step.__cause__ or step.__context__
+    return False

@@ -201,6 +201,11 @@ def mark_break(reason: NotWhole, node: torch.fx.Node) -> None:
     setattr(reason, _WHERE, (place_of(node), str(reason)))
 
 
+def says_where_to_break(error: BaseException) -> bool:
+    """Whether the frame is to be analysed again, with the graph broken at a known place."""
+    return hasattr(error, _WHERE)
+
+
 def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str], one_graph: bool) -> Any:
     """Compiles a frame; where a call turns out to be impossible to compile, the frame is analysed again, and the graph
     is broken there, or masks are told apart. ``breaks``: those known for the function, with the reason; more are added.

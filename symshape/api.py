@@ -10,7 +10,7 @@ from symshape.configured_backend import ConfiguredBackend
 from symshape.errors import OptionError
 from symshape.frontend.assumptions import Assumptions
 from symshape.options import Options
-from symshape.settings import compile_apart, compile_with
+from symshape.settings import Tracing, compile_apart, compile_with
 
 if TYPE_CHECKING:
     from symshape.report import Report
@@ -79,8 +79,8 @@ def compile(
     habits = {"disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
               "guard_filter_fn": guard_filter, "shapes_spec": shapes_spec}  # fmt: skip
     given = {key: value for key, value in habits.items() if value not in (None, False)}
-    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, probe=parsed.probe_custom_operators,
-                        **given)  # fmt: skip
+    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic,
+                        tracing=Tracing(parsed.probe_custom_operators, parsed.strict), **given)  # fmt: skip
 
 
 def _not_none(model: Any) -> Any:
@@ -134,5 +134,6 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     parsed = Options.parse(options)
     report = Report()
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
-    report.result = compile_apart(fn, configured, probe=parsed.probe_custom_operators)(*args, **kwargs)
+    tracing = Tracing(parsed.probe_custom_operators, parsed.strict)
+    report.result = compile_apart(fn, configured, tracing)(*args, **kwargs)
     return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +25,7 @@ from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.random_numbers import eager_draws
 from symshape.runtime.storage_offsets import guard_where_absolute
 from symshape.runtime.torch_private import aot_compile, shape_env_of
-from symshape.runtime.wholes import make_whole, replace_marked
+from symshape.runtime.wholes import make_whole, replace_marked, says_where_to_break
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.report import Fallback, GraphReport
@@ -88,6 +88,23 @@ def symshape_backend(
                 return with_eager_errors(aot_compile(gm, example_inputs, **how), gm)
         except Exception as error:
             if not make_whole(gm, error):
-                raise
+                del (reports or [])[before:]
+                return _as_calls(gm, error, parsed, reports)
         del (reports or [])[before:]
         replace_marked(gm)
+
+
+def _as_calls(
+    gm: torch.fx.GraphModule, error: Exception, options: Options, reports: list[GraphReport] | None
+) -> Callable[..., Any]:
+    """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
+    error where that may not be."""
+    from symshape.fallbacks import graph_instead
+
+    if says_where_to_break(error):
+        raise error
+    report = graph_instead(gm, error, options)
+    if reports is not None:
+        reports.append(report)
+    run: Callable[..., Any] = gm.forward
+    return run

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from symshape.codegen.program_text import LibraryCall
 from symshape.errors import (
     ContradictionError,
     FallbackWarning,
@@ -29,7 +30,7 @@ from symshape.errors import (
 from symshape.options import Options
 from symshape.passes import registry
 from symshape.passes.manager import PassFailure
-from symshape.report import Fallback
+from symshape.report import Fallback, GraphReport
 from symshape.runtime.torch_private import is_control_flow
 
 log = logging.getLogger("symshape.fallbacks")
@@ -109,6 +110,19 @@ def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, optio
     fallback = Fallback(name, reason, f"the graph was compiled without the pass {name}", failure.command)
     say((fallback,), "traced")
     return fallback
+
+
+def graph_instead(gm: torch.fx.GraphModule, error: Exception, options: Options) -> GraphReport:
+    """AOTAutograd failed, and the graph is run as eager mode would run it; said once. Raises where that may not be."""
+    if not may_fall_back(error, options.strict):
+        raise error
+    file = write_graph(gm, "trace", error, Path(options.debug_dir))
+    reason = f"it cannot be traced: {type(error).__name__}: {error}".splitlines()[0]
+    fallback = Fallback("trace", reason, "the graph is run in eager mode", f"cat {file}")
+    say((fallback,), "traced")
+    calls = [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
+    called = [LibraryCall(str(node.target), ()) for node in calls]
+    return GraphReport(kind="eager", target="cpu", called=called, fallbacks=[fallback], program_source=gm.code)
 
 
 _said: set[tuple[tuple[str, str], ...]] = set()

@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -27,7 +27,7 @@ from symshape.runtime.checkpoints import checkpoints_as_in_eager_mode
 from symshape.runtime.convolution_layouts import layouts_of_convolutions
 from symshape.runtime.data_dependent import traceable_sizes
 from symshape.runtime.data_parallel import module_of_data_parallel_is_traced
-from symshape.runtime.dynamo_errors import users_error
+from symshape.runtime.dynamo_errors import raised_by_patch, users_error
 from symshape.runtime.fake_rules import missing_fake_rules
 from symshape.runtime.inferred_rules import rules_are_inferred
 from symshape.runtime.input_views import views_of_inputs
@@ -93,19 +93,22 @@ _MORE: dict[str, tuple[Change, ...]] = {
 
 class InForce:
     """Context manager: every setting in force, and ``more``. ``probe``: operators without a fake rule are run on
-    made-up operands. Where a change fails, those before it are reverted.
+    made-up operands. ``patched``: whether PyTorch's tracing rules are changed as well. Where a change fails, those
+    before it are reverted.
     """
 
-    def __init__(self, more: Sequence[Change] = (), probe: bool = True) -> None:
-        self._more, self._probe = more, probe
+    def __init__(self, more: Sequence[Change] = (), probe: bool = True, patched: bool = True) -> None:
+        self._more, self._probe, self._patched = more, probe, patched
         self._reverts = contextlib.ExitStack()
 
     def __enter__(self) -> None:
-        own: list[Change] = [functools.partial(one, self._probe) for one in (whole_where_needed, rules_are_inferred)]
         with contextlib.ExitStack() as stack:
-            for change in (*_changes(), *own, *self._more):
+            for change in (*_settings(), *(self._patches() if self._patched else ()), *self._more):
                 stack.callback(change())
             self._reverts = stack.pop_all()
+
+    def _patches(self) -> list[Change]:
+        return [*_PATCHES, *(functools.partial(one, self._probe) for one in (whole_where_needed, rules_are_inferred))]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -114,36 +117,56 @@ class InForce:
 
 
 @functools.cache
-def _changes() -> tuple[Change, ...]:
+def _settings() -> tuple[Change, ...]:
     by_module: dict[int, tuple[Any, dict[str, bool]]] = {}
     for setting in FEWEST_GRAPHS:
         by_module.setdefault(id(setting.module), (setting.module, {}))[1][setting.name] = setting.value
-    patches = [module._make_closure_patcher(**values) for module, values in by_module.values()]
-    return (*patches, views_by_strides, items_are_unbacked, traceable_sizes, broadcast_at_call_time,
-            checks_of_layers_at_call_time, small_sizes_are_traced, read_sizes_at_once,
-            lazy_modules_are_initialised, masks_are_not_looked_at, messages_are_traced, missing_fake_rules,
-            views_of_inputs, class_counts_are_traced, layouts_of_convolutions, results_of_branches_are_merged,
-            checks_are_constraints, storage_offsets_are_traced, module_of_data_parallel_is_traced,
-            compiled_functions_are_inlined, checkpoints_as_in_eager_mode)  # fmt: skip
+    return tuple(module._make_closure_patcher(**values) for module, values in by_module.values())
+
+
+# Changes of PyTorch's tracing rules.
+_PATCHES: tuple[Change, ...] = (
+    views_by_strides,
+    items_are_unbacked,
+    traceable_sizes,
+    broadcast_at_call_time,
+    checks_of_layers_at_call_time,
+    small_sizes_are_traced,
+    read_sizes_at_once,
+    lazy_modules_are_initialised,
+    masks_are_not_looked_at,
+    messages_are_traced,
+    missing_fake_rules,
+    views_of_inputs,
+    class_counts_are_traced,
+    layouts_of_convolutions,
+    results_of_branches_are_merged,
+    checks_are_constraints,
+    storage_offsets_are_traced,
+    module_of_data_parallel_is_traced,
+    compiled_functions_are_inlined,
+    checkpoints_as_in_eager_mode,
+)
 
 
 def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
-                 probe: bool = True, **habits: Any) -> Any:  # fmt: skip
+                 tracing: Tracing | None = None, **habits: Any) -> Any:  # fmt: skip
     """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles.
 
-    ``probe``: as for ``InForce``. ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this
+    ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this
     version of PyTorch does not know.
     """
     for name in habits:
         if not is_known(name):
             raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
-    return _compiled(fn, backend, "static" if dynamic is False else "", fullgraph, probe, habits)
+    tracing = replace(tracing or Tracing(), more="static" if dynamic is False else "", one_graph=fullgraph)
+    return _compiled(fn, backend, tracing, habits)
 
 
-def compile_apart(fn: Any, backend: Any, *, probe: bool = True) -> Any:
+def compile_apart(fn: Any, backend: Any, tracing: Tracing) -> Any:
     """``fn`` compiled beside all other code of it: neither uses that of the other, and no limit counts."""
     habits = {"isolate_recompiles": True} if is_known("isolate_recompiles") else {}
-    return _compiled(fn, backend, "unlimited", False, probe, habits)
+    return _compiled(fn, backend, replace(tracing, more="unlimited"), habits)
 
 
 def is_known(name: str) -> bool:
@@ -151,35 +174,61 @@ def is_known(name: str) -> bool:
     return name in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
 
 
-def _compiled(fn: Any, backend: Any, more: str, fullgraph: bool, probe: bool, habits: dict[str, Any]) -> Any:
-    context: Any = torch._dynamo.optimize(backend, nopython=fullgraph, **habits)
+@dataclass(frozen=True)
+class Tracing:
+    """How frames are traced. ``probe``: as for ``InForce``; ``strict``: an error of ours while tracing is an error;
+    ``more``: a key of ``_MORE``; ``one_graph``: a graph break is an error."""
+
+    probe: bool = True
+    strict: bool = True
+    more: str = ""
+    one_graph: bool = False
+
+
+def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
+    context: Any = torch._dynamo.optimize(backend, nopython=tracing.one_graph, **habits)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
-        context.callback = FrameCompiler(context.callback, fullgraph, more, probe)
+        context.callback = FrameCompiler(context.callback, tracing)
     return context(fn)
 
 
 class FrameCompiler(CatchErrorsWrapper):
     """What Dynamo calls for a frame that it has no code for. It stands where Dynamo's own does (not around it: some
     stances of ``torch.compiler.set_stance`` look for the backend two steps below), and is pickled and copied like it.
-
-    ``more``: a key of ``_MORE``.
     """
 
-    def __init__(self, usual: CatchErrorsWrapper, one_graph: bool, more: str, probe: bool) -> None:
+    def __init__(self, usual: CatchErrorsWrapper, tracing: Tracing) -> None:
         super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
-        self._one_graph = one_graph
-        self._more, self._probe = more, probe
+        self._tracing = tracing
         self._breaks: dict[Place, str] = {}
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         before = sys.exception()
         try:
-            # Another thread must not see the settings come and go.
-            with compile_lock, InForce(_MORE[self._more], self._probe):
-                return compile_with_breaks(usual, self._breaks, self._one_graph)
+            return self._traced(usual, patched=True)
         except TorchDynamoException as error:
             found = users_error(error, before)
-            if found is None:
+            if found is not None:
+                raise found from None
+            if self._tracing.strict or not raised_by_patch(error):
                 raise
-            raise found from None
+            return self._traced_by_usual_rules(usual, error)
+
+    def _traced(self, usual: Callable[[], Any], patched: bool) -> Any:
+        # Another thread must not see the settings come and go.
+        with compile_lock, InForce(_MORE[self._tracing.more], self._tracing.probe, patched):
+            return compile_with_breaks(usual, self._breaks, self._tracing.one_graph)
+
+    def _traced_by_usual_rules(self, usual: Callable[[], Any], error: TorchDynamoException) -> Any:
+        """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
+        from symshape.fallbacks import say
+        from symshape.report import Fallback
+
+        try:
+            traced = self._traced(usual, patched=False)
+        except Exception:
+            raise error from None
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        say((Fallback("trace", reason, "a function was traced by PyTorch's own rules"),), "traced")
+        return traced

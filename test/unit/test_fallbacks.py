@@ -236,6 +236,39 @@ def test_training(planted: str, tolerant: Path, monkeypatch: pytest.MonkeyPatch)
     torch._dynamo.reset()
 
 
+def test_a_function_that_aotautograd_cannot_trace_runs_in_eager_mode(
+    tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from symshape import backend
+
+    monkeypatch.setattr(backend, "aot_compile", fails)
+    torch._dynamo.reset()
+    with pytest.warns(errors.FallbackWarning, match="the graph is run in eager mode, .*planted"):
+        report = symshape.explain(loss, torch.randn(4, 8, requires_grad=True), torch.randn(4, 8))
+    report.result.backward()
+    assert report.totals()["fallbacks"] == 1 and report.graphs[0].kind == "eager"
+    with pytest.raises(Exception, match="planted"):
+        symshape.compile(loss, strict=True)(torch.randn(4, 8), torch.randn(4, 8))
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", ["run_numbered", "with_lists"])
+def test_a_rule_of_ours_that_fails_while_dynamo_traces(
+    name: str, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frame is traced again by PyTorch's own rules."""
+    from symshape.runtime import wholes
+
+    monkeypatch.setattr(wholes, name, fails)
+    torch._dynamo.reset()
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+    with pytest.warns(errors.FallbackWarning, match="traced by PyTorch's own rules"):
+        torch.testing.assert_close(symshape.compile(loss)(x, y), loss(x, y))
+    with pytest.raises(Exception, match="planted"):
+        symshape.compile(loss, strict=True)(x, y)
+    torch._dynamo.reset()
+
+
 def test_explain_counts_fallbacks(tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cls: Any = registry.lookup("reuse-buffers")
     monkeypatch.setattr(cls, "run", fails)
