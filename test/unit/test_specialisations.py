@@ -116,7 +116,7 @@ def test_a_marked_size_that_lines_pin_together_is_an_error() -> None:
     with pytest.raises(Exception, match="marked dynamic") as raised:
         symshape.compile(_joint)(x)
     text = str(raised.value)
-    assert "ShapeConstraintError: x.size(1) is marked dynamic" in text and "leave it the value 5 only" in text
+    assert "x.size(1) is marked dynamic" in text and "leave it the value 5 only" in text
     for part in ("a > b", "a < b", "a + b"):
         assert line(_joint, part) in text
     assert "next: do not mark x.size(1)" in text
