@@ -336,7 +336,7 @@ def test_guard_filter() -> None:
         ({"options": {"nonsense": 1}}, "unknown option 'nonsense'"),
         ({"options": {"target": "cpu"}, "target": "cpu"}, "'target' is given twice"),
         ({"dynamic": 3}, "dynamic cannot be 3"),
-        ({"dynamic": True, "shapes_spec": object()}, "dynamic and shapes_spec"),
+        ({"dynamic": True, "shapes_spec": "any"}, "dynamic and shapes_spec"),
         ({"nonsense": 1}, "unknown option 'nonsense'"),
     ],
     ids=str,
