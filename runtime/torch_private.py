@@ -1,5 +1,4 @@
-"""Private PyTorch APIs; others are in ``torch_tracing``, ``torch_unbacked``, ``size_reads``,
-``known_sizes``, ``input_views``, ``messages`` and ``lazy_modules``, and nowhere else."""
+"""Private PyTorch APIs; the other files that touch them are listed in docs/architecture.md."""
 
 from __future__ import annotations
 
