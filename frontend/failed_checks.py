@@ -26,14 +26,15 @@ _CHECKS: dict[Any, int] = {
     torch._check_not_implemented: 0, torch._check_tensor_all: 0, torch._check_with: 1, torch._check_tensor_all_with: 1,
 }  # fmt: skip
 _NO_MESSAGE = "Expected cond to be True"
+_FAILED = "a torch._check does not hold"
 _NEXT = "pass inputs for which the check holds"
 
 
 def constraint_error(env: Any, expr: Any, message: str, location: str) -> ShapeConstraintError | None:
     """The error of a check whose condition, a sympy expression over the symbols of ``env``, does not hold for the sizes
     that are being traced. None if the condition is none over sizes; ``expr`` None: it is not known."""
-    if expr is None:
-        return ShapeConstraintError(message, where=with_text(location), next_step=_NEXT)
+    if expr is None or not expr.free_symbols:
+        return ShapeConstraintError(message or _FAILED, where=with_text(location), next_step=_NEXT)
     try:
         condition = condition_from_sympy(expr)
     except UnsupportedExpr:
@@ -94,7 +95,7 @@ def _handler(check: Any, usual: Callable[..., Any]) -> Callable[..., Any]:
             _show_sizes(tx, message)
         constant = condition is not None and condition.is_python_constant()
         if check is torch._check and constant and not condition.as_python_constant() and not _is_handled(tx):
-            text = message.get_function()() if hasattr(message, "get_function") else "a torch._check does not hold"
+            text = message.get_function()() if hasattr(message, "get_function") else _FAILED
             where = with_text(f"{tx.f_code.co_filename}:{tx.lineno}")
             raise passing(ShapeConstraintError(str(text), where=where, next_step=_NEXT))
         try:
@@ -146,7 +147,7 @@ def _text(message: Callable[[], Any]) -> str:
     try:
         return str(message())
     except Exception:  # noqa: BLE001 - the check has failed; what its message does with a stand-in does not matter
-        return "a torch._check does not hold"
+        return _FAILED
 
 
 def _stand_in(variable: Any) -> Any:
@@ -157,6 +158,8 @@ def _stand_in(variable: Any) -> Any:
     if variable.is_tensor():
         fake = variable.as_proxy().node.meta["example_value"]
         sizes, strides = [_number(n) for n in fake.shape], [_number(n) for n in fake.stride()]
+        if any(isinstance(n, str) for n in (*sizes, *strides)):
+            raise _NoStandIn
         return torch.empty_strided(sizes, strides, dtype=fake.dtype, device="meta")
     if isinstance(variable, variables.SymNodeVariable):
         return _number(variable.sym_num)
@@ -175,6 +178,4 @@ def _number(size: Any) -> Any:
     if not isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return size
     seen = first_seen(size)
-    if seen is None:
-        raise _NoStandIn
-    return seen
+    return "a number from a tensor" if seen is None else seen  # the error of such a check is made at call time

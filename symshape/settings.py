@@ -12,11 +12,12 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 import torch._dynamo.config
 import torch.fx.experimental._config
+from torch._dynamo.code_context import code_context
 from torch._dynamo.convert_frame import CatchErrorsWrapper, compile_lock
 from torch._dynamo.exc import TorchDynamoException
 
@@ -192,6 +193,9 @@ def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -
     return context(fn)
 
 
+_APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object, until it is reset: how often
+
+
 class FrameCompiler(CatchErrorsWrapper):
     """What Dynamo calls for a frame that it has no code for. It stands where Dynamo's own does (not around it: some
     stances of ``torch.compiler.set_stance`` look for the backend two steps below), and is pickled and copied like it.
@@ -205,30 +209,43 @@ class FrameCompiler(CatchErrorsWrapper):
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         before = sys.exception()
+        more = (*_MORE[self._tracing.more], *self._limits(frame.f_code))
         try:
-            return self._traced(usual, patched=True)
+            return self._traced(usual, more, patched=True)
         except TorchDynamoException as error:
             found = users_error(error, before)
             if found is not None:
                 raise found from None
             if self._tracing.strict or not raised_by_patch(error):
                 raise
-            return self._traced_by_usual_rules(usual, error)
+            return self._traced_by_usual_rules(usual, more, error)
 
-    def _traced(self, usual: Callable[[], Any], patched: bool) -> Any:
+    def _traced(self, usual: Callable[[], Any], more: Sequence[Change], patched: bool) -> Any:
         # Another thread must not see the settings come and go.
-        with compile_lock, InForce(_MORE[self._tracing.more], self._tracing.probe, patched):
+        with compile_lock, InForce(more, self._tracing.probe, patched):
             return compile_with_breaks(usual, self._breaks, self._tracing.one_graph)
 
-    def _traced_by_usual_rules(self, usual: Callable[[], Any], error: TorchDynamoException) -> Any:
+    def _traced_by_usual_rules(
+        self, usual: Callable[[], Any], more: Sequence[Change], error: TorchDynamoException
+    ) -> Any:
         """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
         from symshape.fallbacks import say
         from symshape.report import Fallback
 
         try:
-            traced = self._traced(usual, patched=False)
+            traced = self._traced(usual, more, patched=False)
         except Exception:
             raise error from None
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         say((Fallback("trace", reason, "a function was traced by PyTorch's own rules"),), "traced")
         return traced
+
+    def _limits(self, code: CodeType) -> tuple[Change, ...]:
+        """What was compiled apart of a function stays beside the rest of its code, and does not count for that."""
+        if self._tracing.more == "unlimited":
+            context = code_context.get_context(code)
+            context[_APART] = context.get(_APART, 0) + 1
+            return ()
+        apart = code_context.get_context(code).get(_APART, 0) if code_context.has_context(code) else 0
+        limit = torch._dynamo.config.accumulated_recompile_limit
+        return (_patched(accumulated_recompile_limit=limit + apart),) if apart else ()

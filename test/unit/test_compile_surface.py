@@ -115,10 +115,12 @@ def test_explain_reports_all_graphs_however_often() -> None:
             report = symshape.explain(broken, x)
             assert len(report.graphs) == 2
             torch.testing.assert_close(report.result, broken(x))
-    after = graphs()
-    compiled(torch.ones(5))
-    symshape.compile(broken)(torch.ones(7))
-    assert before == 2 and graphs() == after  # what was compiled before is used still
+        after = graphs()
+        compiled(torch.ones(5))
+        symshape.compile(broken)(torch.ones(7))
+        assert before == 2 and graphs() == after  # what was compiled before is used still
+        compiled(torch.ones(5, dtype=torch.float64))
+        assert graphs() == after + 2  # and what explain compiled counts for no limit
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------

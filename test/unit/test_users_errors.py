@@ -66,6 +66,19 @@ def test_a_broken_check(fn: Callable[..., Any], fullgraph: bool) -> None:
     assert graphs.graphs == 1 and not graphs.breaks
 
 
+def test_a_broken_check_of_a_value() -> None:
+    def fn(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        n = i.sum().item()
+        torch._check(n > 2, lambda: f"n was {n}")
+        return x * n
+
+    compiled, x = symshape.compile(fn, fullgraph=True), torch.ones(2)
+    torch.testing.assert_close(compiled(x, torch.tensor([5])), x * 5)
+    with pytest.raises(ShapeConstraintError):
+        compiled(x, torch.tensor([1]))
+    torch.testing.assert_close(compiled(x, torch.tensor([7])), x * 7)
+
+
 def test_a_broken_check_names_its_sizes() -> None:
     with pytest.raises(ShapeConstraintError) as raised:
         symshape.compile(with_message)(torch.ones(3, 2))
