@@ -13,6 +13,9 @@ from torch.nn.parameter import UninitializedTensorMixin
 
 from symshape.errors import CompileError
 
+# Modules are looked for in attributes of objects, and in their attributes. Functions and containers do not count.
+_DEPTH = 2
+_TRANSPARENT = (types.FunctionType, types.MethodType, functools.partial, list, tuple, dict)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Classes of these packages hold no modules of a user, or are none of his.
 _FOREIGN = frozenset({"torch", "symshape", "numpy", "builtins", "functools", "types", "typing", "collections"})
@@ -95,38 +98,37 @@ def _modules_at(fn: Any) -> Iterator[tuple[Place | None, torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
     attributes of an object, or in functions that it calls; and where each was found."""
     seen: set[int] = set()
-    waiting: list[tuple[Place | None, Any, bool]] = [(None, fn, True)]
+    waiting: list[tuple[Place | None, Any, int]] = [(None, fn, _DEPTH)]
     while waiting:
-        place, item, look_inside = waiting.pop(0)
+        place, item, depth = waiting.pop(0)
         if isinstance(item, torch.nn.Module):
             yield place, item
         elif id(item) not in seen:
             seen.add(id(item))
-            waiting += [(part, _value_at(part), inside) for part, inside in _parts(item, look_inside)]
+            below = depth if isinstance(item, _TRANSPARENT) else depth - 1
+            waiting += [(part, _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
 
 
-def _parts(item: Any, look_inside: bool) -> list[tuple[Place, bool]]:
-    """Places of values that an object refers to, each with whether attributes of what is there are to be looked at."""
+def _parts(item: Any) -> list[Place]:
+    """Places of the values that an object refers to."""
     if isinstance(item, functools.partial):
-        return [(((item.func, *item.args), i), look_inside) for i in range(1 + len(item.args))] + [
-            ((item.keywords, key), look_inside) for key in item.keywords]  # fmt: skip
+        called = (item.func, *item.args)
+        return [*((called, i) for i in range(len(called))), *((item.keywords, key) for key in item.keywords)]
     if isinstance(item, types.MethodType):
-        return [(((item.__func__, item.__self__), i), look_inside) for i in range(2)]
+        return [((item.__func__, item.__self__), i) for i in range(2)]
     if isinstance(item, types.FunctionType):
         if _package(item.__module__) in _FOREIGN:
             return []
-        defaults = item.__defaults__ or ()
-        return [(place, look_inside) for place in (
-            *_names(item), *((defaults, i) for i in range(len(defaults))),
-            *((item.__kwdefaults__, key) for key in item.__kwdefaults__ or ()),
-        )]  # fmt: skip
+        defaults, named = item.__defaults__ or (), item.__kwdefaults__ or {}
+        return [*_names(item), *((defaults, i) for i in range(len(defaults))), *((named, key) for key in named)]
     if isinstance(item, (list, tuple)):
-        return [((item, i), False) for i in range(len(item))]
+        return [(item, i) for i in range(len(item))]
     if isinstance(item, dict):
-        return [((item, key), False) for key in item]
-    is_object = not isinstance(item, (type, types.ModuleType)) and _package(type(item).__module__) not in _FOREIGN
-    attributes = getattr(item, "__dict__", {}) if look_inside and is_object else {}
-    return [((attributes, key), False) for key in attributes]
+        return [(item, key) for key in item]
+    if isinstance(item, (type, types.ModuleType)) or _package(type(item).__module__) in _FOREIGN:
+        return []
+    attributes = getattr(item, "__dict__", {})
+    return [(attributes, key) for key in attributes]
 
 
 def _names(function: types.FunctionType) -> Iterator[Place]:
