@@ -34,10 +34,12 @@ class ModuleState:
         roots = list({id(module): module for _, module in found}.values())
         self.modules = list({id(m): m for root in roots for m in root.modules()}.values())
         self.holder = _Holder(fn, roots)
-        self._tensors: list[Any] = [table.values() for module in self.modules
-                                    for table in (module._parameters, module._buffers)]  # fmt: skip
-        self._structure: list[Any] = [getattr(module, name).values() for module in self.modules
-                                      for name in ("_modules", *_HOOKS)]  # fmt: skip
+        tensors = [table for module in self.modules for table in (module._parameters, module._buffers)]
+        others = [getattr(module, name) for module in self.modules for name in ("_modules", *_HOOKS)]
+        self._tables = [*tensors, *others]
+        # What is empty shows in its length alone.
+        self._tensors: list[Any] = [table.values() for table in tensors if table]
+        self._structure: list[Any] = [table.values() for table in others if table]
         self._known = self._read_structure()
 
     def read(self) -> tuple[Any, ...] | None:
@@ -68,8 +70,8 @@ class ModuleState:
         return any(isinstance(value, UninitializedTensorMixin) for value in values)
 
     def _read_structure(self) -> tuple[Any, ...]:
-        return (*itertools.chain.from_iterable(self._structure), *map(len, self._structure), *map(len, self._tensors),
-                *map(id, map(_value_at, self._places)))  # fmt: skip
+        found = [*map(len, self._tables)], [*itertools.chain.from_iterable(self._structure)]
+        return (*found, [*map(id, map(_value_at, self._places))]) if self._places else found
 
 
 class _Holder(torch.nn.Module):
