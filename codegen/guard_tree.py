@@ -129,10 +129,13 @@ def emit_match(leaves: Sequence[Leaf], cases: Sequence[Case]) -> MatchText:
 
 
 def _stride(case: Case, leaf: Leaf, dim: int) -> int | None:
-    """The only value of a stride; of a contiguous tensor it may follow from sizes."""
+    """The only value of a stride; of a contiguous tensor it may follow from sizes. The stride of a dim of size 1 does
+    not, nor that of any dim of a tensor without elements."""
     value = case.constant(leaf.strides[dim])
     if value is not None or not leaf.contiguous:
         return value
+    if case.constant(leaf.sizes[dim]) == 1 or 0 in map(case.constant, leaf.sizes):
+        return None
     sizes = [case.constant(size) for size in leaf.sizes[dim + 1 :]]
     return math.prod(size for size in sizes if size is not None) if None not in sizes else None
 

@@ -66,7 +66,7 @@ def import_cond(importer: Importer, node: torch.fx.Node, import_function: Import
         branches = []
         for (name, graph), one in zip(graphs, assumed):
             # Named when the functions of conds in the branch before are there.
-            branch = Branch(common_subexpressions(graph), importer.function_name(name), one, tuple(kept))
+            branch = Branch(graph, importer.function_name(name), one, tuple(kept))
             import_function(importer, branch)
             branches.append(branch)
         true, false = (branch.name for branch in branches)
@@ -98,15 +98,35 @@ def _read(importer: Importer, node: torch.fx.Node) -> tuple[ir.Value, list[tuple
     graphs = []
     for branch in branches:
         graph = values[branch].value if isinstance(branch, torch.fx.Node) else branch
-        if not isinstance(graph, torch.fx.GraphModule) or not _is_traced(graph):
+        if not isinstance(graph, torch.fx.GraphModule):
             raise _Unsupported
         name = branch.target if isinstance(branch, torch.fx.Node) else "branch"
         graphs.append((str(name), graph))
     given: Any = arguments
-    operands = [values.get(a) if isinstance(a, torch.fx.Node) else _number(importer, a) for a in (predicate, *given)]
+    # An integer that no symbol stands for is part of the traced branches, which do not read their argument.
+    left_out = [i for i, a in enumerate(given) if type(a) is int and all(_is_unread(graph, i) for _, graph in graphs)]
+    graphs = [(name, _without(common_subexpressions(graph), left_out)) for name, graph in graphs]
+    if not all(_is_traced(graph) for _, graph in graphs):
+        raise _Unsupported
+    operands = [values.get(a) if isinstance(a, torch.fx.Node) else _number(importer, a)
+                for a in (predicate, *(a for i, a in enumerate(given) if i not in left_out))]  # fmt: skip
     if not all(isinstance(v, ir.Value) for v in operands):
         raise _Unsupported
     return operands[0], graphs, operands[1:]
+
+
+def _is_unread(graph: torch.fx.GraphModule, position: int) -> bool:
+    """Whether an argument of a branch has no value and no readers."""
+    node = graph.graph.find_nodes(op="placeholder")[position]
+    return "val" not in node.meta and not node.users
+
+
+def _without(graph: torch.fx.GraphModule, positions: list[int]) -> torch.fx.GraphModule:
+    """A graph of our own, with fewer arguments."""
+    nodes = graph.graph.find_nodes(op="placeholder")
+    for position in positions:
+        graph.graph.erase_node(nodes[position])
+    return graph
 
 
 def _is_traced(graph: torch.fx.GraphModule) -> bool:

@@ -8,6 +8,7 @@ decision tree over sizes, whose text comes from the compiler (``emit``).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from symshape.runtime.torch_tracing import MODE_FUNCTIONS, MODES, autocast_state
 _TENSOR = ("", "type({a})", "{a}.dtype", "{a}.dim()", "{a}.device", "{a}.requires_grad", "{a}.is_contiguous()", "")
 _CONTIGUOUS, _SAME_AS = 6, 7
 _CONSTANT = ("", "type({a})", "{a}")
-_FLOAT = ("", "type({a})", "repr({a})")
+_FLOAT = ("", "type({a})", "repr({a})")  # and numbers of NumPy
 _READINGS = {"tensor": _TENSOR, "int": ("", "type({a})"), "constant": _CONSTANT, "float": _FLOAT}
 Properties = tuple[Any, ...]
 Find = Callable[[Sequence[Any]], Any]
@@ -49,11 +50,16 @@ def properties(value: Any) -> Properties:
                 value.is_contiguous(), None)  # fmt: skip
     if type(value) is int:
         return "int", int
-    if type(value) is float:
-        return "float", float, repr(value)  # -0.0 is not 0.0, and nan is nan
+    if type(value) is float or _is_numpy_number(value):
+        return "float", type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
     if value is None or isinstance(value, _COMPARABLE):
         return "constant", type(value), value
     raise TypeError(f"{type(value).__name__}")
+
+
+def _is_numpy_number(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # PyTorch works without it
+    return numpy is not None and isinstance(value, numpy.generic)
 
 
 _COMPARABLE = (bool, str, complex, bytes, torch.dtype, torch.device, torch.memory_format, torch.layout)
@@ -162,6 +168,7 @@ def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> F
     namespace: dict[str, Any] = {
         **_FUNCTIONS, **{f"e{i}": entry for i, entry in enumerate(entries)},
         **{f"c{i}": own[-1] for i, own in enumerate(kind.inputs)}, "around": kind.around,
+        **{f"k{i}": own[1] for i, own in enumerate(kind.inputs) if own[0] == "float"},
     }  # fmt: skip
     tests = [f"{text} == around[{i}]" for i, text in enumerate(_SURROUNDINGS)]
     if positions:
@@ -201,7 +208,7 @@ def _other_test(position: int, own: Properties) -> list[str]:
     if own[0] == "int":
         return [typed]
     if own[0] == "float":
-        return [f"type({name}) is float", f"repr({name}) == {constant}"]
+        return [f"type({name}) is k{position}", f"repr({name}) == {constant}"]
     return [typed, f"{name} == {constant}"]
 
 

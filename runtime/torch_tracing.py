@@ -24,7 +24,10 @@ from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import traceback as node_meta
-from torch.fx.experimental.proxy_tensor import TorchFunctionMetadataMode
+from torch.fx.experimental.proxy_tensor import (
+    TorchFunctionMetadataMode,
+    _temp_remove_metadata_torch_function_mode,
+)
 
 from symshape.runtime.decompositions import decomposition_table
 from symshape.runtime.random_numbers import eager_draws, generator_is_not_asked
@@ -145,7 +148,7 @@ class _UserLines(TorchFunctionMetadataMode):
     reads_offset = False
 
     def __init__(self) -> None:  # the base class keeps a tracer of its own
-        pass
+        self.inner: Any = None  # the tracer's mode of this class: PyTorch takes off only one
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.reads_offset = self.reads_offset or func in _OFFSET_READERS
@@ -153,6 +156,8 @@ class _UserLines(TorchFunctionMetadataMode):
         if frame is not None:
             place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
             node_meta.set_stack_trace([place])
+        if self.inner is not None:
+            return self.inner.__torch_function__(func, types, args, kwargs)
         return func(*args, **(kwargs or {}))
 
 
@@ -239,8 +244,9 @@ class Trace:
         # A compiled function in it that must be one graph is not told that nothing was compiled.
         count = set_fullgraph_compiled_frame_count(0)
         try:
-            with node_meta.preserve_node_meta(), self.lines, generator_is_not_asked(user_line_now):
-                return fn()
+            with node_meta.preserve_node_meta(), _temp_remove_metadata_torch_function_mode() as self.lines.inner:
+                with self.lines, generator_is_not_asked(user_line_now):
+                    return fn()
         finally:
             set_fullgraph_compiled_frame_count(count)
             compiler._is_compiling_flag = usual

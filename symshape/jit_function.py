@@ -225,7 +225,7 @@ class JitFunction:
             return InputClass.of(values)
         except TypeError as error:
             bad = next((one.name for one in inputs if f"{type(one.value).__name__}" == str(error)), "")
-            hint = "pass tensors, numbers, strings or None, or use symshape.compile"
+            hint = "pass tensors, numbers, strings or None, register a dataclass (pytree), or use symshape.compile"
             what = f"no guard can be made for an argument of type {error}"
             raise SymshapeError(what, where=bad, next_step=hint) from None
 

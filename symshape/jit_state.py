@@ -13,6 +13,9 @@ from torch.nn.parameter import UninitializedTensorMixin
 
 from symshape.errors import CompileError
 
+# Modules are looked for in attributes of objects, and in their attributes. Functions and containers do not count.
+_DEPTH = 2
+_TRANSPARENT = (types.FunctionType, types.MethodType, functools.partial, list, tuple, dict)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # Classes of these packages hold no modules of a user, or are none of his.
 _FOREIGN = frozenset({"torch", "symshape", "numpy", "builtins", "functools", "types", "typing", "collections"})
@@ -31,10 +34,12 @@ class ModuleState:
         roots = list({id(module): module for _, module in found}.values())
         self.modules = list({id(m): m for root in roots for m in root.modules()}.values())
         self.holder = _Holder(fn, roots)
-        self._tensors: list[Any] = [table.values() for module in self.modules
-                                    for table in (module._parameters, module._buffers)]  # fmt: skip
-        self._structure: list[Any] = [getattr(module, name).values() for module in self.modules
-                                      for name in ("_modules", *_HOOKS)]  # fmt: skip
+        tensors = [table for module in self.modules for table in (module._parameters, module._buffers)]
+        others = [getattr(module, name) for module in self.modules for name in ("_modules", *_HOOKS)]
+        self._tables = [*tensors, *others]
+        # What is empty shows in its length alone.
+        self._tensors: list[Any] = [table.values() for table in tensors if table]
+        self._structure: list[Any] = [table.values() for table in others if table]
         self._known = self._read_structure()
 
     def read(self) -> tuple[Any, ...] | None:
@@ -65,8 +70,8 @@ class ModuleState:
         return any(isinstance(value, UninitializedTensorMixin) for value in values)
 
     def _read_structure(self) -> tuple[Any, ...]:
-        return (*itertools.chain.from_iterable(self._structure), *map(len, self._structure), *map(len, self._tensors),
-                *map(id, map(_value_at, self._places)))  # fmt: skip
+        found = [*map(len, self._tables)], [*itertools.chain.from_iterable(self._structure)]
+        return (*found, [*map(id, map(_value_at, self._places))]) if self._places else found
 
 
 class _Holder(torch.nn.Module):
@@ -95,38 +100,37 @@ def _modules_at(fn: Any) -> Iterator[tuple[Place | None, torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
     attributes of an object, or in functions that it calls; and where each was found."""
     seen: set[int] = set()
-    waiting: list[tuple[Place | None, Any, bool]] = [(None, fn, True)]
+    waiting: list[tuple[Place | None, Any, int]] = [(None, fn, _DEPTH)]
     while waiting:
-        place, item, look_inside = waiting.pop(0)
+        place, item, depth = waiting.pop(0)
         if isinstance(item, torch.nn.Module):
             yield place, item
         elif id(item) not in seen:
             seen.add(id(item))
-            waiting += [(part, _value_at(part), inside) for part, inside in _parts(item, look_inside)]
+            below = depth if isinstance(item, _TRANSPARENT) else depth - 1
+            waiting += [(part, _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
 
 
-def _parts(item: Any, look_inside: bool) -> list[tuple[Place, bool]]:
-    """Places of values that an object refers to, each with whether attributes of what is there are to be looked at."""
+def _parts(item: Any) -> list[Place]:
+    """Places of the values that an object refers to."""
     if isinstance(item, functools.partial):
-        return [(((item.func, *item.args), i), look_inside) for i in range(1 + len(item.args))] + [
-            ((item.keywords, key), look_inside) for key in item.keywords]  # fmt: skip
+        called = (item.func, *item.args)
+        return [*((called, i) for i in range(len(called))), *((item.keywords, key) for key in item.keywords)]
     if isinstance(item, types.MethodType):
-        return [(((item.__func__, item.__self__), i), look_inside) for i in range(2)]
+        return [((item.__func__, item.__self__), i) for i in range(2)]
     if isinstance(item, types.FunctionType):
         if _package(item.__module__) in _FOREIGN:
             return []
-        defaults = item.__defaults__ or ()
-        return [(place, look_inside) for place in (
-            *_names(item), *((defaults, i) for i in range(len(defaults))),
-            *((item.__kwdefaults__, key) for key in item.__kwdefaults__ or ()),
-        )]  # fmt: skip
+        defaults, named = item.__defaults__ or (), item.__kwdefaults__ or {}
+        return [*_names(item), *((defaults, i) for i in range(len(defaults))), *((named, key) for key in named)]
     if isinstance(item, (list, tuple)):
-        return [((item, i), False) for i in range(len(item))]
+        return [(item, i) for i in range(len(item))]
     if isinstance(item, dict):
-        return [((item, key), False) for key in item]
-    is_object = not isinstance(item, (type, types.ModuleType)) and _package(type(item).__module__) not in _FOREIGN
-    attributes = getattr(item, "__dict__", {}) if look_inside and is_object else {}
-    return [((attributes, key), False) for key in attributes]
+        return [(item, key) for key in item]
+    if isinstance(item, (type, types.ModuleType)) or _package(type(item).__module__) in _FOREIGN:
+        return []
+    attributes = getattr(item, "__dict__", {})
+    return [(attributes, key) for key in attributes]
 
 
 def _names(function: types.FunctionType) -> Iterator[Place]:

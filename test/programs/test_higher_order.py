@@ -90,6 +90,42 @@ def test_gradients_of_cond() -> None:
     assert not any("higher_order" in call for report in reports for call in report.library_calls)
 
 
+def nested(x: Tensor, cond: Any = torch.cond) -> Tensor:
+    """Conds in both branches, three levels deep; one function as both branches."""
+
+    def low(x: Tensor) -> Tensor:
+        return cond(x.sum() < -9, lambda x: x - 1, lambda x: cond(x.mean() < -0.1, torch.tanh, torch.cos, (x,)), (x,))
+
+    return cond(x.sum() > 0, lambda x: cond(x.mean() > 0.5, torch.exp, torch.exp, (x,)), low, (x,))
+
+
+def test_nested_conds() -> None:
+    program, reports = compiled(nested)
+    for shift in (-1.0, -0.2, -0.1, 0.1, 0.6):
+        check(nested, program, torch.rand(5, 7) * 0.2 + shift)
+        check(nested, program, (torch.rand(4, 6) * 0.2 + shift).requires_grad_())
+    assert sorted(report.kind for report in reports) == ["backward", "forward", "inference"]
+    assert not any(report.library_calls for report in reports)
+
+
+def selected(x: Tensor, cond: Any = torch.cond) -> tuple[Tensor, ...]:
+    """Operands and predicates with data-dependent sizes, and such sizes made inside a branch."""
+    y = x[x > 0]
+
+    a = cond(y.shape[0] > 2, lambda y: y * 3, lambda y: y.exp(), (y,))
+    b = cond(x.sum() > 0, lambda x: x[x > 1].exp().sum(), lambda x: (x * 2)[x < 0].sum(), (x,))
+    return a, b, cond(x.sum() > 0, lambda y: torch.outer(y, y).cos(), lambda y: torch.outer(y, y), (y,))
+
+
+def test_cond_of_data_dependent_sizes() -> None:
+    program, reports = compiled(selected)
+    for values in ([1.5, -2, 3, 4, 0.5], [-1, -2, -3, -0.5], [-1, 2, -3], [2, 1, -9, -3]):
+        check(selected, program, torch.tensor(values, dtype=torch.float32))
+    for values in ([1.5, -2, 3, 4], [-1, 2, -3]):
+        check(selected, program, torch.tensor(values).float().requires_grad_())
+    assert not any("cond" in call for report in reports for call in report.library_calls)
+
+
 def test_cond_on_sizes_and_of_other_sizes() -> None:
     def function(x: Tensor, cond: Any = torch.cond) -> tuple[Tensor, ...]:
         a = cond(x.shape[0] > 5, lambda x: x[2:].exp(), lambda x: x.exp(), (x,))

@@ -11,6 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from jit_lines import line
@@ -271,6 +272,53 @@ def test_classes_of_inputs() -> None:
         for args in calls:
             close(jitted(*args), fn(*args))
     assert len(jitted.entries) == len(calls) - 1  # 4 and 5 share one
+
+
+def test_guards_contain_none_that_others_imply_and_no_entry_takes_what_it_must_not() -> None:
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 3:
+            return x * 2 if x.shape[0] > 5 else x * 3
+        return x.sum(0)
+
+    functions = {
+        chosen: {("x.size(0) >= 6",), ("x.size(0) >= 4", "x.size(0) <= 5"), ("x.size(0) >= 2", "x.size(0) <= 3")},
+        lambda x: x.unfold(0, 4, 4).sum(1) if x.shape[0] >= 4 else x: {("x.size(0) >= 8",)},
+        lambda x: x[: x.shape[0] // 4].sum() / (x.shape[0] // 4 + 1): {("x.size(0) >= 8",)},
+        lambda x: torch.cat([x, x[1:]]).reshape(-1, 1) * x.numel(): {("x.size(0) >= 3",)},
+    }
+    for function, guards in functions.items():
+        jitted = symshape.jit(function)
+        for _ in range(2):  # in both orders of entries
+            for size in (9, 5, 3, 0, 1, 2, 4, 6, 7, 8, 11, 12, 13, 16, 17):
+                x = torch.randn(size)
+                close(jitted(x), function(x))
+        assert guards <= {entry.guards for entry in jitted.entries}
+
+
+def test_storage_offsets_that_a_function_reads() -> None:
+    def fn(x: torch.Tensor) -> tuple[Any, ...]:
+        y = x[1:]
+        return x * 2 + x.storage_offset(), y.storage_offset(), -1 if x.storage_offset() > 5 else 1
+
+    jitted, base = symshape.jit(fn), torch.arange(60.0)
+    table = base.view(6, 10)
+    for x in (base, base[3:], base[7:11], table[:, 2:], table[2:, :3], table[4:], base[59:], base[8:8]):
+        found, expected = jitted(x), fn(x)
+        close(found[0], expected[0])
+        assert found[1:] == expected[1:]
+
+
+def test_numbers_of_numpy_and_tensors_of_one_element() -> None:
+    jitted = symshape.jit(lambda x, n: x * n)
+    for n in (np.float64(2.5), np.int64(3), np.float32(-0.0), np.bool_(True), np.float64("nan"), 2.5):
+        close(jitted(torch.ones(3), n), torch.ones(3) * n, equal_nan=True)
+    count = len(jitted.entries)
+    jitted(torch.ones(4), np.float64("nan")), jitted(torch.ones(4), np.int64(3))
+    assert len(jitted.entries) == count
+    base = torch.rand(8, 9)
+    double = symshape.jit(lambda x: x * 2)
+    for x in (base[:1, :1], base[::2, ::3][:1, :1], base.t()[2:3, 1:2], base[:1, :1].clone(), base[:0, :3]):
+        close(double(x), x * 2)
 
 
 def test_entries_keep_no_inputs_alive() -> None:

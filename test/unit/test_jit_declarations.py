@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from jit_lines import line
 from torch.export import Dim
 
 import symshape
-from symshape.errors import OptionError, ShapeConstraintError
+from symshape.errors import OptionError, ShapeConstraintError, SymshapeError
 
 close = torch.testing.assert_close
 
@@ -107,3 +108,40 @@ def test_torch_check_of_data_dependent_sizes() -> None:
     with pytest.raises(ShapeConstraintError, match="^n is at most the rows: ") as raised:
         jitted(torch.tensor(4), torch.ones(5, 4))
     assert raised.value.values["x.size(0)"] == 5 and len(jitted.entries) == 1
+
+
+def test_assumptions_are_checked_and_used() -> None:
+    def fn(x: torch.Tensor, n: Any = None) -> torch.Tensor:
+        return (x * 2).view(-1, 8).sum(1) if n is None else x * n
+
+    jitted = symshape.jit(fn, options={"assume": ["x.size(1) % 8 == 0", "x.size(0) <= 64", "n >= 3"]})
+    for _ in range(2):
+        for args in ((torch.rand(3, 16),), (torch.rand(64, 24),), (torch.rand(3, 8), 5), (torch.rand(1, 16),)):
+            close(jitted(*args), fn(*args))
+        broken = {"x.size(1) % 8 == 0": (torch.rand(3, 7),), "x.size(0) <= 64": (torch.rand(65, 8),),
+                  "n >= 3": (torch.rand(3, 8), 2)}  # fmt: skip
+        for text, args in broken.items():
+            with pytest.raises(ShapeConstraintError, match="the assumption `" + re.escape(text)) as raised:
+                jitted(*args)
+            assert raised.value.constraint == text and "at: assume= of symshape.jit:" in str(raised.value)
+    assert len(jitted.entries) == 3
+    assert all("x.size(1) % 8 == 0" in entry.guards for entry in jitted.entries)
+    assert jitted.entries[0].graphs[0].library_calls == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "what"),
+    [(["y.size(0) > 1"], "nothing is called y.size"), (["x.size(5) > 1"], "nothing is called x.size"),
+     (["x.size(0) > 3", "x.size(0) < 2"], "cannot all hold"), (["x.size(0)"], "is not allowed")],
+)  # fmt: skip
+def test_assumptions_that_cannot_be(texts: list[str], what: str) -> None:
+    with pytest.raises(SymshapeError, match=what):
+        symshape.jit(lambda x: x * 2, options={"assume": texts})(torch.rand(3, 4))
+
+
+@pytest.mark.parametrize("name", ["target", "passes", "disable_passes", "debug_dir", "opt_level", "autotune", "cache",
+                                  "mode", "fullgraph"])  # fmt: skip
+def test_options_that_cannot_be(name: str) -> None:
+    wrong: dict[str, Any] = {"passes": ["no-such"], "disable_passes": ["no-such"], "target": "no-such"}
+    with pytest.raises(OptionError):
+        symshape.jit(lambda x: x * 2, options={name: wrong.get(name, -1)})(torch.rand(3, 4))
