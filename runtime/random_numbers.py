@@ -152,6 +152,19 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
             changed._dispatch_cache.clear()
 
 
+def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """What ``random.random()`` returns Dynamo passes to a graph as a tensor, traced as float32, but of float64."""
+    dtypes = {i: node.meta["example_value"].dtype for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))
+              if type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"}  # fmt: skip
+    if not dtypes:
+        return run
+
+    def call(*args: Any) -> Any:
+        return run(*(x.to(dtypes[i]) if i in dtypes else x for i, x in enumerate(args)))
+
+    return call
+
+
 @contextlib.contextmanager
 def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
     """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
