@@ -42,7 +42,9 @@ _FILLING = {
     aten.exponential_.default: 1, aten.cauchy_.default: 2, aten.geometric_.default: 1, aten.log_normal_.default: 2,
     aten.random_.default: 0, aten.random_.to: 1, getattr(aten.random_, "from"): 2,
 }  # fmt: skip
-_BY_NAME = {str(op).removeprefix("aten."): op for op in _FILLING}
+# bernoulli_, but nothing is drawn for no elements: on some processors bernoulli_ draws a seed for them.
+_DROPOUT = "dropout"
+_BY_NAME = {str(op).removeprefix("aten."): op for op in _FILLING} | {_DROPOUT: aten.bernoulli_.float}
 
 
 def draw(
@@ -52,8 +54,11 @@ def draw(
     """A new tensor of this layout, filled by an operator such as "bernoulli_.float". ``numbers``: its arguments, or
     ``p`` where that is a tensor."""
     op = _BY_NAME[operator]
+    made = torch.empty_strided(size, stride, dtype=dtype, device=device)
+    if operator == _DROPOUT and not made.numel():
+        return made
     given: tuple[Any, ...] = (*numbers, *(None for _ in range(_FILLING[op] - len(numbers)))) if p is None else (p,)
-    filled: torch.Tensor = op(torch.empty_strided(size, stride, dtype=dtype, device=device), *given)
+    filled: torch.Tensor = op(made, *given)
     return filled
 
 
@@ -147,6 +152,19 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
             changed._dispatch_cache.clear()
 
 
+def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """What ``random.random()`` returns Dynamo passes to a graph as a tensor, traced as float32, but of float64."""
+    dtypes = {i: node.meta["example_value"].dtype for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))
+              if type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"}  # fmt: skip
+    if not dtypes:
+        return run
+
+    def call(*args: Any) -> Any:
+        return run(*(x.to(dtypes[i]) if i in dtypes else x for i, x in enumerate(args)))
+
+    return call
+
+
 @contextlib.contextmanager
 def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
     """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
@@ -184,7 +202,11 @@ def _dropout(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) 
         return x
     if p == 1:
         return x * torch.zeros((), dtype=x.dtype)
-    return x * torch.empty_like(x).bernoulli_(1 - p).div_(1 - p)
+    like = torch.empty_like(x)
+    if torch._C._functorch.maybe_current_level() is not None:
+        return x * like.bernoulli_(1 - p).div_(1 - p)  # torch.vmap knows what each of its elements draws
+    draws: Callable[..., torch.Tensor] = torch.ops.symshape.draw
+    return x * draws(_DROPOUT, x.size(), like.stride(), [1 - p], None, dtype=x.dtype, device=x.device).div(1 - p)
 
 
 def _functional(op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> torch.Tensor:
@@ -193,9 +215,8 @@ def _functional(op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any 
         given = kwargs if generator is None else {**kwargs, "generator": generator}
         usual: torch.Tensor = mode.__torch_dispatch__(op, (type(x),), (x, *args), given)
         return usual
-    named = [argument.name for argument in op._schema.arguments[1:] if not argument.kwarg_only]
-    defaults = [argument.default_value for argument in op._schema.arguments[1:] if not argument.kwarg_only]
-    values = [*args, *(kwargs.get(name, default) for name, default in zip(named[len(args):], defaults[len(args):]))]
+    rest = [argument for argument in op._schema.arguments[1 + len(args) :] if not argument.kwarg_only]
+    values = [*args, *(kwargs.get(argument.name, argument.default_value) for argument in rest)]
     p = values[0] if values and isinstance(values[0], torch.Tensor) else None
     numbers = [value for value in values if not isinstance(value, torch.Tensor) and value is not None]
     with mode:

@@ -22,7 +22,7 @@ from symshape.runtime.inlined_calls import inline_calls
 from symshape.runtime.input_views import break_where_shared
 from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
-from symshape.runtime.random_numbers import eager_draws
+from symshape.runtime.random_numbers import eager_draws, with_python_numbers
 from symshape.runtime.storage_offsets import guard_where_absolute
 from symshape.runtime.torch_private import aot_compile, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked, says_where_to_break
@@ -85,7 +85,7 @@ def symshape_backend(
     while True:  # every round makes one more call whole
         try:
             with eager_draws(parsed.random == "eager"), traceable_gradients():
-                return with_eager_errors(aot_compile(gm, example_inputs, **how), gm)
+                return with_python_numbers(with_eager_errors(aot_compile(gm, example_inputs, **how), gm), gm)
         except Exception as error:
             if not make_whole(gm, error):
                 del (reports or [])[before:]

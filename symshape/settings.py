@@ -74,6 +74,7 @@ FEWEST_GRAPHS: tuple[Setting, ...] = (
     ),
     Setting(torch._dynamo.config, "capture_scalar_outputs", True, "item() would break the graph"),
     Setting(torch._dynamo.config, "capture_dynamic_output_shape_ops", True, "nonzero() and the like would break it"),
+    Setting(torch._dynamo.config, "use_numpy_random_stream", True, "numpy.random would draw from PyTorch's generator"),
     Setting(torch._dynamo.config, "allow_rnn", True, "recurrent layers would break it; they are calls (recurrent.py)"),
 )
 # Besides these, a view's layout is traced by the rule of eager mode, which looks at strides alone (`views_by_strides`):

@@ -122,7 +122,7 @@ TRAINING_SHAPES: dict[str, tuple[Shape, ...]] = {name: _OWN.get(name, _TEXT) for
 
 
 def without_dropout(module: nn.Module) -> nn.Module:
-    """In training mode, without dropout, whose random numbers differ between backends by right."""
+    """In training mode, without dropout: other backends draw other numbers than eager mode."""
     module.train()
     for part in module.modules():
         if isinstance(part, nn.Dropout):

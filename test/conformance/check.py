@@ -66,12 +66,14 @@ class Result:
 
 @dataclass
 class Ran:
-    """What a call left behind; ``gradients`` is None where none were asked for or eager has none."""
+    """What a call left behind; ``gradients`` is None where none were asked for or eager has none. ``generator``: the
+    state of the one for random numbers."""
 
     result: Any
     inputs: Any
     gradients: list[torch.Tensor | None] | None
     shared: list[int]
+    generator: torch.Tensor
 
 
 def check(variant: Variant, dtype: torch.dtype, backend: str = "symshape", most: int = 0,
@@ -145,29 +147,34 @@ def run_case(case: Case, compiled: Compiled, values: bool = True) -> list[Outcom
         expected = call(case, case.function, 0)
     except Exception:  # noqa: BLE001 - no case for a compiler
         return []
-    outcome = _compare(case, compiled(case), expected, values)
+    seeded = compiled.backend == "symshape"
+    outcome = _compare(case, compiled(case), expected, values, seeded)
     if outcome.kind and len(case.parts) > 1:
         return [one for part in alone(case) for one in run_case(part, compiled, values)]
     if outcome.kind == ERROR and compiled.backend == "symshape":
-        again = _compare(case, compiled(case, more=True), expected, values)
+        again = _compare(case, compiled(case, more=True), expected, values, seeded)
         if again.kind != ERROR:
             again.entry, outcome = "symshape.compile", again
     return [outcome]
 
 
-def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bool) -> Outcome:
+def _compare(case: Case, compiled: Callable[..., Any], expected: Ran, values: bool, seeded: bool) -> Outcome:
+    """``seeded``: it draws eager mode's random numbers."""
     outcome = Outcome(case.label, gradient=expected.gradients is not None)
     try:
         actual = call(case, compiled, 0, gradient=outcome.gradient)
         random = values and bool(difference(call(case, case.function, 1).result, expected.result)[1])
-        outcome.kind, outcome.what = _between(actual, expected, None, values and not random)
+        other = random and not seeded
+        outcome.kind, outcome.what = _between(actual, expected, None, values and not other)
         halves = any(one.dtype in HALVES for one in tensors_in((case.args, case.kwargs)))
         if (outcome.kind == WRONG or halves) and case.wide is not None and not random:
             exact = call(case.wide, case.function, 0)
             outcome.kind, outcome.what = _between(actual, expected, exact, values)
         if outcome.kind == WRONG and case.redraw is not None and not random:
             outcome.kind, outcome.what = compare(_draws(case, compiled, outcome.gradient))
-        if random and not outcome.kind:
+        if not (other or outcome.kind or torch.equal(actual.generator, expected.generator)):
+            outcome.kind, outcome.what = WRONG, "the generator of random numbers is in another state"
+        if other and not outcome.kind:
             again = call(case, compiled, 0, gradient=outcome.gradient)
             kind, what = _between(again, actual, None, True)
             if kind:
@@ -214,7 +221,8 @@ def call(case: Case, function: Callable[..., Any], seed: int, gradient: bool | N
             if gradient:
                 raise
     outputs = tensors_in(result)
-    return Ran(result, (args, kwargs) if not _has_module(args) else before, gradients, shared([*before, *outputs]))
+    inputs = (args, kwargs) if not _has_module(args) else before
+    return Ran(result, inputs, gradients, shared([*before, *outputs]), torch.get_rng_state())
 
 
 def _has_module(args: Any) -> bool:

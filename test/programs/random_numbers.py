@@ -40,9 +40,17 @@ def _channels_last(x: torch.Tensor) -> torch.Tensor:
 # --- what generators draw --------------------------------------------------------------------------------------------
 
 
-def _filled(name: str, *args: Any, dtype: torch.dtype | None = None) -> Callable[[torch.Tensor], Any]:
-    """What a method in place draws, for a tensor laid out as the argument."""
-    return lambda x: getattr(torch.empty_strided(x.shape, x.stride(), dtype=dtype or x.dtype), name)(*args)
+def _filled(
+    name: str, *args: Any, dtype: torch.dtype | None = None, strided: bool = False
+) -> Callable[[torch.Tensor], Any]:
+    """What a method in place draws, for a tensor laid out as the argument, or for every second element of one."""
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty(*x.shape, 2, dtype=dtype)[..., 0] if strided else torch.empty_like(x, dtype=dtype)
+        drawn: torch.Tensor = getattr(y, name)(*args)
+        return drawn
+
+    return call
 
 
 def _in_part(x: torch.Tensor) -> Any:
@@ -93,11 +101,11 @@ GENERATORS = {
                             layout=_transposed),
     "uniform_": Program(_filled("uniform_", -1, 3), exact=True, layout=_transposed),
     "normal_": Program(_filled("normal_", 1, 3), exact=True, sizes=(2, 3, 17)),
-    "normal_ strided": Program(_filled("normal_", 1, 3), exact=True, layout=_strided),
+    "normal_ strided": Program(_filled("normal_", 1, 3, strided=True), exact=True),
     "normal_ of halves": Program(_filled("normal_", dtype=torch.bfloat16), exact=True, layout=_transposed),
     "bernoulli_": Program(_filled("bernoulli_", 0.3), exact=True, layout=_transposed),
     "bernoulli_ of booleans": Program(_filled("bernoulli_", 0.3, dtype=torch.bool), exact=True),
-    "bernoulli_ of doubles": Program(_filled("bernoulli_", dtype=torch.float64), exact=True, layout=_strided),
+    "bernoulli_ of doubles": Program(_filled("bernoulli_", dtype=torch.float64, strided=True), exact=True),
     "bernoulli_ by a tensor": Program(lambda x: torch.empty_like(x).bernoulli_(x.detach().sigmoid()), exact=True,
                                       layout=_transposed),
     "bernoulli with p": Program(lambda x: torch.bernoulli(x.detach(), 0.25), exact=True, layout=_transposed),

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import torch.utils._pytree as pytree
-from random_numbers import PROGRAMS, Program
+from random_numbers import CHECKPOINTS, PROGRAMS, Program
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import symshape
+from symshape.backend import symshape_backend
+from symshape.errors import CompileError
+from symshape.report import GraphReport
+from symshape.runtime.traced_values import fill_values
+from symshape.settings import compile_with
 
 
 @dataclass
@@ -52,9 +60,102 @@ def compare(function: Callable[..., Any], program: Program, n: int) -> None:
     assert all(map(torch.equal, actual.states, expected.states)), "the generator is in another state"
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_numbers_of_eager_mode(name: str) -> None:
-    program = PROGRAMS[name]
-    function = symshape.compile(program.call)
+# One of each kind of cause; all others are marked as long.
+FAST = ("created", "normal_ strided", "bernoulli_", "by tensors", "dropout of a transposed tensor", "rrelu",
+        "causal attention", "between kernels", "in backward", "in branches", "seeded inside", "checkpoint",
+        "checkpoint, new numbers")  # fmt: skip
+
+
+def marked() -> list[Any]:
+    return [name if name in FAST else pytest.param(name, marks=pytest.mark.long) for name in PROGRAMS]
+
+
+def check(compile_: Callable[..., Any], program: Program) -> None:
+    """At all sizes, with as many graphs as the program says."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return symshape_backend(graph, inputs)
+
+    function = compile_(program.call, backend)
     for n in program.sizes:
         compare(function, program, n)
+    assert len(graphs) == program.graphs
+
+
+@pytest.mark.parametrize("name", marked())
+def test_numbers_of_eager_mode(name: str) -> None:
+    check(compile_with, PROGRAMS[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in CHECKPOINTS if name != "checkpoint, new numbers"])
+def test_checkpoints_of_torch_compile(name: str) -> None:
+    """Under ``torch.compile`` itself, where numbers that are not preserved are those of forward."""
+    function = torch.compile(PROGRAMS[name].call, backend="symshape", dynamic=True)
+    for n in PROGRAMS[name].sizes:
+        compare(function, PROGRAMS[name], n)
+
+
+@pytest.mark.parametrize("name", ["bernoulli_", "checkpoint"])
+def test_numbers_of_jit(name: str) -> None:
+    function = symshape.jit(PROGRAMS[name].call)
+    for n in PROGRAMS[name].sizes:
+        compare(function, PROGRAMS[name], n)
+
+
+@pytest.mark.parametrize("name", ["seeded inside", "forked inside", "restored inside"])
+def test_jit_does_not_ask_the_generator(name: str) -> None:
+    """It would be asked once, while tracing."""
+    with pytest.raises(CompileError, match="asks the generator of random numbers for"):
+        symshape.jit(PROGRAMS[name].call)(torch.randn(5, 6))
+
+
+def test_fast_numbers() -> None:
+    """They are others than eager mode's, the same again under the same seed, and draws that nothing reads are none."""
+    reports: list[GraphReport] = []
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        torch.rand(3)
+        return F.dropout(x, 0.5)
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        return symshape_backend(graph, inputs, options={"random": "fast"}, reports=reports)
+
+    function, x = compile_with(call, backend), torch.ones(40, 50)
+    torch.manual_seed(2)
+    first = function(x)
+    torch.manual_seed(2)
+    assert torch.equal(function(x), first) and 0.45 < (first == 0).float().mean() < 0.55
+    assert [report.library_calls for report in reports] == [["aten.rand.default"]]
+
+
+def test_library_of_draws() -> None:
+    """PyTorch's own test of an operator; and a draw that there is nothing to fill with leaves the generator alone."""
+    arguments = ("normal_.default", [3, 4], [1, 3], [0.0, 1.0], None)
+    options = {"dtype": torch.float32, "device": torch.device("cpu")}
+    torch.library.opcheck(torch.ops.symshape.draw.default, arguments, options)
+    state = torch.get_rng_state()
+    assert torch.ops.symshape.draw("dropout", [0, 4], [4, 1], [0.5], None, **options).shape == (0, 4)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_values_that_a_pass_left_out() -> None:
+    """A call without a traced value gets one: of its parts, or by running it."""
+    x = torch.empty(3, 4, device="meta")
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+    graph = torch.fx.Graph()
+    argument = graph.placeholder("x")
+    whole = graph.call_function(torch.ops.aten.max.dim, (argument, 1))
+    parts = [graph.call_function(operator.getitem, (whole, i)) for i in range(2)]
+    negative = graph.call_function(torch.ops.aten.neg.default, (argument,))
+    graph.output((*parts, negative))
+    argument.meta["val"] = fake
+    for part, dtype in zip(parts, (torch.float32, torch.int64), strict=True):
+        with mode:
+            part.meta["val"] = torch.empty(3, dtype=dtype, device="meta")
+    fill_values(torch.fx.GraphModule(torch.nn.Module(), graph))
+    assert [one.dtype for one in whole.meta["val"]] == [torch.float32, torch.int64]
+    assert negative.meta["val"].shape == (3, 4)

@@ -58,6 +58,7 @@ BAD_OPTIONS = [
     ({"target": 3}, r"unknown target 3\n  next: targets: auto, cpu, triton"),
     ({"opt_level": 4}, r"opt_level cannot be 4\n  next: it is an integer from 0 to 3"),
     ({"opt_level": True}, r"opt_level cannot be True\n  next: it is an integer from 0 to 3"),
+    ({"random": "slow"}, r"random cannot be 'slow'\n  next: values: eager, fast"),
     ({"debug_dir": 5}, r"debug_dir cannot be 5\n  next: it is the path of a folder"),
     ({"passes": "cse"}, r"passes cannot be 'cse'\n  next: it is a list of texts"),
     ({"passes": [3]}, r"passes cannot be \[3\]\n  next: it is a list of texts"),
