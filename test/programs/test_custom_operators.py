@@ -172,6 +172,18 @@ def test_trying_leaves_no_trace() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_in_jit() -> None:
+    cases = {case.name: case for case in table.CASES}
+    for name in ("at_most", "positive"):
+        case = cases[name]
+        compiled = symshape.jit(lambda *args, case=case: case.program(case.op, *args))
+        for n in (5, 7):
+            torch.testing.assert_close(compiled(*case.arguments(n)), case.program(case.op, *case.arguments(n)))
+    noise = cases["noise"]
+    with pytest.raises(symshape.errors.CompileError, match="draws random numbers(.|\n)*register_fake"):
+        symshape.jit(lambda x: noise.program(noise.op, x))(*noise.arguments(5))
+
+
 # --- gradients -------------------------------------------------------------------------------------------------------
 
 
