@@ -8,6 +8,7 @@ of each call, see ``torch._library.fake_profile``. Here a rule is made that hold
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -307,20 +308,19 @@ def _product(sizes: Sequence[int]) -> int:
     return total
 
 
-def _state_of_generators() -> Any:
-    """A context after which PyTorch's and Python's generators go on from where they were."""
-    return _Generators()
-
-
-class _Generators:
-    def __enter__(self) -> None:
-        self._torch = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
-        self._torch.__enter__()
-        self._python = random.getstate()
-
-    def __exit__(self, *error: Any) -> None:
-        random.setstate(self._python)
-        self._torch.__exit__(*error)
+@contextlib.contextmanager
+def _state_of_generators() -> Iterator[None]:
+    """PyTorch's and Python's generators go on from where they were. (In ``symshape.jit`` ``torch.get_rng_state`` is an
+    error.)"""
+    cpu, python = torch.default_generator.get_state(), random.getstate()
+    cuda_module: Any = torch.cuda
+    cuda = cuda_module.get_rng_state_all() if cuda_module.is_initialized() else []
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        cuda_module.set_rng_state_all(cuda)
+        torch.default_generator.set_state(cpu)
 
 
 def _sample(values: Values, result: Any, operands: Sequence[torch.Tensor]) -> _Sample:
