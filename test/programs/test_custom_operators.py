@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -158,15 +160,31 @@ def test_what_is_switched_off_is_not_run() -> None:
         symshape.compile(counted, probe_custom_operators="no")
 
 
+def test_a_dim_is_a_constant() -> None:
+    @torch.library.custom_op("symshape_said::sum_of", mutates_args=())
+    def sum_of(x: Tensor, dim: int) -> Tensor:
+        return x.sum(dim)
+
+    compiled = symshape.compile(lambda x, dim: sum_of(x * 2, dim) + 1, fullgraph=True)
+    for sizes, dim in (((3, 5, 4, 6), 2), ((3, 5, 7, 6), 2), ((3, 5, 7, 6), 3), ((2, 5, 7, 9), -1)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(compiled(x, dim), sum_of(x * 2, dim) + 1)
+
+
 def test_trying_leaves_no_trace() -> None:
     @torch.library.custom_op("symshape_said::untagged_noise", mutates_args=())
     def untagged_noise(x: Tensor) -> Tensor:
-        return x + torch.rand(x.shape)
+        return x + torch.rand(x.shape) + float(np.random.rand()) + random.random()
+
+    def seed() -> None:
+        torch.manual_seed(3)
+        np.random.seed(3)
+        random.seed(3)
 
     x = torch.ones(5)
-    torch.manual_seed(3)
+    seed()
     eager, state = untagged_noise(x) * 2, torch.get_rng_state()
-    torch.manual_seed(3)
+    seed()
     ours = symshape.compile(lambda x: untagged_noise(x) * 2)(x)
     torch.testing.assert_close(ours, eager)
     assert torch.equal(torch.get_rng_state(), state)
