@@ -20,6 +20,7 @@ import torch.utils._pytree as pytree
 
 from symshape.runtime.checks import with_text
 from symshape.runtime.operator_samples import (
+    SMALLEST,
     Flag,
     NothingLearnt,
     Operand,
@@ -98,6 +99,7 @@ def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
     while True:
         call, symbols = described(op, args, kwargs, mode.shape_env)
         try:
+            _require_seen_values(call, symbols)
             rule = _learnt(call)
         except Specialise as wanted:
             for name in wanted.names:
@@ -108,6 +110,15 @@ def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
         _say(op, call, rule)
         with mode:
             return _made(rule, symbols, mode.shape_env)
+
+
+def _require_seen_values(call: OperatorCall, symbols: Mapping[str, Any]) -> None:
+    """An integer argument that is no size may be negative, which is not tried: then it is a constant, else a guard says
+    that it is not. Specialise."""
+    numbers = [one for one in call.variables if not one.is_size and one.hint is not None]
+    negative = [one.name for one in numbers if not symbols[one.name] >= SMALLEST]
+    if negative:
+        raise Specialise(negative)
 
 
 def why_not_run(op: Any, probe: bool) -> str:

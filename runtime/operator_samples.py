@@ -8,9 +8,11 @@ of each call, see ``torch._library.fake_profile``. Here a rule is made that hold
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,11 +32,13 @@ _FEW_STEPS = (1, 2, 5, 12)
 _LARGE = (64, 130, 300)  # for bounds that are far from small sizes, where results stay small
 _MOST_RESULTS = 1 << 18
 _MANY_VARIABLES = 12
+_FEWEST_VALUES = 4  # of a variable in a formula
 _TOGETHER = 12  # samples with all variables moved
 _MOST_CHOICES = 60  # of sizes that are tried until the operator runs
 _MOST_ELEMENTS = 1 << 20
 _FACTORS = (1, 2, 1, 0.5, 1, 1.5, 1)  # of float arguments, for each kind of data
 _SMALL = 12  # sizes up to this are used as they are
+SMALLEST = 2  # of variables whose value is known at the call: others are constants, with guards
 _USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
 Values = dict[str, int]
 
@@ -236,7 +240,7 @@ class _Experiment:
         constants = [leaf for leaf in self.call.leaves if type(leaf) is int and 1 < leaf < _LARGE[0]]
         others += [constant + step for constant in constants for step in (-1, 0, 1, 2)]
         others += [0, 1] if set(group) <= self._unknown else []
-        lowest = 0 if set(group) <= self._unknown else 2
+        lowest = 0 if set(group) <= self._unknown else SMALLEST
         return [other for other in dict.fromkeys(others) if other != first and other >= lowest]
 
     def _growth(self, group: Sequence[str], large: int) -> float:
@@ -307,20 +311,23 @@ def _product(sizes: Sequence[int]) -> int:
     return total
 
 
-def _state_of_generators() -> Any:
-    """A context after which PyTorch's and Python's generators go on from where they were."""
-    return _Generators()
-
-
-class _Generators:
-    def __enter__(self) -> None:
-        self._torch = torch.random.fork_rng(devices=range(torch.cuda.device_count()))
-        self._torch.__enter__()
-        self._python = random.getstate()
-
-    def __exit__(self, *error: Any) -> None:
-        random.setstate(self._python)
-        self._torch.__exit__(*error)
+@contextlib.contextmanager
+def _state_of_generators() -> Iterator[None]:
+    """PyTorch's, NumPy's and Python's generators go on from where they were. (In ``symshape.jit``
+    ``torch.get_rng_state`` is an error.)"""
+    cpu, python = torch.default_generator.get_state(), random.getstate()
+    numpy: Any = sys.modules.get("numpy")
+    of_numpy = numpy.random.get_state() if numpy else None
+    cuda_module: Any = torch.cuda
+    cuda = cuda_module.get_rng_state_all() if cuda_module.is_initialized() else []
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if numpy:
+            numpy.random.set_state(of_numpy)
+        cuda_module.set_rng_state_all(cuda)
+        torch.default_generator.set_state(cpu)
 
 
 def _sample(values: Values, result: Any, operands: Sequence[torch.Tensor]) -> _Sample:
@@ -391,6 +398,8 @@ class _Rules:
         formula = fit(samples)
         if formula is None or (self.by_values and (formula.variables or formula.text == "0")):
             return None
+        if any(len({values[name] for values, _ in samples}) < _FEWEST_VALUES for name in formula.variables):
+            return None  # a dim, of which there are two: a line goes through any two points
         trusted = not self.fixed or (len(formula.variables) == 1 and formula.text == formula.variables[0])
         return formula if trusted else None
 

@@ -15,7 +15,35 @@ import torch
 
 def with_eager_types() -> Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]]:
     """Operator -> what makes a decomposition with eager mode's type of PyTorch's, which is its tracing rule as well."""
-    return {torch.ops.aten.block_diag.default: _block_diag, torch.ops.aten.addr.default: _addr}
+    aten: Any = torch.ops.aten
+    return {
+        aten.block_diag.default: _block_diag, aten.addr.default: _addr,
+        # ``threshold_backward`` of an int64 gradient and a float32 input is float32, and not of the gradient's type.
+        aten.threshold_backward.default: _typed(torch.result_type),
+        aten.native_dropout_backward.default: _typed(_scaled), aten.huber_loss.default: _typed(lambda x, _: x.dtype),
+        **dict.fromkeys([aten.mish_backward.default, aten.mse_loss_backward.default,
+                         aten.smooth_l1_loss_backward.default], _typed(lambda gradient, x: x.dtype)),
+    }  # fmt: skip
+
+
+def _typed(dtype_of: Callable[[torch.Tensor, torch.Tensor], torch.dtype]) -> Callable[..., Any]:
+    """The type follows from the first two operands."""
+
+    def wrap(rule: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(rule)  # the tracer looks at the name
+        def decomposition(first: torch.Tensor, second: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            found, dtype = rule(first, second, *args, **kwargs), dtype_of(first, second)
+            return found.to(dtype) if isinstance(found, torch.Tensor) and found.dtype != dtype else found
+
+        return decomposition
+
+    return wrap
+
+
+def _scaled(gradient: torch.Tensor, mask: torch.Tensor) -> torch.dtype:
+    """Of ``gradient * mask * scale``, where the scale is a float."""
+    found = torch.result_type(gradient, mask)
+    return found if found.is_floating_point or found.is_complex else torch.get_default_dtype()
 
 
 def _block_diag(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -398,10 +398,12 @@ def with_autograd_kernels(kernels: Mapping[Any, AutogradKernel]) -> Iterator[Non
 
 
 def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
-    """Sizes of an operator's result are traced by what ``wrap`` makes of the usual decomposition. Returns what puts
-    that one back."""
+    """Sizes of an operator's result are traced by what ``wrap`` makes of the usual decomposition, if it has one.
+    Returns what puts that one back."""
     from torch._decomp import decomposition_table as table
 
+    if op not in table:
+        return lambda: None
     usual = table[op]
     table[op] = wrap(usual)
 

@@ -25,6 +25,7 @@ from symshape.prover.condition import equals
 from symshape.prover.expr import Expr
 from symshape.report import GraphReport
 from symshape.runtime.checks import with_text
+from symshape.runtime.inferred_rules import no_fake_rule
 from symshape.runtime.torch_private import user_lines
 from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.settings import InForce
@@ -99,7 +100,7 @@ def trace_call(call: Call, options: Options) -> Traced:
     trace = Trace()
     state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
     fakes = [_fake(trace, one) for one in call.inputs]
-    with InForce():
+    with InForce(probe=options.probe_custom_operators):
         try:
             _apply_names(trace, call.inputs, fakes)
             _assume(trace, call, fakes)
@@ -304,6 +305,10 @@ def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Funct
 
 def _explained(error: Exception, trace: Trace) -> Exception:
     """The error of a trace as a user can act on it; what the function itself raised stays as it is."""
+    missing = no_fake_rule(error)
+    if missing is not None:
+        next_step = missing.hint or "symshape.compile breaks the graph there"
+        return CompileError(str(missing).partition(";")[0], where=with_text(user_line(error)), next_step=next_step)
     if depends_on_values(error):
         return CompileError(
             f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",

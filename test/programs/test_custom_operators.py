@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -158,18 +160,46 @@ def test_what_is_switched_off_is_not_run() -> None:
         symshape.compile(counted, probe_custom_operators="no")
 
 
+def test_a_dim_is_a_constant() -> None:
+    @torch.library.custom_op("symshape_said::sum_of", mutates_args=())
+    def sum_of(x: Tensor, dim: int) -> Tensor:
+        return x.sum(dim)
+
+    compiled = symshape.compile(lambda x, dim: sum_of(x * 2, dim) + 1, fullgraph=True)
+    for sizes, dim in (((3, 5, 4, 6), 2), ((3, 5, 7, 6), 2), ((3, 5, 7, 6), 3), ((2, 5, 7, 9), -1)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(compiled(x, dim), sum_of(x * 2, dim) + 1)
+
+
 def test_trying_leaves_no_trace() -> None:
     @torch.library.custom_op("symshape_said::untagged_noise", mutates_args=())
     def untagged_noise(x: Tensor) -> Tensor:
-        return x + torch.rand(x.shape)
+        return x + torch.rand(x.shape) + float(np.random.rand()) + random.random()
+
+    def seed() -> None:
+        torch.manual_seed(3)
+        np.random.seed(3)
+        random.seed(3)
 
     x = torch.ones(5)
-    torch.manual_seed(3)
+    seed()
     eager, state = untagged_noise(x) * 2, torch.get_rng_state()
-    torch.manual_seed(3)
+    seed()
     ours = symshape.compile(lambda x: untagged_noise(x) * 2)(x)
     torch.testing.assert_close(ours, eager)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_in_jit() -> None:
+    cases = {case.name: case for case in table.CASES}
+    for name in ("at_most", "positive"):
+        case = cases[name]
+        compiled = symshape.jit(lambda *args, case=case: case.program(case.op, *args))
+        for n in (5, 7):
+            torch.testing.assert_close(compiled(*case.arguments(n)), case.program(case.op, *case.arguments(n)))
+    noise = cases["noise"]
+    with pytest.raises(symshape.errors.CompileError, match="draws random numbers(.|\n)*register_fake"):
+        symshape.jit(lambda x: noise.program(noise.op, x))(*noise.arguments(5))
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------

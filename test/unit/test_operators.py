@@ -15,6 +15,7 @@ from symshape import runtime
 from symshape.runtime.whole_calls import text_of
 
 aten: Any = torch.ops.aten
+CPU = {"dtype": torch.float32, "device": torch.device("cpu")}  # keywords
 KEPT = [["float32", [["tensor", 0, 0], ["tensor", 0, 1]]]]
 
 
@@ -33,6 +34,8 @@ def whole(op: Any, *args: Any, gradient: bool = False, random: bool = False, res
 
 # Arguments for each of them.
 OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
+    "draw": [lambda: ("normal_.default", [3, 4], [1, 3], [0.5, 2.0], None, CPU),
+             lambda: ("bernoulli_.Tensor", [3, 4], [4, 1], [], torch.full((3, 4), 0.5), CPU)],
     "whole": [lambda: whole(aten.mul.Tensor, leaf(), leaf()),
               lambda: whole(aten.unique_dim.default, leaf().detach(), 0, results=[
                   ["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]])],
@@ -61,5 +64,7 @@ def test_checks_of_custom_operators(name: str) -> None:
     if torch.Tag.nondeterministic_seeded in op.tags:
         utils.remove("test_aot_dispatch_dynamic")  # it compares two calls, which draw different numbers
     for arguments in OPERATORS[name]:
-        found = torch.library.opcheck(op, arguments(), test_utils=utils)
+        args = arguments()
+        kwargs = args[-1] if args[-1] is CPU else {}
+        found = torch.library.opcheck(op, args[: len(args) - bool(kwargs)], kwargs, test_utils=utils)
         assert set(found.values()) == {"SUCCESS"}

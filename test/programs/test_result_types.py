@@ -1,0 +1,80 @@
+"""Results have eager's type where operands have several."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import symshape
+
+aten = torch.ops.aten
+TYPES = (torch.uint8, torch.int64, torch.bfloat16, torch.float32, torch.float64)
+# Of operands of two types, some without dims.
+GRADIENTS = {
+    "threshold": lambda x, y: aten.threshold_backward(x, y, 2),
+    "mish": aten.mish_backward,
+    "dropout": lambda x, y: aten.native_dropout_backward(x, y, 2.0),
+    "leaky_relu": lambda x, y: aten.leaky_relu_backward(x, y, 0.1, False),
+    "hardtanh": lambda x, y: aten.hardtanh_backward(x, y, -2.0, 2.0),
+}
+POINTWISE = {
+    "huber": F.huber_loss,
+    "remainder": torch.remainder,
+    "where": lambda x, y: torch.where(x > 1, x, y),
+    "pow": torch.pow,
+    "lerp": lambda x, y: torch.lerp(x, y, 0.5),
+    "addcmul": lambda x, y: torch.addcmul(x, x, y),
+    "clamp": lambda x, y: torch.clamp(x, y, y + 1),
+    "xlogy": torch.xlogy,
+    "copysign": torch.copysign,
+    "atan2": torch.atan2,
+}
+
+
+FEW = ((torch.int64, torch.float32), (torch.float32, torch.int64), (torch.uint8, torch.int64),
+       (torch.bfloat16, torch.float32))  # fmt: skip
+ALL = tuple(itertools.product(TYPES, TYPES))
+
+
+def pairs(n: int, types=ALL) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    found = []
+    for (a, b), zero in itertools.product(types, (None, 0, 1) if types is ALL else (None,)):
+        pair = [torch.arange(n).remainder(5).add(1).to(a), torch.arange(n).remainder(3).add(1).to(b)]
+        if zero is not None:
+            pair[zero] = pair[zero][1].clone()
+        found.append(tuple(pair))
+    return found
+
+
+def check(table, types=ALL) -> None:
+    def known(f, pair) -> bool:
+        try:
+            f(*pair)
+        except RuntimeError:
+            return False
+        return True
+
+    positions = {name: [i for i, pair in enumerate(pairs(5, types)) if known(f, pair)] for name, f in table.items()}
+
+    def run(operands):
+        return [table[name](*operands[i]) for name, known in positions.items() for i in known]
+
+    torch._dynamo.reset()
+    compiled = symshape.compile(run, fullgraph=True, opt_level=0)
+    for n in (5, 8):
+        for ours, eager in zip(compiled(pairs(n, types)), run(pairs(n, types)), strict=True):
+            assert ours.dtype == eager.dtype
+            torch.testing.assert_close(ours, eager)
+
+
+def test_gradients_called_directly() -> None:
+    check({name: GRADIENTS[name] for name in ("threshold", "mish", "dropout")}, FEW)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*GRADIENTS, *POINTWISE])
+def test_each(name) -> None:
+    check({name: {**GRADIENTS, **POINTWISE}[name]})
