@@ -20,17 +20,29 @@ from symshape.runtime.correlation import correlation_kernels
 from symshape.runtime.fake_rules import missing_fake_rules
 from symshape.runtime.least_squares import least_squares_kernels
 from symshape.runtime.torch_private import has_unbacked_sizes, is_unbacked
-from symshape.runtime.torch_tracing import AutogradKernel, meta_decomposition, with_autograd_kernels
+from symshape.runtime.torch_tracing import (
+    AutogradKernel,
+    has_functional_transforms,
+    meta_decomposition,
+    with_autograd_kernels,
+)
 
 aten: Any = torch.ops.aten
 
 
 @contextlib.contextmanager
-def traceable_gradients() -> Iterator[None]:
-    """While entered, AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for."""
+def traceable_gradients(gm: torch.fx.GraphModule | None = None) -> Iterator[None]:
+    """While entered, AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for.
+
+    ``gm``: what is traced. In transforms of ``torch.func`` those that take numbers for tensors are as they were: a
+    number is then a wrapper without memory, which PyTorch reads to hand it to a kernel in Python.
+    """
+    kernels = _kernels()
+    if gm is None or not has_functional_transforms(gm):
+        kernels |= broadcasting_kernels()
     forget_rules = missing_fake_rules()
     try:
-        with with_autograd_kernels(_kernels()):
+        with with_autograd_kernels(kernels):
             yield
     finally:
         forget_rules()
@@ -42,7 +54,7 @@ def _kernels() -> dict[Any, AutogradKernel]:
         aten.prod.default: _prod, aten.masked_select.default: _masked_select,
         aten.cumsum.default: _cumsum, aten.cumprod.default: _cumprod, aten.batch_norm.default: _batch_norm,
         aten.repeat.default: _repeat,
-        **broadcasting_kernels(), **composite_kernels(), **correlation_kernels(), **least_squares_kernels(),
+        **composite_kernels(), **correlation_kernels(), **least_squares_kernels(),
     }  # fmt: skip
 
 

@@ -397,6 +397,13 @@ def with_autograd_kernels(kernels: Mapping[Any, AutogradKernel]) -> Iterator[Non
             remove(op, key)
 
 
+def has_functional_transforms(gm: torch.fx.GraphModule) -> bool:
+    """Whether a Dynamo graph, or one in it, has transforms of ``torch.func``: it enters and leaves their levels."""
+    graphs = [module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
+    names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
+    return any(name.endswith("_increment_nesting") for name in names)
+
+
 def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
     """Sizes of an operator's result are traced by what ``wrap`` makes of the usual decomposition, if it has one.
     Returns what puts that one back."""

@@ -84,7 +84,7 @@ def symshape_backend(
     copy_into_outs(gm)
     while True:  # every round makes one more call whole
         try:
-            with eager_draws(parsed.random == "eager"), traceable_gradients():
+            with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
                 return with_python_numbers(with_eager_errors(aot_compile(gm, example_inputs, **how), gm), gm)
         except Exception as error:
             if not make_whole(gm, error):

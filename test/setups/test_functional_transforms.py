@@ -1,0 +1,74 @@
+"""``torch.func`` in compiled functions. (Around a compiled function PyTorch runs it as it is, for every backend.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import symshape
+
+
+def _squash(x: Tensor) -> Tensor:
+    return torch.tanh(x) * x.sum()
+
+
+def _vjp(x: Tensor) -> Any:
+    value, pull = vjp(_squash, x)
+    return value, pull(x.exp())
+
+
+def _newton(x: Tensor) -> Tensor:
+    """A step of it, for a function of all elements."""
+    loss = lambda t: (t**4).sum() + (t.sum() - 1) ** 2 + t.square().sum()  # noqa: E731
+    return x - torch.linalg.solve(hessian(loss)(x), grad(loss)(x))
+
+
+TRANSFORMS: dict[str, Callable[[Tensor], Any]] = {
+    "jacrev": jacrev(_squash), "jacfwd": jacfwd(_squash), "jvp": lambda x: jvp(_squash, (x,), (x.cos(),)),
+    "vjp": _vjp, "newton": _newton, "hessian": hessian(lambda x: _squash(x).sum()),
+    "vmap": lambda x: vmap(lambda a: F.softmax(a * x, -1).cumsum(-1))(x),
+}  # fmt: skip
+FAST = ("jacrev", "jvp")
+
+
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.long) for n in TRANSFORMS])
+def test_transforms(name: str, graphs: Callable[[], int]) -> None:
+    transform = TRANSFORMS[name]
+    compiled = symshape.compile(transform)
+    for size in (3, 7, 5, 1):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), transform(x), rtol=1e-4, atol=1e-5)
+    assert graphs() <= 2  # sizes, and one
+
+
+@pytest.mark.parametrize("chunk", [None, pytest.param(2, marks=pytest.mark.long)])
+def test_gradients_of_each_sample(chunk: int | None) -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 3))
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(model, values, (x[None],)), y[None])
+
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0), chunk_size=chunk)
+    compiled = symshape.compile(gradients)
+    for batch in (3, 6, 4):
+        x, y = torch.randn(batch, 4), torch.arange(batch) % 3
+        torch.testing.assert_close(compiled(parameters, x, y), gradients(parameters, x, y), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.long
+def test_transforms_around_a_compiled_function() -> None:
+    """What is compiled serves calls outside of transforms, before and after one."""
+    compiled = symshape.compile(_squash)
+    for size in (3, 5):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), _squash(x))
+        torch.testing.assert_close(jacrev(compiled)(x), jacrev(_squash)(x))
+        torch.testing.assert_close(vmap(compiled)(torch.stack([x, x + 1])), vmap(_squash)(torch.stack([x, x + 1])))
+        torch.testing.assert_close(compiled(x), _squash(x))
