@@ -37,7 +37,8 @@ def module_of_data_parallel_is_traced() -> Callable[[], None]:
 
 def _is_wrapped_module(frame: Any) -> bool:
     """Whether it is the forward method of the module whose DistributedDataParallel is being called."""
-    active: Any = DistributedDataParallel._get_active_ddp_module()
+    wrapper: Any = DistributedDataParallel
+    active = wrapper._get_active_ddp_module()
     if active is None or frame.f_code.co_name != "forward":
         return False
     return frame.f_locals.get("self") is active.module
