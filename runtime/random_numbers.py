@@ -147,6 +147,11 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
             changed._dispatch_cache.clear()
 
 
+# Modules that put the generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
+# higher-order operators, runs none.
+_THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
+
+
 @contextlib.contextmanager
 def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
     """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
