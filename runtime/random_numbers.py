@@ -165,6 +165,11 @@ def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Ca
     return call
 
 
+# Modules that put the generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
+# higher-order operators, runs none.
+_THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
+
+
 @contextlib.contextmanager
 def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
     """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from symshape.errors import CompileError
 
@@ -67,7 +67,7 @@ class ModuleState:
     @staticmethod
     def is_lazy(values: Sequence[Any]) -> bool:
         """Whether a module's first call is still to make its parameters."""
-        return any(isinstance(value, UninitializedTensorMixin) for value in values)
+        return any(is_lazy(value) for value in values)
 
     def _read_structure(self) -> tuple[Any, ...]:
         found = [*map(len, self._tables)], [*itertools.chain.from_iterable(self._structure)]
