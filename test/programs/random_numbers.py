@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 @dataclass(frozen=True)
 class Program:
     """``call`` takes a tensor of shape (n, *shape) and returns tensors. ``exact``: they are what was drawn, to be
-    compared bit for bit. ``layout`` makes the argument of a contiguous tensor. ``graphs``: of forward, in all."""
+    compared bit for bit. ``layout`` makes the argument of a contiguous tensor."""
 
     call: Callable[[torch.Tensor], Any]
     shape: tuple[int, ...] = (6,)
@@ -22,7 +22,6 @@ class Program:
     exact: bool = False
     dtype: torch.dtype = torch.float32
     layout: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
-    graphs: int = 1
 
 
 def _transposed(x: torch.Tensor) -> torch.Tensor:
@@ -279,10 +278,10 @@ ORDER = {
     "between kernels": Program(_interleaved),
     "in backward": Program(_drawn_in_backward),
     "in branches": Program(_branches),
-    "seeded inside": Program(_reseeded, graphs=2),
-    "forked inside": Program(_forked, graphs=2),
-    "restored inside": Program(_restored, graphs=3),
-    "a generator": Program(_with_generator, graphs=2),
+    "seeded inside": Program(_reseeded),
+    "forked inside": Program(_forked),
+    "restored inside": Program(_restored),
+    "a generator": Program(_with_generator),
     "a size in the data": Program(_tail),
 }
 
