@@ -234,9 +234,9 @@ def segments() -> Made:
 
 FAST = (numpy_inside, policy_gradient)
 PROGRAMS: tuple[Callable[[], Made], ...] = (
-    *FAST, gaussians, contrastive_loss, categories, correlated_gaussians, hardest_triplets, vector_quantisation, fake_quantisation, nucleus_sampling,
-    beam_search, boxes_that_overlap, spectrograms, filters_in_frequency, factorisations, special_functions, einsums,
-    lists_of_tensors, segments,
+    *FAST, gaussians, contrastive_loss, categories, correlated_gaussians, hardest_triplets, vector_quantisation,
+    fake_quantisation, nucleus_sampling, beam_search, boxes_that_overlap, spectrograms, filters_in_frequency,
+    factorisations, special_functions, einsums, lists_of_tensors, segments,
 )  # fmt: skip
 
 

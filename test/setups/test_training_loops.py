@@ -161,7 +161,8 @@ def _ema(averaged: nn.Module, model: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("kind", [
-    "deepcopy", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("averaged model", "averaged, as exponential")),
+    "deepcopy", pytest.param("averaged model", marks=pytest.mark.long),
+    pytest.param("averaged, as exponential", marks=pytest.mark.long),
 ])  # fmt: skip
 def test_moving_averages_of_a_compiled_model(kind: str) -> None:
     """The average is a model of its own, made from the compiled one, and is run too."""
