@@ -232,11 +232,11 @@ def segments() -> Made:
     return program, [(torch.randn(sum(n)), torch.tensor(n)) for n in ([2, 3], [1, 2, 4], [3])]
 
 
-FAST = (gaussians, contrastive_loss, numpy_inside, policy_gradient)
+FAST = (numpy_inside, policy_gradient)
 PROGRAMS: tuple[Callable[[], Made], ...] = (
-    *FAST, categories, correlated_gaussians, hardest_triplets, vector_quantisation, fake_quantisation, nucleus_sampling,
-    beam_search, boxes_that_overlap, spectrograms, filters_in_frequency, factorisations, special_functions, einsums,
-    lists_of_tensors, segments,
+    *FAST, gaussians, contrastive_loss, categories, correlated_gaussians, hardest_triplets, vector_quantisation,
+    fake_quantisation, nucleus_sampling, beam_search, boxes_that_overlap, spectrograms, filters_in_frequency,
+    factorisations, special_functions, einsums, lists_of_tensors, segments,
 )  # fmt: skip
 
 

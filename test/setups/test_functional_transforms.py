@@ -15,7 +15,8 @@ import symshape
 
 
 def _squash(x: Tensor) -> Tensor:
-    return torch.tanh(x) * x.sum()
+    """With a number, which transforms wrap like a tensor."""
+    return (torch.tanh(x) - 1) * x.sum()
 
 
 def _vjp(x: Tensor) -> Any:
@@ -34,7 +35,7 @@ TRANSFORMS: dict[str, Callable[[Tensor], Any]] = {
     "vjp": _vjp, "newton": _newton, "hessian": hessian(lambda x: _squash(x).sum()),
     "vmap": lambda x: vmap(lambda a: F.softmax(a * x, -1).cumsum(-1))(x),
 }  # fmt: skip
-FAST = ("jacrev", "jvp")
+FAST = ("jacrev",)
 
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.long) for n in TRANSFORMS])
@@ -49,7 +50,7 @@ def test_transforms(name: str, graphs: Callable[[], int]) -> None:
 
 @pytest.mark.parametrize("chunk", [None, pytest.param(2, marks=pytest.mark.long)])
 def test_gradients_of_each_sample(chunk: int | None) -> None:
-    model = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 3))
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
     parameters = {name: p.detach() for name, p in model.named_parameters()}
 
     def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:

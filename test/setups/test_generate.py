@@ -19,7 +19,7 @@ SIZES: dict[str, Any] = {
     "vocab_size": 60, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
     "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
-PROMPTS = ((2, 5), (1, 7), (3, 4))
+PROMPTS = ((2, 5), (1, 7))
 
 
 def _llama() -> nn.Module:

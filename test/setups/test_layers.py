@@ -259,9 +259,9 @@ def hooks() -> Made:
     return net, [(x.requires_grad_(),) for (x,) in _rows()]
 
 
-FAST = (tied, bags, low_rank)
+FAST = (tied, low_rank)
 LAYERS: tuple[Callable[[], Made], ...] = (
-    *FAST, symmetric_weight, weight_norm, spectral_norm, orthogonal, recurrent, packed, sparse_gradients,
+    *FAST, bags, symmetric_weight, weight_norm, spectral_norm, orthogonal, recurrent, packed, sparse_gradients,
     attention_with_and_without_weights, attention_in_eval_mode, encoder_of_padded_texts, spectral,
     convolutions_in_channels_last, denoising_step, experts, graph_messages, hooks,
 )  # fmt: skip

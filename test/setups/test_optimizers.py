@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn, optim
+from torch import Tensor, nn, optim
 
 import symshape
 
@@ -75,3 +75,31 @@ def test_a_rate_in_a_tensor_compiles_once(name: str, graphs: Callable[[], int]) 
     _train(name, theirs, False, torch.tensor(0.1), foreach=False)
     _assert_same(ours, theirs)
     assert graphs() == 1
+
+
+LISTS: tuple[Callable[[list[Tensor], list[Tensor]], Any], ...] = (
+    lambda a, b: torch._foreach_add(a, b, alpha=2), lambda a, b: torch._foreach_add(a, [0.5, 2]),
+    lambda a, b: torch._foreach_add(a, 1.5), lambda a, b: torch._foreach_sub(a, b, alpha=3),
+    lambda a, b: torch._foreach_mul(a, b[1].sum()), lambda a, b: torch._foreach_div(a, 3),
+    lambda a, b: torch._foreach_addcmul(a, a, b, 0.5), lambda a, b: torch._foreach_addcdiv(a, b, b, [0.5, 2]),
+    lambda a, b: torch._foreach_lerp(a, b, 0.25), lambda a, b: torch._foreach_lerp(a, b, b),
+    lambda a, b: torch._foreach_pow(b, 2), lambda a, b: torch._foreach_pow(2.0, a),
+    lambda a, b: torch._foreach_maximum(a, 0.1), lambda a, b: torch._foreach_minimum(a, b),
+    lambda a, b: torch._foreach_norm(a), lambda a, b: torch._foreach_norm(a, 1), lambda a, b: torch._foreach_sqrt(b),
+    lambda a, b: torch._foreach_sign(a), lambda a, b: torch._foreach_reciprocal(b),
+)  # fmt: skip
+
+
+def test_lists_of_tensors_are_taken_apart() -> None:
+    """``torch._foreach_*``: as in eager mode, and no list is a library call."""
+
+    def program(a: list[Tensor], b: list[Tensor]) -> list[Any]:
+        return [operation(a, b) for operation in LISTS]
+
+    for rows in (3, 0, 1):
+        a = [torch.randn(rows, 4), torch.randn(rows, 2)]
+        b = [torch.rand(rows, 4) + 0.5, torch.rand(rows, 2) + 0.5]
+        report = symshape.explain(program, a, b)
+        torch.testing.assert_close(report.result, program(a, b))
+        calls = [call for graph in report.graphs for call in graph.library_calls]
+        assert not [call for call in calls if "foreach" in call]

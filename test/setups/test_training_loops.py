@@ -18,13 +18,13 @@ import symshape
 
 
 class Mlp(nn.Module):
-    def __init__(self, checkpointed: bool = False) -> None:
+    def __init__(self, checkpointed: bool = False, dropped: float = 0.0) -> None:
         super().__init__()
         self.first, self.norm, self.last = nn.Linear(6, 16), nn.LayerNorm(16), nn.Linear(16, 3)
-        self.checkpointed = checkpointed
+        self.checkpointed, self.dropped = checkpointed, dropped
 
     def hidden(self, x: Tensor) -> Tensor:
-        return F.gelu(self.norm(self.first(x)))
+        return F.dropout(F.gelu(self.norm(self.first(x))), self.dropped, self.training)
 
     def forward(self, x: Tensor) -> Tensor:
         x = checkpoint(self.hidden, x, use_reentrant=False) if self.checkpointed else self.hidden(x)
@@ -58,7 +58,7 @@ def both(train: Callable[[nn.Module, Any], Any], make: Callable[[], nn.Module] =
     assert_same_parameters(ours, theirs)
 
 
-@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("to_none", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_gradients_are_accumulated_and_clipped(to_none: bool) -> None:
     def train(module: nn.Module, forward: Any) -> list[float]:
         optimizer, norms = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9), []
@@ -75,6 +75,7 @@ def test_gradients_are_accumulated_and_clipped(to_none: bool) -> None:
     both(train)
 
 
+@pytest.mark.long
 def test_accumulation_and_clipping_inside_a_compiled_step() -> None:
     """The loss, the backward pass and clipping are what is compiled, not the model."""
     ours, theirs = models()
@@ -103,9 +104,10 @@ def test_accumulation_and_clipping_inside_a_compiled_step() -> None:
     assert_same_parameters(ours, theirs)
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("inside", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_autocast_and_grad_scaler(inside: bool) -> None:
     """``inside``: autocast is part of what is compiled."""
+
     def train(module: nn.Module, forward: Any) -> list[float]:
         def loss_of(x: Tensor, y: Tensor) -> Tensor:
             with torch.autocast("cpu", torch.bfloat16):
@@ -134,8 +136,12 @@ def test_autocast_and_grad_scaler(inside: bool) -> None:
     assert actual == pytest.approx(expected, rel=2e-2)
 
 
-def test_checkpointed_layers() -> None:
+@pytest.mark.parametrize("dropped", [0.5, pytest.param(0.0, marks=pytest.mark.long)])
+def test_checkpointed_layers(dropped: float) -> None:
+    """What is dropped is dropped again where the layer is computed once more for the gradient."""
+
     def train(module: nn.Module, forward: Any) -> list[float]:
+        torch.manual_seed(0)
         optimizer, losses = torch.optim.SGD(module.parameters(), lr=0.1), []
         for x, y in batches(4, 7, 1):
             loss = F.cross_entropy(forward(x), y)
@@ -145,7 +151,7 @@ def test_checkpointed_layers() -> None:
             losses.append(loss.item())
         return losses
 
-    both(train, lambda: Mlp(checkpointed=True))
+    both(train, lambda: Mlp(checkpointed=True, dropped=dropped))
 
 
 def _ema(averaged: nn.Module, model: nn.Module) -> None:
@@ -154,7 +160,10 @@ def _ema(averaged: nn.Module, model: nn.Module) -> None:
             a.lerp_(p, 0.5)
 
 
-@pytest.mark.parametrize("kind", ["deepcopy", "averaged model", "averaged, as exponential"])
+@pytest.mark.parametrize("kind", [
+    "deepcopy", pytest.param("averaged model", marks=pytest.mark.long),
+    pytest.param("averaged, as exponential", marks=pytest.mark.long),
+])  # fmt: skip
 def test_moving_averages_of_a_compiled_model(kind: str) -> None:
     """The average is a model of its own, made from the compiled one, and is run too."""
     make: dict[str, Callable[[nn.Module], Any]] = {
@@ -186,6 +195,7 @@ def _frozen(module: nn.Module) -> Iterator[None]:
     module.requires_grad_(True)
 
 
+@pytest.mark.long
 def test_layers_are_frozen_and_thawed() -> None:
     def train(module: Any, forward: Any) -> list[bool]:
         optimizer, had = torch.optim.SGD(module.parameters(), lr=0.1), []
