@@ -56,8 +56,6 @@ FAMILIES: dict[str, tuple[str, dict[str, Any], str]] = {
     "opt": ("OPTForCausalLM", {**BASE, "ffn_dim": 32, "word_embed_proj_dim": 16}, "text"),
     "mamba": ("MambaForCausalLM", {"vocab_size": 50, "hidden_size": 16, "state_size": 4, "num_hidden_layers": 1,
                                    "use_cache": False}, "text"),
-    "rwkv": ("RwkvForCausalLM", {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2,
-                                 "use_cache": False}, "text"),
     "t5": ("T5ForConditionalGeneration", {"vocab_size": 50, "d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2,
                                           "num_heads": 2, "decoder_start_token_id": 0, "use_cache": False}, "pair"),
     "bart": ("BartForConditionalGeneration", PAIR, "pair"),
