@@ -24,6 +24,7 @@ __all__ = [
     "InputSizes",
     "add_guard",
     "aot_compile",
+    "base_arguments",
     "code_of",
     "compiled_code",
     "are_guards_closed",
@@ -456,3 +457,12 @@ def is_control_flow(error: BaseException) -> bool:
     from torch._dynamo import exc
 
     return isinstance(error, exc.TorchDynamoException)
+
+
+def base_arguments(gm: torch.fx.GraphModule) -> list[int]:
+    """Positions of the inputs that AOTAutograd has put in the place of inputs that share memory."""
+    from torch._functorch._aot_autograd.descriptors import SyntheticBaseAOTInput, ViewBaseAOTInput
+
+    kinds = (SyntheticBaseAOTInput, ViewBaseAOTInput)
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    return [i for i, node in enumerate(placeholders) if isinstance(node.meta.get("desc"), kinds)]

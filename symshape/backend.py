@@ -12,6 +12,7 @@ from symshape.frontend.assumptions import Assumptions
 from symshape.frontend.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.specialisations import check_marked, specialisations
 from symshape.graph_cache import compile_graph
+from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
 from symshape.runtime.asserted_items import assert_items
 from symshape.runtime.data_dependent import traceable_gradients
@@ -24,7 +25,7 @@ from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.random_numbers import eager_draws, with_python_numbers
 from symshape.runtime.storage_offsets import guard_where_absolute
-from symshape.runtime.torch_private import aot_compile, shape_env_of
+from symshape.runtime.torch_private import aot_compile, base_arguments, shape_env_of
 from symshape.runtime.wholes import make_whole, replace_marked, says_where_to_break
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -46,6 +47,7 @@ def symshape_backend(
 
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
+    bases: list[torch.fx.GraphModule] = []  # graphs that take bases in the place of inputs
 
     def rewrite(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Before forward and backward are split: what a mask selects would be saved for backward."""
@@ -72,7 +74,10 @@ def symshape_backend(
             compiled.report.passes[NAME] = list(masks)
             compiled.report.fallbacks[:0] = fallbacks
             reports.append(compiled.report)
-        return compiled.run
+        if kind == "backward" or not base_arguments(graph):
+            return compiled.run
+        bases.append(graph)
+        return check_bases(graph, env, compiled.run)
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
     how |= {"joint": rewrite, "decompositions": decomposition_table(parsed.random == "eager")}
@@ -85,7 +90,9 @@ def symshape_backend(
     while True:  # every round makes one more call whole
         try:
             with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
-                return with_python_numbers(with_eager_errors(aot_compile(gm, example_inputs, **how), gm), gm)
+                run = aot_compile(gm, example_inputs, **how)
+                run = or_in_eager_mode(run, gm) if bases else run
+                return with_python_numbers(with_eager_errors(run, gm), gm)
         except Exception as error:
             if not make_whole(gm, error):
                 del (reports or [])[before:]

@@ -75,7 +75,9 @@ def test_stages() -> None:
     between = [*STAGES["shaped"], *STAGES["linalg"], *STAGES["kernels"]]
     assert passes_between("imported", "kernels") == between
     assert passes_between("linalg", "kernels") == list(STAGES["kernels"])
-    assert passes_between("kernels", "linalg") == []
+    assert passes_between("kernels", "kernels") == []
+    with pytest.raises(OptionError, match="stage 'linalg' comes before stage 'kernels'"):
+        passes_between("kernels", "linalg")
     assert last_pass("linalg") == STAGES["linalg"][-1]
     assert last_pass("no such stage") is None
     with pytest.raises(OptionError, match="unknown stage 'nosuch'"):

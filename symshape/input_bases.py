@@ -1,0 +1,69 @@
+"""Bases of inputs that share memory: their sizes are checked when a graph is called.
+
+Where inputs are views of one memory and one of them is written to, AOTAutograd gives the graph a base in their place.
+It traces the base with the size that the memory had at the first call, and guards nothing. Operators on a tensor of
+another size do what they can; generated code would read and write past its end. So the sizes are compared at each call,
+and for others the graph is run operator by operator, as eager mode would.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.frontend.symbols import collect_symbols, layout_of
+from symshape.prover.expr import Expr
+from symshape.runtime.torch_private import base_arguments
+
+log = logging.getLogger("symshape.frames")
+
+
+class OtherBase(Exception):
+    """Inputs are views of a memory of another size than the one that the graph was traced with."""
+
+
+def check_bases(graph: torch.fx.GraphModule, env: Any, run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """``run`` of a compiled graph, which raises OtherBase, before anything is done, for bases of other layouts."""
+    fakes = [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
+    wanted = {i: layout for i in base_arguments(graph) if (layout := layout_of(fakes[i])) is not None}
+    symbols = [(row.name, _reader(row.binding)) for row in collect_symbols(fakes, env)]
+
+    def checked(args: list[Any]) -> Any:
+        values = {name: read(args) for name, read in symbols}
+        for i, (sizes, strides, offset) in wanted.items():
+            actual = (*args[i].size(), *args[i].stride(), args[i].storage_offset())
+            if actual != tuple(_value(expr, values) for expr in (*sizes, *strides, offset)):
+                raise OtherBase
+        return run(args)
+
+    checked._boxed_call = True  # type: ignore[attr-defined]
+    return checked
+
+
+def _reader(binding: str) -> Callable[[list[Any]], int]:
+    """A function of the arguments for the binding of a symbol, such as ``arg0.size(1)``."""
+    text = re.sub(r"\barg(\d+)", r"args[\1]", binding.replace(".offset", ".storage_offset()"))
+    made: Callable[[list[Any]], int] = eval(f"lambda args: {text}")
+    return made
+
+
+def _value(expr: Expr, values: dict[str, int]) -> int:
+    known = expr.as_int()
+    return expr.evaluate(values) if known is None else known
+
+
+def or_in_eager_mode(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """``run``, compiled from a Dynamo graph; for inputs with other bases the graph itself."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return run(*args)
+        except OtherBase:
+            log.info("inputs share a memory of another size than at the first call: the graph runs in eager mode")
+        return gm(*args)
+
+    return call
