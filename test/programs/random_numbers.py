@@ -14,7 +14,8 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 @dataclass(frozen=True)
 class Program:
     """``call`` takes a tensor of shape (n, *shape) and returns tensors. ``exact``: they are what was drawn, to be
-    compared bit for bit. ``layout`` makes the argument of a contiguous tensor."""
+    compared bit for bit. ``layout`` makes the argument of a contiguous tensor. ``compiled``: False for what Dynamo
+    runs in eager mode as a whole, with every backend: what it does not trace stands in a ``with``, or is all there is."""
 
     call: Callable[[torch.Tensor], Any]
     shape: tuple[int, ...] = (6,)
@@ -22,6 +23,7 @@ class Program:
     exact: bool = False
     dtype: torch.dtype = torch.float32
     layout: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
+    compiled: bool = True
 
 
 def _transposed(x: torch.Tensor) -> torch.Tensor:
@@ -279,7 +281,7 @@ ORDER = {
     "in backward": Program(_drawn_in_backward),
     "in branches": Program(_branches),
     "seeded inside": Program(_reseeded),
-    "forked inside": Program(_forked),
+    "forked inside": Program(_forked, compiled=False),
     "restored inside": Program(_restored),
     "a generator": Program(_with_generator),
     "a size in the data": Program(_tail),
@@ -329,7 +331,9 @@ CHECKPOINTS = {
     "checkpoints one after another": Program(_one_after_another),
     "checkpoints inside each other": Program(_nested),
     "checkpoint of a selection": Program(_selected),
-    "checkpoint of a sequence": Program(lambda x: checkpoint_sequential(_STACK, 2, x, use_reentrant=False)),
+    "checkpoint of a sequence": Program(
+        lambda x: checkpoint_sequential(_STACK, 2, x, use_reentrant=False), compiled=False
+    ),
     "checkpoint, new numbers": Program(
         lambda x: checkpoint(_block, x, use_reentrant=False, preserve_rng_state=False) * torch.rand(1)
     ),
