@@ -15,7 +15,8 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 class Program:
     """``call`` takes a tensor of shape (n, *shape) and returns tensors. ``exact``: they are what was drawn, to be
     compared bit for bit. ``layout`` makes the argument of a contiguous tensor. ``compiled``: False for what Dynamo
-    runs in eager mode as a whole, with every backend: what it does not trace stands in a ``with``, or is all there is."""
+    runs in eager mode as a whole, with every backend: what it does not trace stands in a ``with``, or is all
+    there is."""
 
     call: Callable[[torch.Tensor], Any]
     shape: tuple[int, ...] = (6,)
