@@ -229,7 +229,9 @@ class Trace:
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._guards import tracing
 
-        with tracing(self.context), config.patch(force_non_lazy_backward_lowering=True), _TRACING, eager_draws(seeded):
+        # Tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it.
+        lowering = config.patch(force_non_lazy_backward_lowering=True, unlift_effect_tokens=True)
+        with tracing(self.context), lowering, _TRACING, eager_draws(seeded):
             return aot_module_simplified(
                 module, inputs, fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
                 decompositions=decomposition_table(seeded), partition_fn=partition_after(lambda joint: joint),

@@ -329,3 +329,17 @@ def test_lazy_modules_make_their_parameters() -> None:
     close(jitted(x), module(x))
     close(jitted(x[:2]), module(x[:2]))
     assert len(jitted.entries) == 1
+
+
+def test_operators_that_check_for_errors() -> None:
+    """Factorisations raise what LAPACK reports: the checks have an order, which is no input of the graph."""
+
+    def factored(a: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.cholesky(a @ a.mT + 5 * torch.eye(a.shape[-1])).sum()
+
+    compiled = symshape.jit(factored)
+    for n in (4, 6, 2):
+        a = torch.randn(2, n, n, requires_grad=True)
+        torch.testing.assert_close(torch.autograd.grad(compiled(a), a), torch.autograd.grad(factored(a), a))
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        symshape.jit(torch.linalg.cholesky)(-torch.eye(3))
