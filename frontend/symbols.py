@@ -120,10 +120,11 @@ def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
         yield f"arg{i}.offset", offset
 
 
-def collect_symbols(values: list[Any], env: Any) -> list[SymbolRow]:
+def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> list[SymbolRow]:
     """One row per free symbol of the inputs, in the order in which they are met.
 
-    Raises CompileError when a symbol occurs only inside expressions that show no value of its own.
+    Raises CompileError when a symbol occurs only inside expressions that show no value of its own; without
+    ``all_needed`` it is left out.
     """
     bindings: dict[str, str] = {}
     needed: dict[str, str] = {}
@@ -136,7 +137,7 @@ def collect_symbols(values: list[Any], env: Any) -> list[SymbolRow]:
         solved = None if bindings.keys() >= expr.symbols else _solved(expr, place)
         if solved:
             bindings.setdefault(*solved)
-    for name in needed:
+    for name in needed if all_needed else ():
         if name not in bindings:
             raise CompileError(
                 f"symbol {name} cannot be read off any input",

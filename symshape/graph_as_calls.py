@@ -19,11 +19,12 @@ from symshape.codegen.program_text import LibraryCall
 from symshape.dialects.sizes import Layout
 from symshape.errors import CompileError
 from symshape.frontend.guards import open_guards
-from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
+from symshape.frontend.symbols import SymbolRow, collect_symbols, layout_of, size_expr
 from symshape.prover.expr import Expr
 from symshape.report import GraphReport
 from symshape.runtime.program import target_name
 from symshape.runtime.promised_results import with_layout
+from symshape.runtime.torch_private import first_seen
 
 
 @dataclass
@@ -57,7 +58,8 @@ def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str, target: str
     fakes = _arguments(gm)
     (output,) = gm.graph.find_nodes(op="output")
     results = [node.meta.get("val") if isinstance(node, torch.fx.Node) else node for node in output.args[0]]
-    read_symbols, layouts = _symbol_reader(fakes, env), _layout_function(fakes, results, env)
+    rows = collect_symbols(fakes, env, all_needed=False)
+    read_symbols, layouts = _symbol_reader(rows, len(fakes)), _layout_function(results, {r.name for r in rows})
 
     def run(args: list[Any]) -> list[Any]:
         given = tuple(args)
@@ -71,7 +73,6 @@ def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str, target: str
 
     run._boxed_call = True  # type: ignore[attr-defined]
     called = [LibraryCall(target_name(node.target), ()) for node in gm.graph.nodes if node.op == "call_function"]
-    rows = collect_symbols(fakes, env)
     report = GraphReport(kind=kind, target=target, symbols=rows, called=called, program_source=gm.code)
     return GraphAsCalls(run, report, gm, env)
 
@@ -85,11 +86,11 @@ def _layout(fake: Any) -> Layout | None:
     return None if found is None else Layout(tuple(found[0]), tuple(found[1]), found[2])
 
 
-def _symbol_reader(fakes: Sequence[Any], env: Any) -> Callable[[Sequence[Any]], dict[str, int]]:
+def _symbol_reader(rows: Sequence[SymbolRow], arguments: int) -> Callable[[Sequence[Any]], dict[str, int]]:
     """A function from the arguments to the values of their symbols."""
-    lines = [f"{row.name!r}: {_reading(row.binding)}" for row in collect_symbols(list(fakes), env)]
-    names = ", ".join(f"arg{i}" for i in range(len(fakes)))
-    made: Callable[..., dict[str, int]] = eval(f"lambda {names}: {{{', '.join(lines)}}}")  # noqa: S307 - our own text
+    items = ", ".join(f"{row.name!r}: {_reading(row.binding)}" for row in rows)
+    names = ", ".join(f"arg{i}" for i in range(arguments))
+    made: Callable[..., dict[str, int]] = eval(f"lambda {names}: {{{items}}}")
     return lambda args: made(*args)
 
 
@@ -97,37 +98,79 @@ def _reading(binding: str) -> str:
     return binding.replace(".offset", ".storage_offset()")
 
 
-def _layout_function(
-    fakes: Sequence[Any], results: Sequence[Any], env: Any
-) -> Callable[[dict[str, int], Sequence[Any]], list[tuple[tuple[int, ...], tuple[int, ...]] | None]]:
-    """A function from symbols of arguments and computed results to the (sizes, strides) that each result must have.
+Wanted = tuple[tuple[int, ...], tuple[int, ...]]  # sizes and strides
 
-    Data-dependent symbols are read off the results: sizes that are one, and integers.
+
+def _layout_function(
+    results: Sequence[Any], known: set[str]
+) -> Callable[[dict[str, int], Sequence[Any]], list[Wanted | None]]:
+    """A function from ``known`` symbols and computed results to the sizes and strides that each result must have.
+
+    Strides of a dense result follow from its sizes. Data-dependent symbols are read off the results: sizes that are
+    one, and integers.
     """
     layouts = [_layout(result) for result in results]
-    known = {row.name for row in collect_symbols(list(fakes), env)}
-    shown: dict[str, tuple[int, int | None]] = {}
-    for i, (result, layout) in enumerate(zip(results, layouts)):
-        exprs = [(None, size_expr(result))] if isinstance(result, torch.SymInt) else list(enumerate(layout.sizes)) if (
-            layout is not None) else []  # fmt: skip
-        for dim, expr in exprs:
-            if len(expr.symbols) == 1 and expr == Expr.symbol(next(iter(expr.symbols))):
-                shown.setdefault(next(iter(expr.symbols)), (i, dim))
-    for layout in layouts:
-        missing = {n for e in layout.strides for n in e.symbols} - known - set(shown) if layout is not None else set()
-        if missing:
-            raise CompileError(f"no result shows {', '.join(sorted(missing))}, which strides of a result depend on")
+    orders = [_dense_order(result, layout) for result, layout in zip(results, layouts)]
+    shown = _shown_by_results(results, layouts)
+    for layout, order in zip(layouts, orders):
+        if layout is not None and order is None:
+            missing = {name for expr in layout.strides for name in expr.symbols} - known - set(shown)
+            if missing:
+                raise CompileError(f"nothing shows {', '.join(sorted(missing))}, which strides of a result depend on")
 
-    def layouts_now(symbols: dict[str, int], computed: Sequence[Any]) -> list[Any]:
+    def layouts_now(symbols: dict[str, int], computed: Sequence[Any]) -> list[Wanted | None]:
         for name, (i, dim) in shown.items():
             if name not in symbols:
                 symbols[name] = int(computed[i]) if dim is None else computed[i].size(dim)
-        found: list[Any] = []
-        for result, layout in zip(computed, layouts):
+        found: list[Wanted | None] = []
+        for result, layout, order in zip(computed, layouts, orders):
             if layout is None or not isinstance(result, torch.Tensor) or result.layout != torch.strided:
                 found.append(None)
                 continue
-            found.append((tuple(result.size()), tuple(e.evaluate(symbols) for e in layout.strides)))
+            sizes = tuple(result.size())
+            strides = [e.evaluate(symbols) for e in layout.strides] if order is None else _dense(sizes, order)
+            found.append((sizes, tuple(strides)))
         return found
 
     return layouts_now
+
+
+def _shown_by_results(
+    results: Sequence[Any], layouts: Sequence[Layout | None]
+) -> dict[str, tuple[int, int | None]]:
+    """Symbol -> the result, and the dim of it (None: its value), that is the symbol."""
+    shown: dict[str, tuple[int, int | None]] = {}
+    for i, (result, layout) in enumerate(zip(results, layouts)):
+        exprs: list[tuple[int | None, Expr]] = []
+        if isinstance(result, torch.SymInt):
+            exprs = [(None, size_expr(result))]
+        elif layout is not None:
+            exprs = list(enumerate(layout.sizes))
+        for dim, expr in exprs:
+            if len(expr.symbols) == 1 and expr == Expr.symbol(next(iter(expr.symbols))):
+                shown.setdefault(next(iter(expr.symbols)), (i, dim))
+    return shown
+
+
+def _dense_order(fake: Any, layout: Layout | None) -> tuple[int, ...] | None:
+    """Dims from the fastest to the slowest, where each stride is the product of the sizes of faster dims; else None."""
+    if layout is None:
+        return None
+    hints = [stride if isinstance(stride, int) else first_seen(stride) for stride in fake.stride()]
+    if None in hints:
+        hints = list(range(len(hints), 0, -1))
+    order = sorted(range(len(hints)), key=lambda d: (hints[d], -d))
+    step = Expr.const(1)
+    for dim in order:
+        if layout.strides[dim] != step and layout.sizes[dim].as_int() != 1:
+            return None
+        step = step * layout.sizes[dim]
+    return tuple(order)
+
+
+def _dense(sizes: Sequence[int], order: Sequence[int]) -> list[int]:
+    strides, step = [0] * len(sizes), 1
+    for dim in order:
+        strides[dim] = step
+        step *= max(sizes[dim], 1)
+    return strides

@@ -318,3 +318,14 @@ def test_jit_falls_back_and_its_guards_hold(tolerant: Path, monkeypatch: pytest.
             x = torch.randn(n, 3)
             torch.testing.assert_close(compiled(x), halves(x))
     assert len(compiled.entries) == 2
+
+
+def test_a_graph_whose_inputs_show_no_symbol_runs_as_calls(tolerant: Path) -> None:
+    """The gradient of EmbeddingBag gets sizes such as ``(a * b + a - 1) // a`` alone, in jit."""
+    layer = torch.nn.EmbeddingBag(10, 4)
+    compiled = symshape.jit(layer)
+    with pytest.warns(errors.FallbackWarning, match="cannot be read off any input"):
+        for rows in (3, 2, 7):
+            x = torch.randint(0, 10, (rows, 5))
+            expected = torch.autograd.grad(layer(x).sum(), layer.weight)
+            torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), layer.weight), expected)
