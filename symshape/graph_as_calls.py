@@ -13,18 +13,17 @@ from typing import Any
 
 import torch
 
-from symshape.codegen.entry_guards import EntryGuards, SymbolRange
-from symshape.codegen.guard_stub import Constraint
+from symshape.codegen.entry_guards import EntryGuards
 from symshape.codegen.program_text import LibraryCall
 from symshape.dialects.sizes import Layout
 from symshape.errors import CompileError
-from symshape.frontend.guards import open_guards
-from symshape.frontend.symbols import SymbolRow, collect_symbols, layout_of, size_expr
+from symshape.frontend.symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.expr import Expr
 from symshape.report import GraphReport
 from symshape.runtime.program import target_name
 from symshape.runtime.promised_results import with_layout
 from symshape.runtime.torch_private import first_seen
+from symshape.traced_entry import tensor_layout, traced_entry
 
 
 @dataclass
@@ -40,17 +39,6 @@ class GraphAsCalls:
     def entry(self) -> EntryGuards:
         """What the graph needs of its arguments: their layouts, and the guards that were made while it was traced."""
         return traced_entry(_arguments(self.graph), self.env)
-
-
-def traced_entry(fakes: Sequence[Any], env: Any) -> EntryGuards:
-    """What a trace needs of arguments that look like these: layouts, ranges of symbols, guards."""
-    rows = collect_symbols(list(fakes), env)
-    guards = open_guards(env, {Expr.symbol(row.name) for row in rows})
-    return EntryGuards(
-        tuple(_layout(fake) for fake in fakes),
-        tuple(SymbolRange(row.name, row.binding, row.min, row.max, 1) for row in rows),
-        tuple(Constraint(one.condition, "decided while tracing", f"{one.file}:{one.line}") for one in guards),
-    )
 
 
 def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str, target: str) -> GraphAsCalls:
@@ -81,11 +69,6 @@ def _arguments(gm: torch.fx.GraphModule) -> list[Any]:
     return [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
 
 
-def _layout(fake: Any) -> Layout | None:
-    found = layout_of(fake) if isinstance(fake, torch.Tensor) else None
-    return None if found is None else Layout(tuple(found[0]), tuple(found[1]), found[2])
-
-
 def _symbol_reader(rows: Sequence[SymbolRow], arguments: int) -> Callable[[Sequence[Any]], dict[str, int]]:
     """A function from the arguments to the values of their symbols."""
     items = ", ".join(f"{row.name!r}: {_reading(row.binding)}" for row in rows)
@@ -109,7 +92,7 @@ def _layout_function(
     Strides of a dense result follow from its sizes. Data-dependent symbols are read off the results: sizes that are
     one, and integers.
     """
-    layouts = [_layout(result) for result in results]
+    layouts = [tensor_layout(result) for result in results]
     orders = [_dense_order(result, layout) for result, layout in zip(results, layouts)]
     shown = _shown_by_results(results, layouts)
     for layout, order in zip(layouts, orders):

@@ -10,15 +10,13 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.codegen.entry_guards import EntryGuards, Leaf, SymbolRange, leaf_constraints
+from symshape.codegen.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.guard_stub import Constraint
-from symshape.dialects.sizes import Layout
 from symshape.dynamic_shapes import DimSpec, Input
 from symshape.errors import CompileError, SymshapeError
 from symshape.frontend.failed_checks import constraint_error
-from symshape.frontend.guards import open_guards
 from symshape.frontend.requirements import Requirements
-from symshape.frontend.symbols import collect_symbols, layout_of, size_expr
+from symshape.frontend.symbols import size_expr
 from symshape.graph_cache import compile_graph
 from symshape.options import Options
 from symshape.prover.condition import equals
@@ -29,6 +27,7 @@ from symshape.runtime.inferred_rules import no_fake_rule
 from symshape.runtime.torch_private import user_lines
 from symshape.runtime.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.settings import InForce
+from symshape.traced_entry import traced_entry
 
 
 @dataclass
@@ -261,13 +260,7 @@ def _constraints(
             else:
                 constants.append(Constraint(equals(one.leaf.value, fake), "a constant of the entry"))
     given = [*state, *(fake for fake in fakes if isinstance(fake, (torch.Tensor, torch.SymInt)))]
-    rows = collect_symbols(given, trace.env)
-    guards = [Constraint(guard.condition, "decided while tracing", f"{guard.file}:{guard.line}")
-              for guard in open_guards(trace.env, {Expr.symbol(row.name) for row in rows})]  # fmt: skip
-    final = EntryGuards(
-        tuple(_layout(fake) for fake in given),
-        tuple(SymbolRange(row.name, row.binding, row.min, row.max, 1) for row in rows), tuple(guards),
-    )  # fmt: skip
+    final = traced_entry(given, trace.env)
     found = [*leaf_constraints(entry, arguments), *leaf_constraints(final, arguments, integers), *constants]
     leaves = [*arguments, *(one.leaf for one in inputs if one.leaf is not None)]
     shown = {str(name) for leaf in leaves for name in (*leaf.sizes, *leaf.strides, leaf.storage_offset, leaf.value)}
@@ -276,11 +269,6 @@ def _constraints(
             raise CompileError(f"no input shows {', '.join(sorted(unknown))} of {constraint.condition}",
                                where=constraint.location, next_step="use symshape.compile")  # fmt: skip
     return found
-
-
-def _layout(fake: Any) -> Layout | None:
-    found = layout_of(fake) if isinstance(fake, torch.Tensor) else None
-    return None if found is None else Layout(tuple(found[0]), tuple(found[1]), found[2])
 
 
 def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:
