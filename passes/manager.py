@@ -149,19 +149,22 @@ def _dump(before: ir.OpView, step: Step, folder: Path) -> tuple[Path | None, str
 def write_ir(op: Any, name: str, folder: Path) -> Path:
     """Writes an op to a new file of ``folder`` that is called after what failed on it."""
     stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
-    folder = _writable(folder)
+    folder = writable(folder)
     file = folder / f"{stem}-{sum(1 for _ in folder.glob(f'{stem}-*.mlir'))}.mlir"
     file.write_text(op.operation.get_asm(enable_debug_info=True, assume_verified=True) + "\n")
     return file
 
 
-def _writable(folder: Path) -> Path:
+def writable(folder: Path) -> Path:
+    """The folder, which is made; one for temporary files where nothing can be written to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError:
         return Path(tempfile.mkdtemp(prefix="symshape-debug-"))
     return folder
 
 
 __all__ = ["Hooks", "PassFailure", "Step", "parse_pipeline", "print_pipeline", "run_pipeline", "step_name", "step_text",
-           "write_ir"]  # fmt: skip
+           "writable", "write_ir"]  # fmt: skip

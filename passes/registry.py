@@ -89,7 +89,10 @@ def load_pass_file(path: str | Path) -> list[type[Pass]]:
         raise OptionError(f"no Python file with passes at '{path}'", next_step="give the path of a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up while the file runs
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise OptionError(f"the file of passes '{path}' cannot be run: {type(error).__name__}: {error}") from error
     own = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass) and c.__module__ == spec.name]
     if not own:
         raise OptionError(

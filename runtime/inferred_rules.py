@@ -245,17 +245,20 @@ class _Keyed:
 def _learnt(call: OperatorCall) -> ResultRule:
     """A call is traced several times in a compile, and must be traced alike."""
     found = _outcome(_Keyed(call))
-    if isinstance(found, Exception):
-        raise found
-    return found
+    if isinstance(found, ResultRule):
+        return found
+    kind, arguments = found  # a new error: one that is kept would keep what called here
+    raise kind(*arguments)
 
 
 @functools.lru_cache(maxsize=1024)
-def _outcome(keyed: _Keyed) -> ResultRule | Exception:
+def _outcome(keyed: _Keyed) -> ResultRule | tuple[type[Exception], tuple[Any, ...]]:
     try:
         return learn(keyed.call)
-    except (NothingLearnt, Specialise) as error:
-        return error.with_traceback(None)
+    except Specialise as error:
+        return Specialise, (error.names,)
+    except Exception as error:
+        return NothingLearnt, (str(error) if isinstance(error, NothingLearnt) else f"{type(error).__name__}: {error}",)
 
 
 # --- fake results ----------------------------------------------------------------------------------------------------

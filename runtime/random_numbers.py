@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -137,8 +138,10 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
     op = aten.dropout.default
     usual = {key: op.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
     op.py_kernels |= {key: functools.partial(_dropout, kernel) for key, kernel in usual.items()}
-    for filling in _FILLING:
-        filling.python_key_table[FunctionalTensorMode] = functools.partial(_functional, filling)
+    tables = [filling.python_key_table for filling in _FILLING]
+    before = [dict(table) for table in tables]  # not empty inside of another compile
+    for filling, table in zip(_FILLING, tables):
+        table[FunctionalTensorMode] = functools.partial(_functional, filling)
     for changed in (op, *_FILLING):
         changed._dispatch_cache.clear()
     try:
@@ -146,8 +149,9 @@ def eager_draws(wanted: bool = True) -> Iterator[None]:
             yield
     finally:
         op.py_kernels |= usual
-        for filling in _FILLING:
-            del filling.python_key_table[FunctionalTensorMode]
+        for table, own in zip(tables, before):
+            table.clear()
+            table.update(own)
         for changed in (op, *_FILLING):
             changed._dispatch_cache.clear()
 
@@ -175,10 +179,12 @@ def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
     """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
     traced without Dynamo, they would be run once, by the trace. A checkpoint may ask: its draws are the graph's."""
     module: Any = torch.random
-    usual = module.default_generator
+    usual, tracing = module.default_generator, threading.get_ident()
 
     class Generator:
         def __getattr__(self, name: str) -> Any:
+            if threading.get_ident() != tracing:
+                return getattr(usual, name)
             frame: Any = sys._getframe(1)
             while frame is not None:
                 if frame.f_globals.get("__name__") in _THEIR_OWN:

@@ -34,6 +34,7 @@ __all__ = [
     "empty_strided_cpu",
     "fake_mode_of",
     "first_seen",
+    "global_hooks",
     "guard_counts",
     "has_fake_rule",
     "has_unbacked_sizes",
@@ -55,6 +56,7 @@ __all__ = [
     "symbol_range",
     "symbol_source",
     "symbol_sources",
+    "traced_env_of",
     "user_frame",
     "user_lines",
     "views_by_strides",
@@ -306,10 +308,15 @@ def add_guard(env: Any, relation: Any, origin: str) -> bool:
     return True
 
 
-def shape_env_of(gm: torch.fx.GraphModule) -> Any:
+def traced_env_of(gm: torch.fx.GraphModule) -> Any:
+    """``shape_env_of`` for a graph of Dynamo's."""
+    return shape_env_of(gm, "example_value")
+
+
+def shape_env_of(gm: torch.fx.GraphModule, key: str = "val") -> Any:
     """The ShapeEnv behind a graph's fake values; None if all of its sizes are static."""
     for node in gm.graph.nodes:
-        value = node.meta.get("val")
+        value = node.meta.get(key)
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 return item.node.shape_env
@@ -466,3 +473,12 @@ def base_arguments(gm: torch.fx.GraphModule) -> list[int]:
     kinds = (SyntheticBaseAOTInput, ViewBaseAOTInput)
     placeholders = gm.graph.find_nodes(op="placeholder")
     return [i for i, node in enumerate(placeholders) if isinstance(node.meta.get("desc"), kinds)]
+
+
+def global_hooks() -> list[Any]:
+    """The tables of hooks that all modules have."""
+    from torch.nn.modules import module
+
+    names = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
+             "_global_backward_pre_hooks")  # fmt: skip
+    return [getattr(module, name) for name in names]

@@ -72,13 +72,13 @@ def compile(
     guard_filter = chosen.pop("guard_filter_fn", None)
     parsed = Options.parse(chosen, mode)
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, model), dynamic)
-    if dynamic not in (None, True, False):
+    if dynamic is not None and type(dynamic) is not bool:
         raise OptionError(f"dynamic cannot be {dynamic!r}", next_step="it is True, False or None")
     if dynamic is not None and shapes_spec is not None:
         raise OptionError("dynamic and shapes_spec both say which sizes are symbols", next_step="give one of them")
     habits = {"disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
               "guard_filter_fn": guard_filter, "shapes_spec": shapes_spec}  # fmt: skip
-    given = {key: value for key, value in habits.items() if value not in (None, False)}
+    given = {key: value for key, value in habits.items() if value is not None and value is not False}
     return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic,
                         tracing=Tracing(parsed.probe_custom_operators, parsed.strict), **given)  # fmt: skip
 

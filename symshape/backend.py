@@ -25,7 +25,7 @@ from symshape.runtime.observe import log_output_code
 from symshape.runtime.out_arguments import copy_into_outs
 from symshape.runtime.random_numbers import eager_draws, with_python_numbers
 from symshape.runtime.storage_offsets import guard_where_absolute
-from symshape.runtime.torch_private import aot_compile, base_arguments, shape_env_of
+from symshape.runtime.torch_private import aot_compile, base_arguments, shape_env_of, traced_env_of
 from symshape.runtime.wholes import make_whole, replace_marked, says_where_to_break
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -88,6 +88,8 @@ def symshape_backend(
     break_where_shared(gm, example_inputs)
     copy_into_outs(gm)
     while True:  # every round makes one more call whole
+        for found in (masks, fallbacks, bases):
+            found.clear()
         try:
             with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
                 run = aot_compile(gm, example_inputs, **how)
@@ -96,20 +98,22 @@ def symshape_backend(
         except Exception as error:
             if not make_whole(gm, error):
                 del (reports or [])[before:]
-                return _as_calls(gm, error, parsed, reports)
+                return _as_calls(gm, error, parsed, reports, assumed)
         del (reports or [])[before:]
         replace_marked(gm)
 
 
 def _as_calls(
-    gm: torch.fx.GraphModule, error: Exception, options: Options, reports: list[GraphReport] | None
-) -> Callable[..., Any]:
+    gm: torch.fx.GraphModule, error: Exception, options: Options, reports: list[GraphReport] | None,
+    assumed: Assumptions,
+) -> Callable[..., Any]:  # fmt: skip
     """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
     error where that may not be."""
     from symshape.fallbacks import graph_instead
 
     if says_where_to_break(error):
         raise error
+    assumed.tie(traced_env_of(gm))  # what the user has said of sizes is checked all the same
     report = graph_instead(gm, error, options)
     if reports is not None:
         reports.append(report)

@@ -90,11 +90,11 @@ def _compile(
 ) -> Compiled | GraphAsCalls:
     """One attempt. StepFailure where a step fails."""
     timer = _Timer()
-    target, device = choose_target(gm, options)
     graph = common_subexpressions(gm)
     env = shape_env_of(graph)
     if attempt.as_calls:
-        return graph_as_calls(graph, env, kind=kind, target=target)
+        return graph_as_calls(graph, env, kind=kind)
+    target, device = choose_target(gm, options)
     context = ir.Context()
     dialects.load(context)
     with _importing(gm, options):
@@ -181,7 +181,7 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
         )
     device = str(cuda[0]) if cuda else "cpu"
     if options.target == "cpu" and cuda:
-        raise KernelError("target 'cpu' was asked for, but a tensor is on a GPU", where=devices[cuda[0]],
+        raise OptionError("target 'cpu' was asked for, but a tensor is on a GPU", where=devices[cuda[0]],
                           next_step="leave the target out, or move the tensors to the CPU")  # fmt: skip
     target = "triton" if cuda or options.target == "triton" else "cpu"
     return target, device

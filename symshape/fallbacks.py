@@ -29,7 +29,7 @@ from symshape.errors import (
 )
 from symshape.options import Options
 from symshape.passes import registry
-from symshape.passes.manager import PassFailure
+from symshape.passes.manager import PassFailure, writable
 from symshape.report import Fallback, GraphReport
 from symshape.runtime.torch_private import is_control_flow
 
@@ -122,7 +122,7 @@ def graph_instead(gm: torch.fx.GraphModule, error: Exception, options: Options) 
     say((fallback,), "traced")
     calls = [node for node in gm.graph.nodes if node.op in ("call_function", "call_method")]
     called = [LibraryCall(str(node.target), ()) for node in calls]
-    return GraphReport(kind="eager", target="cpu", called=called, fallbacks=[fallback], program_source=gm.code)
+    return GraphReport(kind="eager", target="calls", called=called, fallbacks=[fallback], program_source=gm.code)
 
 
 _said: set[tuple[tuple[str, str], ...]] = set()
@@ -135,7 +135,7 @@ def _warn_once(key: tuple[tuple[str, str], ...], text: str) -> None:
 
 
 def forget_what_was_said() -> None:
-    """Every failure is new again (``torch.compiler.reset``, tests)."""
+    """Every failure is new again."""
     _said.clear()
 
 
@@ -165,7 +165,7 @@ def write_graph(gm: torch.fx.GraphModule, step: str, error: Exception, folder: P
     """Writes a traced graph and the traceback of what failed on it to a new file of ``folder``; its path."""
     import traceback
 
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = writable(folder)
     file = folder / f"{step}-{sum(1 for _ in folder.glob(f'{step}-*.txt'))}.txt"
     text = "".join(traceback.format_exception(error))
     file.write_text(f"{gm.print_readable(print_output=False)}\n{text}")

@@ -16,7 +16,7 @@ import torch
 from symshape.codegen.entry_guards import EntryGuards
 from symshape.codegen.program_text import LibraryCall
 from symshape.dialects.sizes import Layout
-from symshape.errors import CompileError
+from symshape.errors import CompileError, ShapeConstraintError
 from symshape.frontend.symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.expr import Expr
 from symshape.report import GraphReport
@@ -41,8 +41,13 @@ class GraphAsCalls:
         return traced_entry(_arguments(self.graph), self.env)
 
 
-def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str, target: str) -> GraphAsCalls:
-    """The graph as something to be run. CompileError where the strides of a result cannot be known at run time."""
+def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str) -> GraphAsCalls:
+    """The graph as something to be run. CompileError where the strides of a result cannot be known at run time, or the
+    condition of an assertion stands in the trace alone (``jit_trace``)."""
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default):
+        condition = node.args[0]
+        if isinstance(condition, torch.fx.Node) and not condition.all_input_nodes and condition.op != "placeholder":
+            raise CompileError(f"an assertion cannot be checked without compiling the graph: {node.args[1]}")
     fakes = _arguments(gm)
     (output,) = gm.graph.find_nodes(op="output")
     results = [node.meta.get("val") if isinstance(node, torch.fx.Node) else node for node in output.args[0]]
@@ -61,7 +66,7 @@ def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str, target: str
 
     run._boxed_call = True  # type: ignore[attr-defined]
     called = [LibraryCall(target_name(node.target), ()) for node in gm.graph.nodes if node.op == "call_function"]
-    report = GraphReport(kind=kind, target=target, symbols=rows, called=called, program_source=gm.code)
+    report = GraphReport(kind=kind, target="calls", symbols=rows, called=called, program_source=gm.code)
     return GraphAsCalls(run, report, gm, env)
 
 
@@ -111,6 +116,9 @@ def _layout_function(
                 found.append(None)
                 continue
             sizes = tuple(result.size())
+            for size, expr in zip(sizes, layout.sizes, strict=True):
+                if symbols.keys() >= expr.symbols and expr.evaluate(symbols) != size:
+                    raise ShapeConstraintError(f"a result has the sizes {list(sizes)}, and not those of its fake rule")
             strides = [e.evaluate(symbols) for e in layout.strides] if order is None else _dense(sizes, order)
             found.append((sizes, tuple(strides)))
         return found

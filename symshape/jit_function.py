@@ -28,6 +28,7 @@ from symshape.options import Options
 from symshape.report import GraphReport
 from symshape.runtime.checks import CheckText, Origin, error_of, holds, user_text
 from symshape.runtime.guard_tree import Entry, GuardTree, InputClass, apart, stand_in
+from symshape.runtime.torch_private import global_hooks
 from symshape.runtime.torch_tracing import compile_lock, is_seen_by_others
 
 DEFAULT_ENTRY_LIMIT = 64
@@ -177,7 +178,9 @@ class JitFunction:
         """A call whose form is not known yet, that has containers or keywords, or that no entry is for."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         entries, state = self._state()
-        if is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
+        # Hooks of all modules would run for those too that a trace is made of.
+        hooked = entries.modules.modules and any(global_hooks())
+        if hooked or is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
             return self.fn(*args, **kwargs)
         flat = not kwargs and len(leaves) == len(args) and all(map(_is_leaf, args))
         with compile_lock:

@@ -12,6 +12,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from symshape.errors import CompileError
+from symshape.runtime.torch_private import global_hooks
 
 # Modules are looked for in attributes of objects, and in their attributes. Functions and containers do not count.
 _DEPTH = 2
@@ -30,15 +31,22 @@ class ModuleState:
 
     def __init__(self, fn: Any) -> None:
         found = list(_modules_at(fn))
-        self._places = [place for place, _ in found if place is not None]
+        # The places on the way to each module: what leads there may be exchanged, or have more in it.
+        links = {(id(place[0]), place[1]): place for chain, _ in found for place in chain}
+        self._places = list(links.values())
+        self._there = [_value_at(place) for place in self._places]  # kept alive: identities are compared
+        self._containers = list({id(table): table for table, _ in self._places if isinstance(table, (list, dict))
+                                 and "__builtins__" not in table}.values())  # fmt: skip
         roots = list({id(module): module for _, module in found}.values())
         self.modules = list({id(m): m for root in roots for m in root.modules()}.values())
         self.holder = _Holder(fn, roots)
         tensors = [table for module in self.modules for table in (module._parameters, module._buffers)]
         others = [getattr(module, name) for module in self.modules for name in ("_modules", *_HOOKS)]
+        others += global_hooks() if self.modules else []
         self._tables = [*tensors, *others]
         # What is empty shows in its length alone.
         self._tensors: list[Any] = [table.values() for table in tensors if table]
+        self._names: list[Any] = [table for table in tensors if table]
         self._structure: list[Any] = [table.values() for table in others if table]
         self._known = self._read_structure()
 
@@ -70,8 +78,11 @@ class ModuleState:
         return any(is_lazy(value) for value in values)
 
     def _read_structure(self) -> tuple[Any, ...]:
-        found = [*map(len, self._tables)], [*itertools.chain.from_iterable(self._structure)]
-        return (*found, [*map(id, map(_value_at, self._places))]) if self._places else found
+        chain = itertools.chain.from_iterable
+        found = [*map(len, self._tables)], [*chain(self._names)], [*chain(self._structure)]
+        if not self._places:
+            return found
+        return (*found, [*map(id, map(_value_at, self._places))], [*map(len, self._containers)])
 
 
 class _Holder(torch.nn.Module):
@@ -96,19 +107,19 @@ class _Holder(torch.nn.Module):
 Place = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key in it
 
 
-def _modules_at(fn: Any) -> Iterator[tuple[Place | None, torch.nn.Module]]:
+def _modules_at(fn: Any) -> Iterator[tuple[tuple[Place, ...], torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
-    attributes of an object, or in functions that it calls; and where each was found."""
+    attributes of an object, or in functions that it calls; and the places on the way to each."""
     seen: set[int] = set()
-    waiting: list[tuple[Place | None, Any, int]] = [(None, fn, _DEPTH)]
+    waiting: list[tuple[tuple[Place, ...], Any, int]] = [((), fn, _DEPTH)]
     while waiting:
-        place, item, depth = waiting.pop(0)
+        chain, item, depth = waiting.pop(0)
         if isinstance(item, torch.nn.Module):
-            yield place, item
+            yield chain, item
         elif id(item) not in seen:
             seen.add(id(item))
             below = depth if isinstance(item, _TRANSPARENT) else depth - 1
-            waiting += [(part, _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
+            waiting += [((*chain, part), _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
 
 
 def _parts(item: Any) -> list[Place]:

@@ -197,6 +197,12 @@ def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -
 _APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object, until it is reset: how often
 
 
+def _may_be_this_ranks_alone(error: BaseException) -> bool:
+    from symshape.fallbacks import is_local, several_ranks
+
+    return several_ranks() and is_local(error)
+
+
 class FrameCompiler(CatchErrorsWrapper):
     """What Dynamo calls for a frame that it has no code for. It stands where Dynamo's own does (not around it: some
     stances of ``torch.compiler.set_stance`` look for the backend two steps below), and is pickled and copied like it.
@@ -217,7 +223,7 @@ class FrameCompiler(CatchErrorsWrapper):
             found = users_error(error, before)
             if found is not None:
                 raise found from None
-            if self._tracing.strict or not raised_by_patch(error):
+            if self._tracing.strict or not raised_by_patch(error) or _may_be_this_ranks_alone(error):
                 raise
             return self._traced_by_usual_rules(usual, more, error)
 

@@ -268,3 +268,17 @@ def test_what_eager_mode_differentiates_inside_of_an_operator() -> None:
         with pytest.warns(UserWarning, match="autograd kernel was not registered"):
             found = [torch.autograd.grad(f(x).sum(), x)[0] for f in (compiled, program)]
         torch.testing.assert_close(*found)
+
+
+def test_element_types_that_kernels_do_not_have() -> None:
+    @torch.library.custom_op("symshape_tests::to_float8", mutates_args=())
+    def to_float8(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.float8_e4m3fn)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return to_float8(x).float() + 1
+
+    compiled = symshape.compile(program)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), program(x))

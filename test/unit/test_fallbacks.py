@@ -329,3 +329,34 @@ def test_a_graph_whose_inputs_show_no_symbol_runs_as_calls(tolerant: Path) -> No
             x = torch.randint(0, 10, (rows, 5))
             expected = torch.autograd.grad(layer(x).sum(), layer.weight)
             torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), layer.weight), expected)
+
+
+def test_what_the_user_said_is_checked_all_the_same(tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An assumption that does not hold, a file of passes that cannot be run: errors, whatever else fails."""
+    from symshape import backend
+
+    monkeypatch.setattr(backend, "aot_compile", fails)
+    torch._dynamo.reset()
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    with pytest.raises(errors.ShapeConstraintError, match="does not hold"):
+        symshape.compile(double, assume=["x.size(0) % 4 == 0"])(torch.randn(6))
+    monkeypatch.undo()
+    monkeypatch.setenv("SYMSHAPE_STRICT", "0")
+    (tolerant / "bad.py").write_text("import no_such_module")
+    with pytest.raises(errors.OptionError, match="cannot be run: ModuleNotFoundError"):
+        symshape.compile(double, pass_files=[str(tolerant / "bad.py")])(torch.randn(6))
+    torch._dynamo.reset()
+
+
+def test_a_check_in_jit_is_never_left_out(tolerant: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(x: torch.Tensor) -> torch.Tensor:
+        found = x.nonzero()
+        torch._check(found.size(0) >= 3)
+        return found * 2
+
+    monkeypatch.setattr(compiler, "emit_program", fails)
+    with pytest.raises(errors.SymshapeError):
+        symshape.jit(some)(torch.tensor([1.0, 0.0, 0.0]))

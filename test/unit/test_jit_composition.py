@@ -343,3 +343,54 @@ def test_operators_that_check_for_errors() -> None:
         torch.testing.assert_close(torch.autograd.grad(compiled(a), a), torch.autograd.grad(factored(a), a))
     with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
         symshape.jit(torch.linalg.cholesky)(-torch.eye(3))
+
+
+class _Scaled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Parameter(torch.tensor(2.0)), torch.nn.Parameter(torch.tensor(5.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.a - self.b
+
+
+def test_parameters_in_another_order_are_other_inputs() -> None:
+    module = _Scaled()
+    compiled, x = symshape.jit(module), torch.ones(3)
+    torch.testing.assert_close(compiled(x), torch.full((3,), -3.0))
+    del module.a
+    module.a = torch.nn.Parameter(torch.tensor(2.0))  # now the last of the table
+    torch.testing.assert_close(compiled(x), torch.full((3,), -3.0))
+
+
+class _Settings:
+    layers: list[torch.nn.Module]
+
+
+SETTINGS = _Settings()
+
+
+def test_what_leads_to_a_module_is_exchanged() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        for layer in SETTINGS.layers:
+            x = layer(x)
+        return x
+
+    SETTINGS.layers = [torch.nn.Linear(3, 3)]
+    compiled, x = symshape.jit(run), torch.randn(2, 3)
+    for change in (lambda: None, lambda: setattr(SETTINGS, "layers", [torch.nn.Linear(3, 3)]),
+                   lambda: SETTINGS.layers.append(torch.nn.Linear(3, 3))):  # fmt: skip
+        change()
+        torch.testing.assert_close(compiled(x), run(x))
+
+
+def test_hooks_of_all_modules_are_seen() -> None:
+    layer, x = torch.nn.Linear(3, 3), torch.randn(2, 3)
+    compiled = symshape.jit(layer)
+    torch.testing.assert_close(compiled(x), layer(x))
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda module, args, result: result * 0)
+    try:
+        torch.testing.assert_close(compiled(x), torch.zeros(2, 3))
+    finally:
+        hook.remove()
+    torch.testing.assert_close(compiled(x), layer(x))
