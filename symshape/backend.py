@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,10 +70,7 @@ def symshape_backend(
         compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)
         if reports is not None:
-            compiled.report.specialisations = specialisations(env)
-            compiled.report.passes[NAME] = list(masks)
-            compiled.report.fallbacks[:0] = fallbacks
-            reports.append(compiled.report)
+            reports.append(_completed(compiled.report, env, masks, fallbacks))
         if kind == "backward" or not base_arguments(graph):
             return compiled.run
         bases.append(graph)
@@ -82,14 +79,9 @@ def symshape_backend(
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
     how |= {"joint": rewrite, "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
-    replace_marked(gm)
-    inline_calls(gm)
-    assert_items(gm)
-    break_where_shared(gm, example_inputs)
-    copy_into_outs(gm)
+    _rewrite_before_tracing(gm, example_inputs)
     while True:  # every round makes one more call whole
-        for found in (masks, fallbacks, bases):
-            found.clear()
+        del masks[:], fallbacks[:], bases[:]
         try:
             with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
                 run = aot_compile(gm, example_inputs, **how)
@@ -103,15 +95,34 @@ def symshape_backend(
         replace_marked(gm)
 
 
+def _rewrite_before_tracing(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> None:
+    """Changes of Dynamo's graph, in place, before AOTAutograd sees it."""
+    replace_marked(gm)
+    inline_calls(gm)
+    assert_items(gm)
+    break_where_shared(gm, example_inputs)
+    copy_into_outs(gm)
+
+
+def _completed(
+    report: GraphReport, env: Any, masks: Sequence[MaskReport], fallbacks: Sequence[Fallback]
+) -> GraphReport:
+    """A graph's report with what was found out before it was compiled."""
+    report.specialisations = specialisations(env)
+    report.passes[NAME] = list(masks)
+    report.fallbacks[:0] = fallbacks
+    return report
+
+
 def _as_calls(
     gm: torch.fx.GraphModule, error: Exception, options: Options, reports: list[GraphReport] | None,
     assumed: Assumptions,
 ) -> Callable[..., Any]:  # fmt: skip
     """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
     error where that may not be."""
-    from symshape.fallbacks import graph_instead
+    from symshape.fallbacks import graph_instead, may_fall_back
 
-    if says_where_to_break(error):
+    if says_where_to_break(error) or not may_fall_back(error, options.strict):
         raise error
     assumed.tie(traced_env_of(gm))  # what the user has said of sizes is checked all the same
     report = graph_instead(gm, error, options)

@@ -113,9 +113,7 @@ def without_rewrite(name: str, gm: torch.fx.GraphModule, error: Exception, optio
 
 
 def graph_instead(gm: torch.fx.GraphModule, error: Exception, options: Options) -> GraphReport:
-    """AOTAutograd failed, and the graph is run as eager mode would run it; said once. Raises where that may not be."""
-    if not may_fall_back(error, options.strict):
-        raise error
+    """The report of a graph that AOTAutograd could not trace, and that eager mode runs; said once."""
     file = write_graph(gm, "trace", error, Path(options.debug_dir))
     reason = f"it cannot be traced: {type(error).__name__}: {error}".splitlines()[0]
     fallback = Fallback("trace", reason, "the graph is run in eager mode", f"cat {file}")
