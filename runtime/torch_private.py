@@ -1,4 +1,4 @@
-"""Private PyTorch APIs; the other files that touch them are listed in docs/architecture.md."""
+"""Private PyTorch APIs; docs/architecture.md lists the other files that touch them."""
 
 from __future__ import annotations
 
