@@ -52,7 +52,7 @@ lint: $(READY)
 
 # Takes the packages of the environment if there is one, else those of the machine; installs nothing.
 smoke:
-	if test -x $(BIN)/python; then $(BIN)/python -m symshape.smoke; else $(or $(PYTHON),python3) -m symshape.smoke; fi
+	if test -x $(BIN)/python; then $(BIN)/python -m symshape.tools.smoke; else $(or $(PYTHON),python3) -m symshape.tools.smoke; fi
 
 # Random programs against eager mode, N of them from number FROM on; goes on where it was left.
 fuzz: $(READY)

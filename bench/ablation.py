@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from symshape.backend import symshape_backend
-from symshape.measure import interleaved, relative_error, write_result
 from symshape.passes.stages import STAGES
-from symshape.report import Report
 from symshape.settings import compile_with
-from symshape.terminal import Progress, table
-from symshape.zoo import MODELS, Model
+from symshape.tools.measure import interleaved, relative_error, write_result
+from symshape.tools.report import Report
+from symshape.tools.terminal import Progress, table
+from symshape.tools.zoo import MODELS, Model
 
 WHOLE = "-"
 
@@ -82,10 +82,18 @@ def main() -> None:
             rows += measure(MODELS[name], options.rounds, progress)
     whole = {row.model: row for row in rows if row.without == WHOLE}
     body = [
-        [r.model, r.without, r.kernels, r.launches, r.library_calls, 1e3 * r.seconds,
-         r.seconds / whole[r.model].seconds, r.error]
+        [
+            r.model,
+            r.without,
+            r.kernels,
+            r.launches,
+            r.library_calls,
+            1e3 * r.seconds,
+            r.seconds / whole[r.model].seconds,
+            r.error,
+        ]
         for r in rows
-    ]  # fmt: skip
+    ]
     print(table(["model", "without", "kernels", "launches", "library calls", "ms", "x whole", "error"], body))
     if options.out:
         write_result(options.out, "ablation", [asdict(row) for row in rows])

@@ -22,7 +22,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from symshape.terminal import Progress, table
+from symshape.tools.terminal import Progress, table
 
 BACKENDS = ("aot_eager", "inductor", "symshape")
 # What a backend loads lazily after these is part of its first call, for either one.
@@ -41,8 +41,8 @@ def measure_here(model_name: str, backend: str) -> dict[str, float]:
     for name in BACKEND_MODULES.get(backend, ()):
         importlib.import_module(name)
     backend_imported = time.perf_counter()
-    from symshape.measure import compile_for
-    from symshape.zoo import MODELS
+    from symshape.tools.measure import compile_for
+    from symshape.tools.zoo import MODELS
 
     model = MODELS[model_name]
     module, inputs = model.build(), model.inputs(model.first_shapes[0])
@@ -127,7 +127,7 @@ def main() -> None:
     print(table(header, [[row["model"], *(row.get(column) or "-" for column in columns)] for row in rows]))
     print("seconds, medians; share = (symshape - aot_eager) / (inductor - aot_eager)")
     if options.out:
-        from symshape.measure import write_result
+        from symshape.tools.measure import write_result
 
         write_result(options.out, "compile_time", rows)
 

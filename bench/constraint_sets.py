@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from symshape.prover import condition as conditions
-from symshape.prover.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers import condition as conditions
+from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
 Tree = Any
 LARGEST_COEFFICIENT = 16
@@ -24,18 +24,45 @@ MODULI = range(2, 65)
 WIDTHS = {2: 90, 3: 24, 4: 11, 5: 7, 6: 5}
 
 BUILD: Mapping[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
-    "ceil": ceildiv, "max": maximum, "min": minimum, "==": conditions.equals, "!=": conditions.differs,
-    ">=": conditions.at_least, ">": conditions.greater, "<=": lambda a, b: conditions.at_least(b, a),
-    "<": lambda a, b: conditions.greater(b, a), "and": conditions.all_of, "or": conditions.any_of,
-    "not": conditions.negation, "implies": lambda a, b: conditions.any_of(conditions.negation(a), b),
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "ceil": ceildiv,
+    "max": maximum,
+    "min": minimum,
+    "==": conditions.equals,
+    "!=": conditions.differs,
+    ">=": conditions.at_least,
+    ">": conditions.greater,
+    "<=": lambda a, b: conditions.at_least(b, a),
+    "<": lambda a, b: conditions.greater(b, a),
+    "and": conditions.all_of,
+    "or": conditions.any_of,
+    "not": conditions.negation,
+    "implies": lambda a, b: conditions.any_of(conditions.negation(a), b),
+}
 COMPUTE: Mapping[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
-    "ceil": lambda a, b: -(-a // b), "max": np.maximum, "min": np.minimum, "==": operator.eq, "!=": operator.ne,
-    ">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt, "and": np.logical_and,
-    "or": np.logical_or, "not": np.logical_not, "implies": lambda a, b: np.logical_or(np.logical_not(a), b),
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "ceil": lambda a, b: -(-a // b),
+    "max": np.maximum,
+    "min": np.minimum,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    ">": operator.gt,
+    "<=": operator.le,
+    "<": operator.lt,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "implies": lambda a, b: np.logical_or(np.logical_not(a), b),
+}
 
 
 @dataclass
@@ -75,9 +102,15 @@ def truth(tree: Tree, points: Mapping[str, Any]) -> Any:
 def to_z3(tree: Tree, z3: Any) -> Any:
     """The tree for z3; its / and % round as ours where divisors are positive, as all of them are here."""
     table = dict(COMPUTE) | {
-        "//": lambda a, b: a / b, "ceil": lambda a, b: -(-a / b), "max": lambda a, b: z3.If(a >= b, a, b),
-        "min": lambda a, b: z3.If(a <= b, a, b), "and": z3.And, "or": z3.Or, "not": z3.Not, "implies": z3.Implies,
-    }  # fmt: skip
+        "//": lambda a, b: a / b,
+        "ceil": lambda a, b: -(-a / b),
+        "max": lambda a, b: z3.If(a >= b, a, b),
+        "min": lambda a, b: z3.If(a <= b, a, b),
+        "and": z3.And,
+        "or": z3.Or,
+        "not": z3.Not,
+        "implies": z3.Implies,
+    }
     return evaluate(tree, table, lambda leaf: z3.Int(leaf) if isinstance(leaf, str) else z3.IntVal(leaf))
 
 

@@ -29,18 +29,18 @@ from symshape.compiler import compile_graph
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.facts import row_of
 from symshape.dialects.sizes import Sizes
-from symshape.frontend.import_fx import import_graph
-from symshape.measure import write_result
+from symshape.frontend.bridge.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.importer.import_fx import import_graph
 from symshape.options import Options
-from symshape.passes.manager import run_pipeline
+from symshape.passes.framework.manager import run_pipeline
 from symshape.passes.stages import STAGES
-from symshape.prover.condition import Condition, all_of, at_least, equals
-from symshape.prover.expr import Expr, Function, Symbol
-from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.prover.numbers.condition import Condition, all_of, at_least, equals
+from symshape.prover.numbers.expr import Expr, Function, Symbol
 from symshape.settings import compile_with
-from symshape.terminal import Progress, table
-from symshape.zoo import MODELS
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import Progress, table
+from symshape.tools.zoo import MODELS
 
 GROUP = 16
 WIDTH = 8
@@ -112,12 +112,17 @@ def measure_symbols(names: Sequence[str], counts: Sequence[int], repeat: int) ->
                     progress.say(f"{name} {count}")
                     samples.append(stage_times(program, count))
                     progress.step()
-                rows.append({
-                    "program": name, "symbols": count,
-                    "seconds": statistics.median(sum(stages.values()) for _, stages in samples),
-                    "processor": statistics.median(seconds for seconds, _ in samples),
-                    "stages": {key: statistics.median(stages[key] for _, stages in samples) for key in samples[0][1]},
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "program": name,
+                        "symbols": count,
+                        "seconds": statistics.median(sum(stages.values()) for _, stages in samples),
+                        "processor": statistics.median(seconds for seconds, _ in samples),
+                        "stages": {
+                            key: statistics.median(stages[key] for _, stages in samples) for key in samples[0][1]
+                        },
+                    }
+                )
     return rows
 
 
@@ -254,7 +259,7 @@ def _z3_atom(atom: Any, table_: dict[str, Any]) -> Any:
 
 
 def equivalent(before: ConstraintList, after: ConstraintList, seconds: int) -> str:
-    """"equal", "different", or for how many constraints z3 found no answer in time. Both ways, one by one."""
+    """ "equal", "different", or for how many constraints z3 found no answer in time. Both ways, one by one."""
     import z3
 
     unknown = 0
@@ -307,10 +312,18 @@ def measure_models(names: Sequence[str], points: int, seconds: int) -> list[dict
             for number, texts in enumerate(graphs_of(name)):
                 before, after = map(read_list, texts)
                 seen, near, different = sample(before, after, points)
-                rows.append({
-                    "model": name, "graph": number, "imported": len(before.conditions), "left": len(after.conditions),
-                    "z3": equivalent(before, after, seconds), "points": seen, "near": near, "different": different,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "model": name,
+                        "graph": number,
+                        "imported": len(before.conditions),
+                        "left": len(after.conditions),
+                        "z3": equivalent(before, after, seconds),
+                        "points": seen,
+                        "near": near,
+                        "different": different,
+                    }
+                )
             progress.step()
     return rows
 

@@ -18,9 +18,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from symshape.measure import write_result
-from symshape.terminal import Progress, table
-from symshape.zoo import MODELS
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import Progress, table
+from symshape.tools.zoo import MODELS
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def distinct_kernels(names: list[str], progress: Progress) -> dict[str, tuple[st
 
 def compile_one(model: str, loops: Any, variant: Any, aligned: bool, arch: int) -> list[Row]:
     """In a worker process: Triton to machine code, and what it costs."""
-    from symshape.codegen.triton_access import accesses, widest
-    from symshape.codegen.triton_compile import compile_for
-    from symshape.codegen.triton_kernel import emit_triton
+    from symshape.codegen.triton.access_width import accesses, widest
+    from symshape.codegen.triton.compile_ahead import compile_for
+    from symshape.codegen.triton.kernel import emit_triton
 
     warnings.filterwarnings("ignore")
     kernel = emit_triton(loops, [variant])
@@ -79,13 +79,24 @@ def compile_one(model: str, loops: Any, variant: Any, aligned: bool, arch: int) 
         found = accesses(loops, kernel, variant, stage, compiled.ptx)
         narrow = tuple(f"{a.op} {a.argument}: {a.width} of {a.expected}" for a in found if aligned and not a.wide)
         cost = {name: getattr(compiled, name) for name in ("registers", "shared", "stack", "spills")}
-        rows.append(Row(model, loops.name, variant.name, stage.function, arch, aligned, narrow=narrow,
-                        widest=widest(found), **cost))  # fmt: skip
+        rows.append(
+            Row(
+                model,
+                loops.name,
+                variant.name,
+                stage.function,
+                arch,
+                aligned,
+                narrow=narrow,
+                widest=widest(found),
+                **cost,
+            )
+        )
     return rows
 
 
 def jobs_of(kernels: dict[str, tuple[str, Any]], archs: list[int]) -> Iterator[tuple[Any, ...]]:
-    from symshape.prover.condition import TRUE
+    from symshape.prover.numbers.condition import TRUE
 
     for model, kernel in kernels.values():
         names = {variant.name for variant in kernel.plans}
@@ -120,8 +131,17 @@ def main() -> int:
     for name in names:
         own = [row for row in rows if row.model == name]
         count = sum(model == name for model, _ in kernels.values())
-        body.append([name, count, len(own), max((r.registers for r in own), default=0), sum(r.spills for r in own),
-                     sum(bool(r.narrow) for r in own), sum(0 < r.widest < 16 for r in own if r.aligned)])  # fmt: skip
+        body.append(
+            [
+                name,
+                count,
+                len(own),
+                max((r.registers for r in own), default=0),
+                sum(r.spills for r in own),
+                sum(bool(r.narrow) for r in own),
+                sum(0 < r.widest < 16 for r in own if r.aligned),
+            ]
+        )
     print(table(["model", "new kernels", "cubins", "most registers", "spill bytes", "narrow", "below 128 bits"], body))
     bad = [row for row in rows if not row.good]
     for row in bad:

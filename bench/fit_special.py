@@ -1,4 +1,4 @@
-"""Polynomials for passes/aten/special.py: `python bench/fit_special.py` prints passes/aten/special_coefficients.py.
+"""Polynomials for the rules of special functions: prints passes/lowering/aten/special_coefficients.py.
 
 Each is a Chebyshev fit in 40 digits over t in [-1, 1], by powers of t, highest first; special.py says how t comes from
 the argument. Their error is about 1e-15 of the largest value in the interval.
@@ -66,30 +66,94 @@ def over(low: str, high: str, function: Real) -> Real:
 
 FITS: dict[str, tuple[Real, int]] = {
     "I0_NEAR": (over("0", "8", lambda x: mp.exp(-x) * mp.besseli(0, x)), 30),
-    "I0_FAR": (over("0", "0.125", lambda r: mp.sqrt(1 / (r + mpf("1e-30"))) * mp.exp(-1 / (r + mpf("1e-30")))
-                    * mp.besseli(0, 1 / (r + mpf("1e-30"))) if r > 1e-4 else _series(0, r)), 24),
+    "I0_FAR": (
+        over(
+            "0",
+            "0.125",
+            lambda r: (
+                mp.sqrt(1 / (r + mpf("1e-30")))
+                * mp.exp(-1 / (r + mpf("1e-30")))
+                * mp.besseli(0, 1 / (r + mpf("1e-30")))
+                if r > 1e-4
+                else _series(0, r)
+            ),
+        ),
+        24,
+    ),
     "I1_NEAR": (over("0", "8", lambda x: mp.exp(-x) * mp.besseli(1, x) / x if x else mpf("0.5")), 30),
-    "I1_FAR": (over("0", "0.125", lambda r: mp.sqrt(1 / r) * mp.exp(-1 / r) * mp.besseli(1, 1 / r)
-                    if r > 1e-4 else _series(1, r)), 24),
-    "K0_NEAR": (lambda t: (lambda x: mp.besselk(0, x) + mp.log(x / 2) * mp.besseli(0, x))(
-        mp.sqrt(2 * (t + 1)) + mpf("1e-18")), 12),
-    "K1_NEAR": (lambda t: (lambda x: (mp.besselk(1, x) - mp.log(x / 2) * mp.besseli(1, x)) * x)(
-        mp.sqrt(2 * (t + 1)) + mpf("1e-18")), 12),
-    "K0_FAR": (over("0", "0.5", lambda r: mp.besselk(0, 1 / r) * mp.exp(1 / r) / mp.sqrt(r)
-                    if r > 1e-4 else mp.sqrt(mp.pi / 2) * (1 - r / 8 + 9 * r * r / 128)), 30),
-    "K1_FAR": (over("0", "0.5", lambda r: mp.besselk(1, 1 / r) * mp.exp(1 / r) / mp.sqrt(r)
-                    if r > 1e-4 else mp.sqrt(mp.pi / 2) * (1 + 3 * r / 8 - 15 * r * r / 128)), 30),
+    "I1_FAR": (
+        over(
+            "0",
+            "0.125",
+            lambda r: mp.sqrt(1 / r) * mp.exp(-1 / r) * mp.besseli(1, 1 / r) if r > 1e-4 else _series(1, r),
+        ),
+        24,
+    ),
+    "K0_NEAR": (
+        lambda t: (lambda x: mp.besselk(0, x) + mp.log(x / 2) * mp.besseli(0, x))(mp.sqrt(2 * (t + 1)) + mpf("1e-18")),
+        12,
+    ),
+    "K1_NEAR": (
+        lambda t: (lambda x: (mp.besselk(1, x) - mp.log(x / 2) * mp.besseli(1, x)) * x)(
+            mp.sqrt(2 * (t + 1)) + mpf("1e-18")
+        ),
+        12,
+    ),
+    "K0_FAR": (
+        over(
+            "0",
+            "0.5",
+            lambda r: (
+                mp.besselk(0, 1 / r) * mp.exp(1 / r) / mp.sqrt(r)
+                if r > 1e-4
+                else mp.sqrt(mp.pi / 2) * (1 - r / 8 + 9 * r * r / 128)
+            ),
+        ),
+        30,
+    ),
+    "K1_FAR": (
+        over(
+            "0",
+            "0.5",
+            lambda r: (
+                mp.besselk(1, 1 / r) * mp.exp(1 / r) / mp.sqrt(r)
+                if r > 1e-4
+                else mp.sqrt(mp.pi / 2) * (1 + 3 * r / 8 - 15 * r * r / 128)
+            ),
+        ),
+        30,
+    ),
     "J0_NEAR": (lambda t: near_zero(lambda x: mp.besselj(0, x), t), 18),
     "J1_NEAR": (lambda t: near_zero(lambda x: mp.besselj(1, x) / x, t), 18),
     "Y0_NEAR": (lambda t: near_zero(lambda x: mp.bessely(0, x) - 2 / mp.pi * mp.log(x) * mp.besselj(0, x), t), 18),
-    "Y1_NEAR": (lambda t: near_zero(
-        lambda x: (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x, t), 18),
-    **{f"{name}_{order}": ((lambda t, order=order, part=part: hankel(order, part, max(t, mpf("-0.9999995")))), 14)
-       for order in (0, 1) for part, name in ((0, "COSINE"), (1, "SINE"))},
+    "Y1_NEAR": (
+        lambda t: near_zero(lambda x: (mp.bessely(1, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(1, x) - 1 / x)) / x, t),
+        18,
+    ),
+    **{
+        f"{name}_{order}": ((lambda t, order=order, part=part: hankel(order, part, max(t, mpf("-0.9999995")))), 14)
+        for order in (0, 1)
+        for part, name in ((0, "COSINE"), (1, "SINE"))
+    },
     # of erfcx(x)*(x + 2)/2 over x >= 0, by y = 2/(x + 2)
-    "ERFCX_OVER": (over("0", "1", lambda y: (lambda x: mp.exp(x * x) * mp.erfc(x) / y if x < 60 else
-                   (1 - 1 / (2 * x * x) + 3 / (4 * x**4) - 15 / (8 * x**6)) / (x * mp.sqrt(mp.pi)) / y)(2 / y - 2)
-                   if y > 1e-12 else mpf(1) / (2 * mp.sqrt(mp.pi)) * (1 + y)), 34),
+    "ERFCX_OVER": (
+        over(
+            "0",
+            "1",
+            lambda y: (
+                (
+                    lambda x: (
+                        mp.exp(x * x) * mp.erfc(x) / y
+                        if x < 60
+                        else (1 - 1 / (2 * x * x) + 3 / (4 * x**4) - 15 / (8 * x**6)) / (x * mp.sqrt(mp.pi)) / y
+                    )
+                )(2 / y - 2)
+                if y > 1e-12
+                else mpf(1) / (2 * mp.sqrt(mp.pi)) * (1 + y)
+            ),
+        ),
+        34,
+    ),
     "ERFINV_NEAR": (over("0", "6", lambda w: inverse_erf(w) if w > 1e-12 else mp.sqrt(mp.pi) / 2), 26),
     # by s = sqrt(w), of erfinv(x)/x/s
     "ERFINV_MIDDLE": (over("2.4", "6", lambda s: inverse_erf(s * s) / s), 26),
@@ -99,7 +163,7 @@ FITS: dict[str, tuple[Real, int]] = {
     "AIRY_FAR": (over("0", "0.2886751345948129", lambda r: airy_decay(max(r, mpf("1e-8")))), 22),
     "AIRY_COSINE": (over("0", "0.0247", lambda s: airy_waves(mp.sqrt(max(s, mpf("1e-10"))))[0]), 16),
     "AIRY_SINE": (over("0", "0.0247", lambda s: airy_waves(mp.sqrt(max(s, mpf("1e-10"))))[1]), 16),
-}  # fmt: skip
+}
 
 
 def _series(order: int, r: mpf) -> mpf:

@@ -1,4 +1,4 @@
-"""Minimax polynomials for codegen/cpu/vector_math.py: `python bench/fit_vector_math.py [NAME...]` prints its tables.
+"""Minimax polynomials for codegen/cpu/vector_math: `python bench/fit_vector_math.py [NAME...]` prints its tables.
 
 Remez exchange with relative weights, in 40 digits. Coefficients are rounded one after the other, lowest power first,
 and the others fitted again each time, so that rounding costs almost nothing (Muller, Elementary Functions, 3rd ed.,
@@ -134,21 +134,42 @@ FITS: dict[str, Fit] = {
     # for f32
     "EXP": Fit(mp.exp, -_HALF_LN2, _HALF_LN2, range(7), lambda x: 1 / mp.exp(x)),
     "EXP2": Fit(lambda x: mpf(2) ** x, -0.5005, 0.5005, range(7), lambda x: 1 / mpf(2) ** x),
-    "EXPM1": Fit(_series(lambda r: (mp.expm1(r) - r) / r**2, 0.5), -_HALF_LN2, _HALF_LN2, range(5),
-                 lambda r: abs(r * r / mp.expm1(r)) if r else mpf(0)),
+    "EXPM1": Fit(
+        _series(lambda r: (mp.expm1(r) - r) / r**2, 0.5),
+        -_HALF_LN2,
+        _HALF_LN2,
+        range(5),
+        lambda r: abs(r * r / mp.expm1(r)) if r else mpf(0),
+    ),
     "LOG": Fit(_log_rest, _LOG_LOW, _LOG_HIGH, range(9), _log_weight),
-    "SIN": Fit(lambda z: (_of_square(mp.sin, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 6,
-               0, _QUARTER_PI**2, range(3), lambda z: z),
-    "COS": Fit(lambda z: (mp.cos(mp.sqrt(z)) - 1) / z if z > mpf("1e-12") else mpf(-1) / 2, 0, _QUARTER_PI**2, range(4),
-               lambda z: z),
+    "SIN": Fit(
+        lambda z: (_of_square(mp.sin, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 6,
+        0,
+        _QUARTER_PI**2,
+        range(3),
+        lambda z: z,
+    ),
+    "COS": Fit(
+        lambda z: (mp.cos(mp.sqrt(z)) - 1) / z if z > mpf("1e-12") else mpf(-1) / 2,
+        0,
+        _QUARTER_PI**2,
+        range(4),
+        lambda z: z,
+    ),
     "ERF": Fit(lambda z: _of_square(mp.erf, _TWO_OVER_ROOT_PI)(z) - 1, 0, 1, range(7), lambda z: mpf(1)),
     "ERF_TAIL": Fit(_erf_tail, 0.98, 3.95, range(6), lambda t: mp.erfc(t) / mp.erf(t)),
     # in f64, to the last bit
     "EXP_F64": Fit(mp.exp, -_HALF_LN2, _HALF_LN2, range(13), lambda x: 1 / mp.exp(x), single=False),
     "LOG_F64": Fit(_atanh_rest, 0, 0.0295, range(7), lambda z: mpf(1), single=False),
     # in f64, for an f32 result
-    "ATAN": Fit(lambda z: (_of_square(mp.atan, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 3, 0, 1, range(11),
-                lambda z: z, single=False),
+    "ATAN": Fit(
+        lambda z: (_of_square(mp.atan, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 3,
+        0,
+        1,
+        range(11),
+        lambda z: z,
+        single=False,
+    ),
     "ERFCX": Fit(_erfcx, -1, 0.68, range(13), single=False),
 }
 

@@ -24,21 +24,37 @@ import torch
 from gpu_timing import Times, measure, ratio
 from kernel_programs import PROGRAMS, KernelProgram, Shape, elements, meet
 
-from symshape.accuracy import Errors, accurate, draws
-from symshape.measure import compile_for, geometric_mean, relative_error, tensors_of, write_result
-from symshape.terminal import heading, table
-from symshape.zoo import MODELS
+from symshape.tools.accuracy import Errors, accurate, draws
+from symshape.tools.measure import compile_for, geometric_mean, relative_error, tensors_of, write_result
+from symshape.tools.terminal import heading, table
+from symshape.tools.zoo import MODELS
 
 PARTS: Final = ("kernels", "splits", "models")
 DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 # In the order in which they are measured: large and aligned, primes, few long rows, many short ones, all of it; small.
 PLANES: Final[tuple[Shape, ...]] = (
-    (4096, 4096), (10_007, 9973), (8, 1_048_576), (1, 100_000_007), (1_000_003, 31), (50_000_017, 2), (1009, 991),
-    (64, 512), (131_072, 8), (31, 1_000_003), (7, 151),
-)  # fmt: skip
+    (4096, 4096),
+    (10_007, 9973),
+    (8, 1_048_576),
+    (1, 100_000_007),
+    (1_000_003, 31),
+    (50_000_017, 2),
+    (1009, 991),
+    (64, 512),
+    (131_072, 8),
+    (31, 1_000_003),
+    (7, 151),
+)
 LINES: Final[tuple[Shape, ...]] = (
-    (16_777_216,), (100_000_007,), (1_000_003,), (33_554_432,), (10_007,), (1009,), (100_003,), (10_000_019,),
-)  # fmt: skip
+    (16_777_216,),
+    (100_000_007,),
+    (1_000_003,),
+    (33_554_432,),
+    (10_007,),
+    (1009,),
+    (100_003,),
+    (10_000_019,),
+)
 # Rows whose sum is split among programs, and into how many parts.
 SPLITS: Final[tuple[Shape, ...]] = ((1, 100_000_000), (1, 1_000_000), (8, 1_000_000), (32, 4_000_000), (4, 100_000))
 PARTS_OF_A_ROW: Final = tuple(1 << i for i in range(12))
@@ -97,11 +113,17 @@ class Sweep:
         times = measure(bound, self.run.rounds, self.run.device)
         moved = self.program.accesses * elements(shape) * DTYPES[self.dtype].itemsize
         return {
-            "part": "kernels", "kernel": self.program.name, "dtype": self.dtype, "shape": shape,
-            "elements": elements(shape), **compared(times), "errors": errors,
-            "accurate": accurate(errors["symshape"], errors["eager"], DTYPES[self.dtype]), "repeats": repeats,
+            "part": "kernels",
+            "kernel": self.program.name,
+            "dtype": self.dtype,
+            "shape": shape,
+            "elements": elements(shape),
+            **compared(times),
+            "errors": errors,
+            "accurate": accurate(errors["symshape"], errors["eager"], DTYPES[self.dtype]),
+            "repeats": repeats,
             "gigabytes_per_second": 1e-9 * moved / times["symshape"].seconds["device"],
-        }  # fmt: skip
+        }
 
     def errors(self, shape: Shape, calls: dict[str, Callable[..., Any]]) -> dict[str, float]:
         """Against float64, for several draws of the inputs where the result is a few numbers."""
@@ -137,10 +159,10 @@ def measure_kernel(run: Run, name: str, dtype: str, shape: Shape) -> dict[str, A
 def measure_splits(run: Run, shape: Shape) -> dict[str, Any]:
     """The sum of rows: what the planner chooses, against the same kernel split into 1, 2, 4, ... parts."""
     import symshape
-    from symshape.codegen.triton_kernel import emit_triton
-    from symshape.prover.condition import TRUE
-    from symshape.prover.expr import Expr
-    from symshape.runtime.triton_launch import choose, load_triton, processor_count
+    from symshape.codegen.triton.kernel import emit_triton
+    from symshape.prover.numbers.condition import TRUE
+    from symshape.prover.numbers.expr import Expr
+    from symshape.runtime.triton.launch import choose, load_triton, processor_count
 
     program = PROGRAMS["sum_last"]
     options = {"target": "triton"} if run.dry else {}
@@ -166,10 +188,15 @@ def measure_splits(run: Run, shape: Shape) -> dict[str, Any]:
     seconds = {name: one.seconds for name, one in measure(calls, run.rounds, run.device).items()}
     best = min((name for name in seconds if name != "planned"), key=lambda name: seconds[name]["device"])
     return {
-        "part": "splits", "shape": shape, "variant": choose(planned, sizes, processors).name, "seconds": seconds,
-        "best": int(best), "over_best": seconds["planned"]["device"] / seconds[best]["device"],
-        "accurate": max(errors.values()) <= 1e-5, "errors": errors,
-    }  # fmt: skip
+        "part": "splits",
+        "shape": shape,
+        "variant": choose(planned, sizes, processors).name,
+        "seconds": seconds,
+        "best": int(best),
+        "over_best": seconds["planned"]["device"] / seconds[best]["device"],
+        "accurate": max(errors.values()) <= 1e-5,
+        "errors": errors,
+    }
 
 
 def measure_model(run: Run, name: str) -> dict[str, Any]:
@@ -219,10 +246,15 @@ def jobs(dry: bool, parts: tuple[str, ...], kernels: tuple[str, ...]) -> list[Jo
         return [_kernel(name, dtype, shapes[name][i]) for i in ranks for name in names if i < len(shapes[name])]
 
     halves = tuple(name for name in BF16 if name in kernels)
-    splits = [Job("splits", f"split {_text(shape)}", partial(measure_splits, shape=shape))
-              for shape in (((2, 3000),) if dry else SPLITS)]  # fmt: skip
-    models = [Job("models", f"model {name}", partial(measure_model, name=name))
-              for name in MODELS if not dry or name == "bert"]  # fmt: skip
+    splits = [
+        Job("splits", f"split {_text(shape)}", partial(measure_splits, shape=shape))
+        for shape in (((2, 3000),) if dry else SPLITS)
+    ]
+    models = [
+        Job("models", f"model {name}", partial(measure_model, name=name))
+        for name in MODELS
+        if not dry or name == "bert"
+    ]
     every = [*sweep(range(3)), *splits, *models, *sweep(range(2), "bfloat16", halves), *sweep(range(3, len(PLANES)))]
     return [job for job in every if job.part in parts]
 
@@ -269,8 +301,10 @@ def line(row: dict[str, Any]) -> str:
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The figures that count."""
     found = [row for row in rows if row["part"] == "kernels"]
-    result: dict[str, Any] = {"failed": [row["what"] for row in rows if row["part"] == "failed"],
-                              "inaccurate": [row for row in rows if not row.get("accurate", True)]}  # fmt: skip
+    result: dict[str, Any] = {
+        "failed": [row["what"] for row in rows if row["part"] == "failed"],
+        "inaccurate": [row for row in rows if not row.get("accurate", True)],
+    }
     for other in ("inductor_static", "inductor_dynamic", "eager"):
         values = {f"{r['kernel']} {r['dtype']} {_text(r['shape'])}": r["ratios"][other]["device"] for r in found}
         if values:
@@ -341,8 +375,10 @@ def main() -> int:
     found = summary(run.rows)
     body = [[name, *found[name].values()] for name in ("inductor_static", "inductor_dynamic", "eager") if name in found]
     print(table(["", "geometric mean", "worst", "at"], body))
-    print(f"{len(run.rows)} measurements, {len(found['failed'])} failed, {len(found['inaccurate'])} inaccurate, "
-          f"{len(run.skipped)} skipped")  # fmt: skip
+    print(
+        f"{len(run.rows)} measurements, {len(found['failed'])} failed, {len(found['inaccurate'])} inaccurate, "
+        f"{len(run.skipped)} skipped"
+    )
     if options.out:
         plot(run.rows, Path(options.out).with_suffix(".png"))
     return 1 if found["failed"] or found["inaccurate"] else 0

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from symshape.measure import Graphs, compile_for, write_result
-from symshape.terminal import Progress, table
-from symshape.zoo import MODELS, Model, Shape
+from symshape.tools.measure import Graphs, compile_for, write_result
+from symshape.tools.terminal import Progress, table
+from symshape.tools.zoo import MODELS, Model, Shape
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ import torch._dynamo
 from torch.export import Dim
 
 import symshape
-from symshape.codegen.guard_stub import Binding, Constraint, StubText, emit_stub
-from symshape.measure import write_result
-from symshape.prover.condition import at_least, equals
-from symshape.prover.expr import Expr
+from symshape.codegen.host.guard_stub import Binding, Constraint, StubText, emit_stub
+from symshape.prover.numbers.condition import at_least, equals
+from symshape.prover.numbers.expr import Expr
 from symshape.runtime.checks import fail, load_function
-from symshape.terminal import heading, table
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import heading, table
 
 Runs = dict[str, Callable[[], Any]]
 
@@ -127,9 +127,11 @@ def entry_runs(entries: int) -> dict[str, Runs]:
         # Each call's entry is its own: the last one must not be found because it is tried first.
         assert len({id(many.finder(*args)(args)) for args, _ in calls}) == entries
         first = calls[0][0]
-        found[name] = {"first of many": functools.partial(many.finder(*first), first),
-                       "last of many": functools.partial(many.finder(*last), last),
-                       "only one": functools.partial(one.finder(*last), last)}  # fmt: skip
+        found[name] = {
+            "first of many": functools.partial(many.finder(*first), first),
+            "last of many": functools.partial(many.finder(*last), last),
+            "only one": functools.partial(one.finder(*last), last),
+        }
     return found
 
 

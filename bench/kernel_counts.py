@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 import torch
 from inductor_nodes import watch_inductor
 
-from symshape.measure import write_result
-from symshape.terminal import Progress, heading, table
-from symshape.zoo import MODELS, Model
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import Progress, heading, table
+from symshape.tools.zoo import MODELS, Model
 
 
 @dataclass

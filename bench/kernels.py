@@ -5,7 +5,7 @@
 The dynamic compilations meet a small size first and are never dropped: one graph serves the sweep (counted). The static
 one is compiled for each size by itself. Times are whole calls, guards and all. A figure is the median over rounds; a
 ratio the median of the rounds' ratios. Every result is compared with float64: where it is a few numbers, for several
-draws of the inputs (`symshape.accuracy`), all sides for the same ones. ``--out`` also draws FILE.png.
+draws of the inputs (`symshape.tools.accuracy`), all sides for the same ones. ``--out`` also draws FILE.png.
 ``--clock processor`` with ``--threads 1`` leaves out what other processes do to the machine meanwhile.
 """
 
@@ -27,9 +27,9 @@ from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, m
 from torch._dynamo.utils import counters
 
 import symshape
-from symshape.accuracy import Errors, accurate, draws
-from symshape.measure import Clock, geometric_mean, samples, tensors_of, write_result
-from symshape.terminal import Progress, heading, table
+from symshape.tools.accuracy import Errors, accurate, draws
+from symshape.tools.measure import Clock, geometric_mean, samples, tensors_of, write_result
+from symshape.tools.terminal import Progress, heading, table
 
 RUNS = ("eager", "inductor_dynamic", "inductor_static", "symshape")
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process_time}
@@ -39,7 +39,7 @@ _SMALL = 10_000  # elements: below, a call is mostly overhead and the difference
 
 @dataclass(frozen=True)
 class Row:
-    """``ratios``: symshape's time over theirs; ``errors``: against float64, see `symshape.accuracy.Errors`;
+    """``ratios``: symshape's time over theirs; ``errors``: against float64, see `symshape.tools.accuracy.Errors`;
     ``repeats``: two runs gave the same bits."""
 
     kernel: str
@@ -98,8 +98,9 @@ class Sweep:
         found = samples({name: partial(self.compiled[name], *inputs) for name in RUNS}, rounds, clock=clock)
         ratios = {
             name: statistics.median(ours / theirs for ours, theirs in zip(found["symshape"], found[name]))
-            for name in RUNS if name != "symshape"
-        }  # fmt: skip
+            for name in RUNS
+            if name != "symshape"
+        }
         seconds = {name: statistics.median(values) for name, values in found.items()}
         return Row(self.program.name, self.dtype, shape, elements(shape), seconds, ratios, errors, repeats)
 
@@ -152,11 +153,17 @@ def show(rows: Sequence[Row], graphs: dict[str, dict[str, int]]) -> None:
         count = graphs.get(kernel, {}).get("symshape", "?")
         print(heading(f"{kernel}: microseconds per call (symshape: {count} graph)"))
         body = [
-            ["x".join(map(str, row.shape)), *(1e6 * row.seconds[name] for name in RUNS),
-             *(row.ratios[name] for name in RUNS[:-1]), row.errors["eager"], row.errors["symshape"],
-             ("" if row.accurate else "inaccurate ") + ("" if row.repeats else "differs")]
-            for row in rows if row.kernel == kernel
-        ]  # fmt: skip
+            [
+                "x".join(map(str, row.shape)),
+                *(1e6 * row.seconds[name] for name in RUNS),
+                *(row.ratios[name] for name in RUNS[:-1]),
+                row.errors["eager"],
+                row.errors["symshape"],
+                ("" if row.accurate else "inaccurate ") + ("" if row.repeats else "differs"),
+            ]
+            for row in rows
+            if row.kernel == kernel
+        ]
         print(table(["shape", *RUNS, "/ eager", "/ dynamic", "/ static", "eager: error", "error", ""], body))
     print(heading("symshape's time over theirs, geometric means; the worst from 1e4 elements up"))
     groups = {k: [row for row in rows if row.kernel == k] for k in dict.fromkeys(row.kernel for row in rows)}

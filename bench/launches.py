@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from symshape.backend import symshape_backend
-from symshape.measure import samples, write_result
-from symshape.report import GraphReport
 from symshape.settings import compile_with
-from symshape.terminal import Progress, table
+from symshape.tools.measure import samples, write_result
+from symshape.tools.report import GraphReport
+from symshape.tools.terminal import Progress, table
 
 LIMIT = 10.0  # microseconds
 _STEPS = (2, 10)  # of the two programs

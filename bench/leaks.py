@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
-from symshape.measure import write_result
-from symshape.runtime.cpu_kernels import loaded_libraries
-from symshape.terminal import Progress, table
+from symshape.runtime.cpu.load_objects import loaded_libraries
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import Progress, table
 
 SIZES = (2, 3, 5, 8, 13, 17, 31, 64, 67, 100, 127, 128, 251, 300)
 
@@ -131,8 +131,20 @@ def main() -> int:
             what = f"compile and reset: {backend}"
             rows.append(measure(what, rounds(given.rounds, backend), given.rounds, progress))
     head = ["what", "count", "MiB early", "MiB late", "growth %", "entries early", "late", "unbounded early", "late"]
-    shown = [(r.what, r.count, r.early_mib, r.late_mib, r.growth, r.early_entries, r.late_entries, r.early_unbounded,
-              r.late_unbounded) for r in rows]  # fmt: skip
+    shown = [
+        (
+            r.what,
+            r.count,
+            r.early_mib,
+            r.late_mib,
+            r.growth,
+            r.early_entries,
+            r.late_entries,
+            r.early_unbounded,
+            r.late_unbounded,
+        )
+        for r in rows
+    ]
     print(table(head, shown))
     if given.out:
         write_result(given.out, "leaks", [{**asdict(row), "growth": row.growth} for row in rows])

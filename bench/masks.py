@@ -23,8 +23,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from symshape.measure import compile_for, interleaved, relative_error, write_result
-from symshape.terminal import Progress, heading, table
+from symshape.tools.measure import compile_for, interleaved, relative_error, write_result
+from symshape.tools.terminal import Progress, heading, table
 
 CLASSES = 16
 
@@ -153,16 +153,17 @@ def check_meaning(case: Case) -> None:
         torch.manual_seed(1)
         first, second, m = case.inputs(40 * CLASSES, share)
         hidden = ~m.view(-1, *[1] * (first.dim() - 1))
-        bad = [first.masked_fill(hidden, float("nan")),
-               second.masked_fill(~m, float("inf") if second.is_floating_point() else 1000)]  # fmt: skip
+        bad = [
+            first.masked_fill(hidden, float("nan")),
+            second.masked_fill(~m, float("inf") if second.is_floating_point() else 1000),
+        ]
         found = []
         for f in (case.masked, case.by_hand):
             leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in bad]
             result = f(*leaves, m)
             wanted = [x for x in leaves if x.requires_grad]
             found.append([result, *torch.autograd.grad(result.sum(), wanted, allow_unused=True)])
-        torch.testing.assert_close(*([None if y is None else y.detach() for y in one]
-                                     for one in found), equal_nan=True)  # fmt: skip
+        torch.testing.assert_close(*([None if y is None else y.detach() for y in one] for one in found), equal_nan=True)
 
 
 def measure(case: Case, backward: bool, n: int, share: float, rounds: int) -> Row:
@@ -172,10 +173,12 @@ def measure(case: Case, backward: bool, n: int, share: float, rounds: int) -> Ro
     inputs = case.inputs(n, share)
     leaves = [x.requires_grad_() for x in inputs if backward and x.is_floating_point()]
     functions: dict[str, Callable[..., Any]] = {
-        "eager": case.masked, "inductor": compile_for("inductor", own(case.masked)),
-        "symshape": compile_for("symshape", own(case.masked)), "by hand": compile_for("symshape", own(case.by_hand)),
+        "eager": case.masked,
+        "inductor": compile_for("inductor", own(case.masked)),
+        "symshape": compile_for("symshape", own(case.masked)),
+        "by hand": compile_for("symshape", own(case.by_hand)),
         "plain": compile_for("symshape", own(case.plain)),
-    }  # fmt: skip
+    }
     if backward:
         functions = {name: differentiated(fn, leaves) for name, fn in functions.items()}
     outputs = {name: fn(*inputs) for name, fn in functions.items()}
@@ -201,16 +204,33 @@ def main() -> None:
                 found.append(measure(case, backward, args.elements, args.share, args.rounds))
     print(heading(f"Masks: {args.elements} elements, {args.share:.0%} selected"))
     names = list(found[0].seconds)
-    lines = [[r.program, "fwd+bwd" if r.backward else "fwd", *(f"{r.seconds[n] * 1e3:.2f}" for n in names),
-              f"{r.inductor:.2f}", f"{r.by_hand:.2f}", f"{r.plain:.2f}", f"{r.error:.1e}"] for r in found]  # fmt: skip
+    lines = [
+        [
+            r.program,
+            "fwd+bwd" if r.backward else "fwd",
+            *(f"{r.seconds[n] * 1e3:.2f}" for n in names),
+            f"{r.inductor:.2f}",
+            f"{r.by_hand:.2f}",
+            f"{r.plain:.2f}",
+            f"{r.error:.1e}",
+        ]
+        for r in found
+    ]
     print(
         table(
             ["program", "", *(f"{n} ms" for n in names), "inductor/ours", "ours/by hand", "ours/plain", "error"], lines
         )
     )
-    write_result(args.out, "masks", [{**asdict(r), "inductor_ratio": r.inductor, "by_hand_ratio": r.by_hand,
-                                      "plain_ratio": r.plain}
-                                     for r in found], elements=args.elements, share=args.share)  # fmt: skip
+    write_result(
+        args.out,
+        "masks",
+        [
+            {**asdict(r), "inductor_ratio": r.inductor, "by_hand_ratio": r.by_hand, "plain_ratio": r.plain}
+            for r in found
+        ],
+        elements=args.elements,
+        share=args.share,
+    )
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ import torch
 from steady_state import BACKENDS
 from torch.profiler import ProfilerActivity, profile
 
-from symshape.measure import geometric_mean, interleaved, tensors_of, write_result
-from symshape.terminal import Progress, heading, table
-from symshape.zoo import Model, Shape, Size
-from symshape.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
+from symshape.tools.measure import geometric_mean, interleaved, tensors_of, write_result
+from symshape.tools.terminal import Progress, heading, table
+from symshape.tools.zoo import Model, Shape, Size
+from symshape.tools.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
 
 _RATE = 1e-3
 
@@ -134,9 +134,15 @@ def main() -> None:
     ours = backends[-1]
     print(heading("milliseconds and megabytes per step"))
     body = [
-        [r.model, "x".join(map(str, r.shape)), *(1e3 * r.seconds[b] if b in r.seconds else "-" for b in backends),
-         *(r.peak[b] / 1e6 if b in r.peak else "-" for b in backends), r.loss_error] for r in rows
-    ]  # fmt: skip
+        [
+            r.model,
+            "x".join(map(str, r.shape)),
+            *(1e3 * r.seconds[b] if b in r.seconds else "-" for b in backends),
+            *(r.peak[b] / 1e6 if b in r.peak else "-" for b in backends),
+            r.loss_error,
+        ]
+        for r in rows
+    ]
     print(table(["model", "shape", *backends, *(f"{b}: MB" for b in backends), "loss error"], body))
     summary = summarise(rows, backends)
     print(heading(f"{ours} over the others, geometric means over shapes (below 1 is better)"))

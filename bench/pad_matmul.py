@@ -14,13 +14,20 @@ from collections.abc import Callable
 
 import torch
 
-from symshape.measure import geometric_mean, interleaved, write_result
-from symshape.terminal import Progress, table
+from symshape.tools.measure import geometric_mean, interleaved, write_result
+from symshape.tools.terminal import Progress, table
 
 SHAPES = (
-    (17, 33, 65), (63, 127, 129), (101, 257, 257), (255, 255, 255), (513, 511, 1023), (7, 1001, 1001), (1001, 7, 1001),
-    (1001, 1001, 7), (1025, 1025, 1025),
-)  # fmt: skip
+    (17, 33, 65),
+    (63, 127, 129),
+    (101, 257, 257),
+    (255, 255, 255),
+    (513, 511, 1023),
+    (7, 1001, 1001),
+    (1001, 7, 1001),
+    (1001, 1001, 7),
+    (1025, 1025, 1025),
+)
 TYPES = (torch.float32, torch.bfloat16)
 MULTIPLE = 16
 
@@ -65,8 +72,10 @@ def main() -> None:
                 progress.step()
     ways = [way for way in rows[0]["seconds"] if way != "as it is"]
     ratios = [[row["seconds"][way] / row["seconds"]["as it is"] for way in ways] for row in rows]
-    cells = [[row["dtype"], "x".join(map(str, row["shape"])), 1e6 * row["seconds"]["as it is"], *values]
-             for row, values in zip(rows, ratios)]  # fmt: skip
+    cells = [
+        [row["dtype"], "x".join(map(str, row["shape"])), 1e6 * row["seconds"]["as it is"], *values]
+        for row, values in zip(rows, ratios)
+    ]
     print(table(["type", "m x k x n", "as it is, us", *(f"{way}: ratio" for way in ways)], cells))
     print("geometric means:", ", ".join(f"{w} {geometric_mean(r[i] for r in ratios):.2f}" for i, w in enumerate(ways)))
     if options.out:

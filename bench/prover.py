@@ -21,9 +21,9 @@ import numpy as np
 from constraint_sets import ConstraintSet, Tree, build, guard_set, points_of, random_set, to_z3, truth
 
 from symshape.errors import ContradictionError
-from symshape.prover.condition_store import ConditionStore
-from symshape.prover.facts import Row
-from symshape.terminal import Progress, heading, table
+from symshape.prover.numbers.facts import Row
+from symshape.prover.solver.condition_store import ConditionStore
+from symshape.tools.terminal import Progress, heading, table
 
 KINDS = ("linear and modular", "with products")
 PRODUCT_SHARE = 0.4
@@ -194,9 +194,19 @@ def main() -> int:
 
     judge = accuracy(options.count, options.seed, options.z3_share)
     names = [
-        "sets", "questions", "proven", "refuted", "contingent", "unknown", "entailed", "entailed, needing two facts",
-        "contradictions found", "contradictions missed", "z3 agrees", "z3 unknown",
-    ]  # fmt: skip
+        "sets",
+        "questions",
+        "proven",
+        "refuted",
+        "contingent",
+        "unknown",
+        "entailed",
+        "entailed, needing two facts",
+        "contradictions found",
+        "contradictions missed",
+        "z3 agrees",
+        "z3 unknown",
+    ]
     rows: list[list[object]] = [[name, *(judge.counts[kind, name] for kind in KINDS)] for name in names]
     rows.append(["unknown %", *(100 * judge.rate(kind, "unknown", "questions") for kind in KINDS)])
     rows.append(
@@ -209,11 +219,13 @@ def main() -> int:
 
     print(heading("times"))
     times, pair = guard_times(options.seed), checkpoint_seconds()
-    print(f"{CONSTRAINTS} constraints over {SYMBOLS} symbols minimised: {times['minimise']:.2f} s, "
-          f"{times['kept']:.0f} left; assumed one by one: {times['assume']:.2f} s")  # fmt: skip
+    print(
+        f"{CONSTRAINTS} constraints over {SYMBOLS} symbols minimised: {times['minimise']:.2f} s, "
+        f"{times['kept']:.0f} left; assumed one by one: {times['assume']:.2f} s"
+    )
     print(f"checkpoint and rollback at {FACTS} facts: {1e6 * pair:.2f} us")
     if options.out:
-        from symshape.measure import write_result
+        from symshape.tools.measure import write_result
 
         counts = [{"kind": kind, **{name: judge.counts[kind, name] for name in names}} for kind in KINDS]
         summary = {"wrong": len(judge.wrong), "slowest": judge.slowest, **times, "checkpoint": pair}

@@ -22,10 +22,10 @@ from typing import Final
 import numpy
 
 from symshape.dialects.plans import PROCESSORS as PROCESSORS_NAME
-from symshape.passes.plan_reductions import PlanReductions
-from symshape.passes.plans.kernel import Access, Argument, Dim, PlanKernel
-from symshape.prover.condition import Condition
-from symshape.prover.expr import Expr
+from symshape.passes.plans.kernel_view import Access, Argument, Dim, PlanKernel
+from symshape.passes.plans.plan_reductions import PlanReductions
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.expr import Expr
 
 PROCESSORS: Final = 132
 SHARE: Final = 4.0e12 / PROCESSORS  # bytes per second of one multiprocessor
@@ -59,10 +59,10 @@ def best(outer: int, reduced: int) -> tuple[int, float]:
 def grid() -> list[tuple[int, int]]:
     """(outer, reduced): powers of ten, primes near them, and counts just beyond full waves."""
     outers = [1, 2, 3, 5, 7, 13, 31, 61, 66, 67, 89, 97, 100, 127, 131, 132, 133, 157, 176, 197, 199, 263, 264, 265,
-              313, 397, 529, 1009, 1321, 10_007, 100_003, 1_000_003]  # fmt: skip
+              313, 397, 529, 1009, 1321, 10_007, 100_003, 1_000_003]  # fmt: skip  # fmt: skip
     reduced = [1_000, 1_009, 3_163, 10_000, 10_007, 31_627, 32_768, 50_257, 65_537, 99_991, 100_000, 316_223, 1_000_000,
                1_000_003, 3_162_277, 10_000_000, 10_000_019, 31_622_777, 100_000_000, 100_000_007, 316_227_767,
-               999_999_937, 1_000_000_000]  # fmt: skip
+               999_999_937, 1_000_000_000]  # fmt: skip  # fmt: skip
     return [(o, r) for o in outers for r in reduced]
 
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from symshape.measure import compile_for, geometric_mean, interleaved, relative_error, write_result
-from symshape.terminal import Progress, heading, table
-from symshape.zoo import MODELS, Model, Shape
+from symshape.tools.measure import compile_for, geometric_mean, interleaved, relative_error, write_result
+from symshape.tools.terminal import Progress, heading, table
+from symshape.tools.zoo import MODELS, Model, Shape
 
 # A framework backend is what a user of it writes; ours is what a user of ours writes.
 BACKENDS: dict[str, Callable[[Any], Any]] = {

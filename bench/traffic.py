@@ -26,25 +26,25 @@ from inductor_nodes import schedule
 from torch_mlir import ir
 
 from symshape import dialects
-from symshape.codegen.fold_loops import fold
-from symshape.codegen.normalise_loops import normalise
-from symshape.codegen.program import emit_program
-from symshape.codegen.read_kernel import read_kernel
+from symshape.analysis.fold_loops import fold
+from symshape.analysis.normalise_loops import normalise
+from symshape.analysis.read_kernel import read_kernel
+from symshape.codegen.host.host_program import emit_program
 from symshape.compiler import stage_pipelines
-from symshape.frontend.import_fx import import_graph
-from symshape.frontend.masks import rewrite_masks
-from symshape.frontend.requirements import Requirements
-from symshape.measure import write_result
+from symshape.frontend.bridge.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.frontend.decompositions.data_dependent import traceable_gradients
+from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.masks import rewrite_masks
+from symshape.frontend.importer.import_fx import import_graph
+from symshape.frontend.importer.requirements import Requirements
 from symshape.options import Options
-from symshape.passes.base import PassContext
-from symshape.passes.manager import run_pipeline
-from symshape.runtime.data_dependent import traceable_gradients
-from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.manager import run_pipeline
 from symshape.settings import compile_with
-from symshape.terminal import Progress, heading, table
-from symshape.traffic import call_bytes, kernel_bytes
-from symshape.zoo import MODELS, Model
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import Progress, heading, table
+from symshape.tools.traffic import call_bytes, kernel_bytes
+from symshape.tools.zoo import MODELS, Model
 
 KINDS = ("inference", "forward", "backward")
 
@@ -81,8 +81,12 @@ def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
         run_pipeline(imported.module, steps, passes)
     with context, ir.Location.unknown(context):
         functions = list(imported.module.body.operations)
-        kernels = {k.name: k for f in functions if "symshape.kernel" in f.operation.attributes
-                   for k in [normalise(fold(read_kernel(f)))]}  # fmt: skip
+        kernels = {
+            k.name: k
+            for f in functions
+            if "symshape.kernel" in f.operation.attributes
+            for k in [normalise(fold(read_kernel(f)))]
+        }
         host = [f for f in functions if "symshape.kernel" not in f.operation.attributes]
         checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
         text = emit_program(host, pointers=True, checking=checking, device="cpu")
@@ -171,13 +175,37 @@ def report(rows: list[Row], listed: bool) -> None:
         kernels = len(mine.kernel_bytes), len(theirs.kernel_bytes)
         moved = sum(mine.reached_bytes), sum(theirs.reached_bytes)
         called = sum(mine.library_bytes), sum(theirs.library_bytes)
-        cells.append([
-            row.model, row.kind, *kernels, _ratio(*kernels), *map(_kilobytes, moved), _ratio(*moved),
-            _kilobytes(sum(theirs.kernel_bytes)), len(mine.library_calls), len(theirs.library_calls),
-            *map(_kilobytes, called), _ratio(moved[0] + called[0], moved[1] + called[1]),
-        ])  # fmt: skip
-    header = ["model", "graph", "kernels", "Inductor's", "ratio", "KB", "Inductor's", "ratio", "its metric",
-              "calls", "extern", "calls KB", "extern KB", "kernels and calls: ratio"]  # fmt: skip
+        cells.append(
+            [
+                row.model,
+                row.kind,
+                *kernels,
+                _ratio(*kernels),
+                *map(_kilobytes, moved),
+                _ratio(*moved),
+                _kilobytes(sum(theirs.kernel_bytes)),
+                len(mine.library_calls),
+                len(theirs.library_calls),
+                *map(_kilobytes, called),
+                _ratio(moved[0] + called[0], moved[1] + called[1]),
+            ]
+        )
+    header = [
+        "model",
+        "graph",
+        "kernels",
+        "Inductor's",
+        "ratio",
+        "KB",
+        "Inductor's",
+        "ratio",
+        "its metric",
+        "calls",
+        "extern",
+        "calls KB",
+        "extern KB",
+        "kernels and calls: ratio",
+    ]
     print(table(header, cells))
     for row in rows if listed else ():
         for name, side in (("symshape", row.symshape), ("Inductor", row.inductor)):

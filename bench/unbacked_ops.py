@@ -25,8 +25,8 @@ import torch
 import torch.utils._pytree as pytree
 
 import symshape
-from symshape.measure import write_result
-from symshape.terminal import Progress, table
+from symshape.tools.measure import write_result
+from symshape.tools.terminal import Progress, table
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,8 +62,10 @@ def operators() -> dict[str, Any]:
 def samples_of(op: Any, most: int = 0) -> list[tuple[list[Any], dict[str, Any]]]:
     """(args, kwargs) of the samples that have a dim to mark; ``most`` of them, 0 for all."""
     torch.manual_seed(0)
-    found = [([sample.input, *sample.args], sample.kwargs)
-             for sample in op.sample_inputs("cpu", torch.float32, requires_grad=False)]  # fmt: skip
+    found = [
+        ([sample.input, *sample.args], sample.kwargs)
+        for sample in op.sample_inputs("cpu", torch.float32, requires_grad=False)
+    ]
     found = [one for one in found if any(max(t.shape, default=0) >= 2 for t in tensors(one))]
     if not most or len(found) <= most:
         return found

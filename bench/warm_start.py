@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from symshape.terminal import Progress, table
+from symshape.tools.terminal import Progress, table
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 0.2  # seconds of backend time in a warm process
@@ -43,7 +43,7 @@ def measure_here(name: str, training: bool) -> dict[str, Any]:
     from symshape import api
 
     imported = time.perf_counter() - start
-    from symshape.zoo import MODELS
+    from symshape.tools.zoo import MODELS
 
     model = MODELS[name]
     module, inputs = model.build(), model.inputs(model.first_shapes[0])
@@ -55,13 +55,17 @@ def measure_here(name: str, training: bool) -> dict[str, Any]:
         start = time.perf_counter()
         actual = _run(compiled, inputs, training)
         first = time.perf_counter() - start
-    from symshape.measure import relative_error
+    from symshape.tools.measure import relative_error
 
     return {
-        "first_call": first, "backend": clock.seconds - clock.imports, "imports": clock.imports,
-        "import_symshape": imported, "graphs": clock.graphs, "mlir": "torch_mlir" in sys.modules,
+        "first_call": first,
+        "backend": clock.seconds - clock.imports,
+        "imports": clock.imports,
+        "import_symshape": imported,
+        "graphs": clock.graphs,
+        "mlir": "torch_mlir" in sys.modules,
         "error": relative_error(actual, expected),
-    }  # fmt: skip
+    }
 
 
 def _run(module: Any, inputs: dict[str, Any], training: bool) -> Any:
@@ -70,7 +74,7 @@ def _run(module: Any, inputs: dict[str, Any], training: bool) -> Any:
     if not training:
         with torch.no_grad():
             return module(**inputs)
-    from symshape.measure import tensors_of
+    from symshape.tools.measure import tensors_of
 
     outputs = [t for t in tensors_of(module(**inputs)) if t.requires_grad]
     sum(t.float().square().mean() for t in outputs).backward()
@@ -155,10 +159,15 @@ def row_of(name: str, cold: dict[str, Any], warm: list[dict[str, Any]]) -> dict[
     keys = ("first_call", "backend", "imports", "import_symshape")
     medians = {key: statistics.median(one[key] for one in warm) for key in keys}
     return {
-        "model": name, "graphs": cold["graphs"], "cold_first_call": cold["first_call"], "cold_backend": cold["backend"],
-        **medians, "mlir_in_warm": any(one["mlir"] for one in warm),
-        "error": max(one["error"] for one in (cold, *warm)), "samples": {"cold": cold, "warm": warm},
-    }  # fmt: skip
+        "model": name,
+        "graphs": cold["graphs"],
+        "cold_first_call": cold["first_call"],
+        "cold_backend": cold["backend"],
+        **medians,
+        "mlir_in_warm": any(one["mlir"] for one in warm),
+        "error": max(one["error"] for one in (cold, *warm)),
+        "samples": {"cold": cold, "warm": warm},
+    }
 
 
 def main() -> int:
@@ -184,15 +193,24 @@ def main() -> int:
                     samples.append(measure(name, options.training, folder))
                     progress.step()
             rows.append(row_of(name, samples[0], samples[1:]))
-    columns = ("graphs", "cold_backend", "backend", "imports", "import_symshape", "cold_first_call", "first_call",
-               "mlir_in_warm", "error")  # fmt: skip
+    columns = (
+        "graphs",
+        "cold_backend",
+        "backend",
+        "imports",
+        "import_symshape",
+        "cold_first_call",
+        "first_call",
+        "mlir_in_warm",
+        "error",
+    )
     header = ["model", *(column.replace("_", " ") for column in columns)]
     print(table(header, [[row["model"], *(row[column] for column in columns)] for row in rows]))
     print("seconds; warm ones are medians. backend: our own time in the first call, imports not counted")
     worst = max(row["backend"] for row in rows)
     print(f"worst backend time of a warm start: {worst:.3f} s (limit {LIMIT})")
     if options.out:
-        from symshape.measure import write_result
+        from symshape.tools.measure import write_result
 
         write_result(options.out, "warm_start", rows, training=options.training, limit=LIMIT)
     return int(worst > LIMIT or any(row["mlir_in_warm"] or row["error"] > 1e-4 for row in rows))

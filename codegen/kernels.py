@@ -13,15 +13,15 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.codegen.empty_tensors import guard_empty_tensors
-from symshape.codegen.fold_loops import fold
-from symshape.codegen.loops import LoopKernel
-from symshape.codegen.normalise_loops import normalise
-from symshape.codegen.read_kernel import read_kernel
+from symshape.analysis.empty_tensors import guard_empty_tensors
+from symshape.analysis.fold_loops import fold
+from symshape.analysis.loops import LoopKernel
+from symshape.analysis.normalise_loops import normalise
+from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
-from symshape.dialects.places import node_names
+from symshape.dialects.locations import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
-from symshape.runtime.cpu_level import NATIVE
+from symshape.runtime.cpu.instruction_sets import NATIVE
 from symshape.runtime.kernel_image import KernelImage
 
 # From a kernel function to the loop program that code is printed from: each takes what the one before it returned.
@@ -75,7 +75,7 @@ def build_kernels(module: ir.Module, target: str, opt_level: int, cpu: str = NAT
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
     if target == "cpu":
-        from symshape.codegen.cpu.target import target_of
+        from symshape.codegen.cpu.objects.target import target_of
 
         machine = target_of(cpu)
         sources = _print_cpu(functions, loops, machine)
@@ -90,7 +90,7 @@ def build_kernels(module: ir.Module, target: str, opt_level: int, cpu: str = NAT
 
 
 def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel], machine: Any) -> list[str]:
-    from symshape.codegen.cpu.emit import emit_cpu
+    from symshape.codegen.cpu.emit.kernel import emit_cpu
 
     sources = []
     for function, kernel in zip(functions, loops, strict=True):
@@ -102,7 +102,7 @@ def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel], machine: A
 def _print_triton(
     functions: Sequence[Any], loops: Sequence[LoopKernel]
 ) -> tuple[list[tuple[Variant, ...]], KernelImage]:
-    from symshape.codegen.triton_kernel import emit_triton
+    from symshape.codegen.triton.kernel import emit_triton
 
     variants, printed = [], []
     for function, kernel in zip(functions, loops, strict=True):
@@ -115,7 +115,7 @@ def _print_triton(
 
 def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, machine: Any) -> bytes:
     """One object of all kernels. Where it does not compile, the kernels at fault are those that do not alone."""
-    from symshape.codegen.cpu.jit import compile_objects
+    from symshape.codegen.cpu.objects.compile_objects import compile_objects
 
     if not sources:
         return b""
@@ -138,9 +138,12 @@ def _step(name: str, functions: Sequence[Any]) -> Iterator[None]:
     except Exception as error:
         cause = error if isinstance(error, SymshapeError) else KernelError(f"{type(error).__name__}: {error}")
         raise KernelFailure(
-            cause.what, step=name, operations=[n for function in functions for n in _nodes(function)],
-            where=cause.where, next_step=cause.next_step,
-        ) from error  # fmt: skip
+            cause.what,
+            step=name,
+            operations=[n for function in functions for n in _nodes(function)],
+            where=cause.where,
+            next_step=cause.next_step,
+        ) from error
 
 
 def _nodes(function: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Sums that depend on an earlier reduction, and that can be found in that one's pass all the same.
 
-    max(v), then sum(exp(v - c))       c: any row value that depends on the maximum alone
-    sum(v), then sum((v - c) ** 2)     c: any row value that depends on the sum alone
+max(v), then sum(exp(v - c))       c: any row value that depends on the maximum alone
+sum(v), then sum((v - c) ** 2)     c: any row value that depends on the sum alone
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from symshape.codegen.loops import Instr
+from symshape.analysis.loops import Instr
 
 _TYPES: Final = frozenset({"f32", "f64"})
 

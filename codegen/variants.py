@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.codegen.loops import LoopKernel
+from symshape.analysis.loops import LoopKernel
 from symshape.dialects.plans import FORMS, PlanSizes, address_name
 from symshape.errors import KernelError
-from symshape.prover.condition import TRUE, Condition
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.condition import TRUE, Condition
+from symshape.prover.numbers.expr import Expr
 
 __all__ = ["FORMS", "Variant", "address_name", "condition_text", "for_loops", "general", "read_variants"]
 
@@ -76,7 +76,9 @@ def read_variants(func_op: Any) -> tuple[Variant, ...]:
     if variants[-1].condition != TRUE:
         raise KernelError(
             f"no variant of {ir.StringAttr(func_op.operation.attributes['sym_name']).value} is left where none of the "
-            "conditions holds", next_step="the condition of the last symshape.variant has to be true")  # fmt: skip
+            "conditions holds",
+            next_step="the condition of the last symshape.variant has to be true",
+        )
     return tuple(variants)
 
 

@@ -12,7 +12,29 @@ from symshape.dialects.symshape import SymShape, load, set_constraints
 from symshape.dialects.verify import verify
 
 __all__ = [
-    "AddressOp", "AssumeOp", "BindOp", "CallOp", "CheckIndexOp", "CondOp", "ExpectTrueOp", "GuardOp", "HOST_OPS",
-    "LaunchOp", "ProcessorsOp", "ReuseOp", "ScatterOp", "SpaceOp", "StoreOp", "SymShape", "SymbolOp",
-    "UnbackedSymbolOp", "VariantOp", "ViewOp", "load", "parse_binding", "parse_inverse", "set_constraints", "verify",
-]  # fmt: skip
+    "AddressOp",
+    "AssumeOp",
+    "BindOp",
+    "CallOp",
+    "CheckIndexOp",
+    "CondOp",
+    "ExpectTrueOp",
+    "GuardOp",
+    "HOST_OPS",
+    "LaunchOp",
+    "ProcessorsOp",
+    "ReuseOp",
+    "ScatterOp",
+    "SpaceOp",
+    "StoreOp",
+    "SymShape",
+    "SymbolOp",
+    "UnbackedSymbolOp",
+    "VariantOp",
+    "ViewOp",
+    "load",
+    "parse_binding",
+    "parse_inverse",
+    "set_constraints",
+    "verify",
+]

@@ -11,7 +11,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.errors import CompileError
-from symshape.prover.expr import Expr, Symbol
+from symshape.prover.numbers.expr import Expr, Symbol
 
 _BUILD = {"floordiv": ir.AffineExpr.get_floor_div, "mod": ir.AffineExpr.get_mod}
 

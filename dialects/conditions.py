@@ -8,8 +8,8 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.sizes import Sizes
-from symshape.prover.atoms import Symbol
-from symshape.prover.condition import (
+from symshape.prover.numbers.atoms import Symbol
+from symshape.prover.numbers.condition import (
     FALSE,
     TRUE,
     Condition,
@@ -21,7 +21,7 @@ from symshape.prover.condition import (
     greater,
     negation,
 )
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.expr import Expr
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 PREDICATES = {"eq": _EQ, "ne": _NE, "ge": _SGE}
@@ -99,9 +99,13 @@ def read_condition(sizes: Sizes, value: ir.Value) -> Condition | None:
 
 def _comparison(predicate: int, left: Expr, right: Expr) -> Condition | None:
     table = {
-        _EQ: lambda: equals(left, right), _NE: lambda: differs(left, right), _SLT: lambda: greater(right, left),
-        _SLE: lambda: at_least(right, left), _SGT: lambda: greater(left, right), _SGE: lambda: at_least(left, right),
-    }  # fmt: skip
+        _EQ: lambda: equals(left, right),
+        _NE: lambda: differs(left, right),
+        _SLT: lambda: greater(right, left),
+        _SLE: lambda: at_least(right, left),
+        _SGT: lambda: greater(left, right),
+        _SGE: lambda: at_least(left, right),
+    }
     return table[predicate]() if predicate in table else None
 
 

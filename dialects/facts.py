@@ -9,9 +9,9 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
-from symshape.prover.condition import Condition
-from symshape.prover.decided import learn
-from symshape.prover.facts import Facts, Row
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.decided import learn
+from symshape.prover.numbers.facts import Facts, Row
 
 INT64_MAX = 2**63 - 1
 

@@ -44,9 +44,17 @@ class CallOp(ir.OpView):
     _ODS_REGIONS = (0, True)
 
     def __init__(
-        self, target: str, arguments: str, args: Sequence[ir.Value], results: Sequence[ir.Type],
-        *, result_indices: Sequence[int] | None = None, fresh: bool = False, loc: Any = None, ip: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        target: str,
+        arguments: str,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        result_indices: Sequence[int] | None = None,
+        fresh: bool = False,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
         attributes = {"target": attribute(target), "arguments": attribute(arguments)}
         if fresh:
             attributes["fresh"] = ir.UnitAttr.get()
@@ -137,9 +145,16 @@ class CondOp(ir.OpView):
     _ODS_REGIONS = (0, True)
 
     def __init__(
-        self, predicate: ir.Value, true: str, false: str, args: Sequence[ir.Value], results: Sequence[ir.Type],
-        *, loc: Any = None, ip: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        predicate: ir.Value,
+        true: str,
+        false: str,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
         branches = {"true": ir.FlatSymbolRefAttr.get(true), "false": ir.FlatSymbolRefAttr.get(false)}
         _create(self, [predicate, *args], results, branches, loc, ip)
 
@@ -162,8 +177,10 @@ class CondOp(ir.OpView):
                 return bad(self, f"branch @{name} is no function of this module")
             if "symshape.branch" not in function.operation.attributes:
                 return bad(self, f"@{name} is no branch: it has no attribute 'symshape.branch'")
-            if not (_fit(self, "argument", given, function.type.inputs, name)
-                    and _fit(self, "result", results, function.type.results, name)):  # fmt: skip
+            if not (
+                _fit(self, "argument", given, function.type.inputs, name)
+                and _fit(self, "result", results, function.type.results, name)
+            ):
                 return False
         return True
 
@@ -187,9 +204,17 @@ def _create(
     ip: Any,
 ) -> None:
     ir.OpView.__init__(
-        op, op.OPERATION_NAME, op._ODS_REGIONS, None, None,
-        attributes=attributes, operands=list(args), results=list(results), loc=loc, ip=ip,
-    )  # fmt: skip
+        op,
+        op.OPERATION_NAME,
+        op._ODS_REGIONS,
+        None,
+        None,
+        attributes=attributes,
+        operands=list(args),
+        results=list(results),
+        loc=loc,
+        ip=ip,
+    )
 
 
 def _has(op: HostOp, **kinds: type[ir.Attribute]) -> bool:
@@ -236,5 +261,6 @@ def _is_cast(a: ir.Type, b: ir.Type) -> bool:
         return False
     if a.rank != b.rank or a.element_type != b.element_type:
         return False
-    return all(a.is_dynamic_dim(i) or b.is_dynamic_dim(i) or a.get_dim_size(i) == b.get_dim_size(i)
-               for i in range(a.rank))  # fmt: skip
+    return all(
+        a.is_dynamic_dim(i) or b.is_dynamic_dim(i) or a.get_dim_size(i) == b.get_dim_size(i) for i in range(a.rank)
+    )

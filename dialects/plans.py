@@ -13,8 +13,8 @@ from torch_mlir.dialects import ext
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.symshape import Op, bad
-from symshape.prover.condition import Condition
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.expr import Expr
 
 FORMS = ("pointwise", "tile", "persistent", "looped", "split")
 REDUCTIONS = ("persistent", "looped", "split")

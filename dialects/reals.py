@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.sizes import Sizes
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.expr import Expr
 
 OPERATORS = {"arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/"}
 

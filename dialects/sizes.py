@@ -11,7 +11,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.prover.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
 _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "arith.addi": lambda a, b: a + b,

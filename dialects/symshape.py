@@ -80,10 +80,17 @@ class Op(ext.Operation, dialect=SymShape):
             attributes = {a.name: attribute(a.process_attr(given[a.name])) for a in attrs}
             attributes |= {key: attribute(value) for key, value in extra.items() if value is not None}
             ir.OpView.__init__(
-                self, cls.OPERATION_NAME, cls._ODS_REGIONS, None, None, attributes=attributes,
+                self,
+                cls.OPERATION_NAME,
+                cls._ODS_REGIONS,
+                None,
+                None,
+                attributes=attributes,
                 operands=list(_flat(given[o.name] for o in operands)),
-                results=list(_flat(r.process_type(given[r.name]) for r in results)), loc=given["loc"], ip=given["ip"],
-            )  # fmt: skip
+                results=list(_flat(r.process_type(given[r.name]) for r in results)),
+                loc=given["loc"],
+                ip=given["ip"],
+            )
 
         __init__.__signature__ = signature  # type: ignore[attr-defined]
         cls.__init__ = __init__

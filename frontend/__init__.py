@@ -1,1 +1,1 @@
-
+"""PyTorch to IR: all that runs while PyTorch traces."""

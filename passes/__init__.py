@@ -1,1 +1,1 @@
-
+"""MLIR passes, one per file. ``stages.py`` lists them in order."""

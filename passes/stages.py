@@ -23,8 +23,10 @@ def passes_between(start: str, end: str) -> list[str]:
         if stage not in STAGES:
             raise OptionError(f"unknown stage '{stage}'", next_step=f"the stages are {', '.join(names)}")
     if names.index(end) < names.index(start):
-        raise OptionError(f"stage '{end}' comes before stage '{start}', and no pass leads back",
-                          next_step=f"the stages are {', '.join(names)}, in this order")  # fmt: skip
+        raise OptionError(
+            f"stage '{end}' comes before stage '{start}', and no pass leads back",
+            next_step=f"the stages are {', '.join(names)}, in this order",
+        )
     return [name for stage in names[names.index(start) + 1 : names.index(end) + 1] for name in STAGES[stage]]
 
 

@@ -8,12 +8,12 @@ from typing import Any, final
 
 import sympy
 
-from symshape.prover.condition import Condition
-from symshape.prover.condition_store import Checkpoint, ConditionStore
-from symshape.prover.facts import Row
-from symshape.prover.presburger import Limits
-from symshape.prover.proof import Fact, Proof
-from symshape.prover.sympy_bridge import condition_from_sympy, condition_to_sympy
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.facts import Row
+from symshape.prover.numbers.sympy_bridge import condition_from_sympy, condition_to_sympy
+from symshape.prover.solver.condition_store import Checkpoint, ConditionStore
+from symshape.prover.solver.presburger import Limits
+from symshape.prover.solver.proof import Fact, Proof
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from symshape.errors import KernelError
-from symshape.runtime.cache import Cache, open_cache
+from symshape.runtime.store import Cache, open_cache
 
 KIND: Final = "autotune"
 _SAMPLES: Final = 5
@@ -25,8 +25,12 @@ log = logging.getLogger("symshape.autotune")
 class Autotuner:
     """Decides on one device. ``timer(run)``: seconds of one call of ``run``, which has been called before."""
 
-    def __init__(self, device: torch.device, timer: Callable[[Callable[[], None]], float] | None = None,
-                 cache: Cache | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        device: torch.device,
+        timer: Callable[[Callable[[], None]], float] | None = None,
+        cache: Cache | None = None,
+    ) -> None:
         self.device, self.name = device, device_name(device)
         self.timer = timer or self._seconds
         self.cache = cache or open_cache(KIND)
@@ -64,8 +68,9 @@ class Autotuner:
                 log.info("%s cannot run: %s", name, error)
                 failed = error
         if not seconds:
-            raise KernelError(f"no variant can run: {failed}", where=candidates[-1],
-                              next_step="leave mode='max-autotune' out") from failed  # fmt: skip
+            raise KernelError(
+                f"no variant can run: {failed}", where=candidates[-1], next_step="leave mode='max-autotune' out"
+            ) from failed
         return seconds
 
     def _seconds(self, run: Callable[[], None]) -> float:

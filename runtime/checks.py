@@ -87,8 +87,10 @@ def error_of(check: CheckText, values: Mapping[str, int]) -> ShapeConstraintErro
     origins = {symbol: Origin.parse(symbol, source) for symbol, source in check.sources}
     used = {symbol: origin for symbol, origin in origins.items() if symbol in values}
     constraint = user_text(check.condition, origins)
-    shown = [f"{origin.name} = {values[symbol]}" + (f" ({origin.place})" if origin.place else "")
-             for symbol, origin in used.items()]  # fmt: skip
+    shown = [
+        f"{origin.name} = {values[symbol]}" + (f" ({origin.place})" if origin.place else "")
+        for symbol, origin in used.items()
+    ]
     inputs = list(dict.fromkeys(origin.name for origin in used.values() if "argument " in origin.place))
     change = f"pass inputs with another {' or '.join(inputs)}" if inputs else "pass inputs for which it holds"
     message = f"{check.message}: " if check.message else ""

@@ -14,10 +14,10 @@ def positions(mask: torch.Tensor, target: str) -> torch.Tensor:
     The host waits for a GPU once, for their number.
     """
     if target == "cpu":
-        from symshape.runtime import compact_cpu
+        from symshape.runtime.cpu import compact as compact_cpu
 
         return compact_cpu.positions(mask)
-    from symshape.runtime import compact_triton
+    from symshape.runtime.triton import compact as compact_triton
 
     return compact_triton.positions(mask)
 

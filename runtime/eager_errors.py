@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.asserted_items import is_added
-from symshape.runtime.asserted_values import eager_form
 from symshape.runtime.checks import with_text
-from symshape.runtime.torch_private import user_lines
+from symshape.runtime.torch_c import user_lines
 
+# In a node's ``meta``: what eager mode calls in the place of the node's function; None if it does nothing there.
+EAGER_FORM = "symshape_eager_form"
 _OURS = "Runtime assertion failed"  # the tracer's words for what it asserts of sizes itself
 
 
@@ -67,12 +67,14 @@ class _Replay(torch.fx.Interpreter):
         super().__init__(gm)
         self.extra_traceback = False
         self.lines: list[tuple[str, int]] = []
+        self.eager_form: Any = None
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        if is_added(n) or _OURS in str(n.args[1:2]):
+        if n.meta.get(EAGER_FORM, n) is None or _OURS in str(n.args[1:2]):
             return None
         self.lines = user_lines(n)
+        self.eager_form = n.meta.get(EAGER_FORM)
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return super().call_function(eager_form(target), args, kwargs)
+        return super().call_function(self.eager_form or target, args, kwargs)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from symshape.runtime.triton_types import TritonKernel
+from symshape.runtime.triton.kernel_types import TritonKernel
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class KernelImage:
         variants by measured time."""
         loaded: dict[str, Callable[..., Any]] = {}
         if self.arguments:
-            from symshape.runtime.cpu_kernels import load_object
+            from symshape.runtime.cpu.load_objects import load_object
 
             loaded.update(load_object(self.object_code, self.arguments))
         if self.triton:
-            from symshape.runtime.triton_launch import load_triton
-            from symshape.runtime.triton_tuned import load_tuned
+            from symshape.runtime.triton.launch import load_triton
+            from symshape.runtime.triton.tuned_launch import load_tuned
 
             for kernel in self.triton:
                 tuned = autotune and all(variant.form != "scatter" for variant in kernel.variants)  # no choice there

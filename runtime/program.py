@@ -17,11 +17,11 @@ from torch.autograd import profiler
 
 from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
-from symshape.runtime.observe import with_name
-from symshape.runtime.products import cpu_products
+from symshape.runtime.cpu.matrix_products import cpu_products
+from symshape.runtime.draw import draw
+from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
-from symshape.runtime.random_numbers import draw
-from symshape.runtime.torch_private import empty_strided_cpu, reinterpret_tensor
+from symshape.runtime.torch_c import empty_strided_cpu, reinterpret_tensor
 
 
 @dataclass
@@ -40,13 +40,21 @@ class Program:
 def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
     """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
     namespace: dict[str, Any] = {
-        "torch": torch, "constant": program.constants, "reinterpret": reinterpret_tensor,
-        "with_layout": with_layout, "promised": promised,
-        "empty_strided": _allocator(program.device), "error_slot": _slot_maker(program),
-        "address": ctypes.addressof, "error_code": _error_code, "raise_index_error": raise_index_error,
-        "inf": float("inf"), "nan": float("nan"),
-        "fail": functools.partial(_fail, program.checks), **_DTYPES,
-    }  # fmt: skip
+        "torch": torch,
+        "constant": program.constants,
+        "reinterpret": reinterpret_tensor,
+        "with_layout": with_layout,
+        "promised": promised,
+        "empty_strided": _allocator(program.device),
+        "error_slot": _slot_maker(program),
+        "address": ctypes.addressof,
+        "error_code": _error_code,
+        "raise_index_error": raise_index_error,
+        "inf": float("inf"),
+        "nan": float("nan"),
+        "fail": functools.partial(_fail, program.checks),
+        **_DTYPES,
+    }
     products = cpu_products() if program.device == "cpu" else {}
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
     code = compile(program.source, _FILE, "exec")
@@ -88,11 +96,32 @@ def _with_places(
     return program
 
 
-_DTYPES = {name: getattr(torch, name) for name in (
-    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool",
-    "uint16", "uint32", "uint64", "complex32", "complex64", "complex128",
-    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
-)}  # fmt: skip
+_DTYPES = {
+    name: getattr(torch, name)
+    for name in (
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "bool",
+        "uint16",
+        "uint32",
+        "uint64",
+        "complex32",
+        "complex64",
+        "complex128",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "float8_e4m3fnuz",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    )
+}
 
 
 def _pairs(x: torch.Tensor) -> torch.Tensor:
@@ -102,9 +131,12 @@ def _pairs(x: torch.Tensor) -> torch.Tensor:
 
 # The plain functions reach the same kernels through a shorter call path than the overload objects.
 _SHORT: dict[str, Callable[..., Any]] = {
-    "aten.mm.default": torch.mm, "aten.addmm.default": torch.addmm, "aten.bmm.default": torch.bmm,
-    "aten.view_as_real.default": _pairs, "symshape.draw.default": draw,
-}  # fmt: skip
+    "aten.mm.default": torch.mm,
+    "aten.addmm.default": torch.addmm,
+    "aten.bmm.default": torch.bmm,
+    "aten.view_as_real.default": _pairs,
+    "symshape.draw.default": draw,
+}
 
 
 def target_name(target: Any) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from symshape.errors import ShapeConstraintError
 from symshape.runtime.checks import with_text
-from symshape.runtime.torch_private import has_fake_rule
+from symshape.runtime.torch_c import has_fake_rule
 
 
 def with_layout(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
@@ -22,9 +22,13 @@ def with_layout(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[in
 
 
 def promised(
-    result: torch.Tensor, sizes: Sequence[int | None], strides: Sequence[int] | str | None, dtype: torch.dtype,
-    target: str, line: str,
-) -> torch.Tensor:  # fmt: skip
+    result: torch.Tensor,
+    sizes: Sequence[int | None],
+    strides: Sequence[int] | str | None,
+    dtype: torch.dtype,
+    target: str,
+    line: str,
+) -> torch.Tensor:
     """The result of a custom operator, in the layout that its fake rule promised: generated code relies on it.
 
     ``sizes``: None for one that only the result tells; ``strides``: None for contiguous, "any" for those that it has;
@@ -61,5 +65,6 @@ def _broken(
 def how_to_register(op: Any, result: str = "...") -> str:
     arguments = ", ".join(argument.name for argument in op._schema.arguments)
     name = op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
-    return (f'register one:\n    @torch.library.register_fake("{name}")\n    def _({arguments}):\n'
-            f"        return {result}")  # fmt: skip
+    return (
+        f'register one:\n    @torch.library.register_fake("{name}")\n    def _({arguments}):\n        return {result}'
+    )

@@ -14,9 +14,15 @@ COMBINERS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
 def scatter(
-    x: torch.Tensor, values: torch.Tensor, dims: Sequence[int], repeats: bool, sizes: Sequence[int],
-    places: Sequence[Any], combiner: str, wraps: bool,
-) -> torch.Tensor:  # fmt: skip
+    x: torch.Tensor,
+    values: torch.Tensor,
+    dims: Sequence[int],
+    repeats: bool,
+    sizes: Sequence[int],
+    places: Sequence[Any],
+    combiner: str,
+    wraps: bool,
+) -> torch.Tensor:
     """A copy of ``x``, of its dtype, in which, for every point of a space of ``sizes`` in row-major order, one element
     is combined with the point's value.
 

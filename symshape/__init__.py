@@ -19,8 +19,8 @@ _LAZY = {
     "jit": "symshape.api",
     "ConstraintStore": "symshape.prover.store",
     "ContradictionError": "symshape.errors",
-    "Report": "symshape.report",
-    "GraphReport": "symshape.report",
+    "Report": "symshape.tools.report",
+    "GraphReport": "symshape.tools.report",
     "SymshapeError": "symshape.errors",
     "ShapeConstraintError": "symshape.errors",
 }

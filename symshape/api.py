@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from symshape.configured_backend import ConfiguredBackend
 from symshape.errors import OptionError
-from symshape.frontend.assumptions import Assumptions
+from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
 from symshape.settings import Tracing, compile_apart, compile_with
 
 if TYPE_CHECKING:
-    from symshape.report import Report
+    from symshape.tools.report import Report
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -22,25 +22,54 @@ Result = TypeVar("Result")
 @overload
 def compile(
     model: Callable[Parameters, Result],
-    *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ..., mode: str | None = ...,
-    options: Mapping[str, Any] | None = ..., name: str | None = ..., disable: bool = ...,
-    recompile_limit: int | None = ..., isolate_recompiles: bool = ..., shapes_spec: Any = ..., **keywords: Any,
-) -> Callable[Parameters, Result]: ...  # fmt: skip
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    name: str | None = ...,
+    disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
+    **keywords: Any,
+) -> Callable[Parameters, Result]: ...
 
 
 @overload
 def compile(
-    model: None = None, *, fullgraph: bool = ..., dynamic: bool | None = ..., backend: str | None = ...,
-    mode: str | None = ..., options: Mapping[str, Any] | None = ..., name: str | None = ..., disable: bool = ...,
-    recompile_limit: int | None = ..., isolate_recompiles: bool = ..., shapes_spec: Any = ..., **keywords: Any,
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...  # fmt: skip
+    model: None = None,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | None = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    name: str | None = ...,
+    disable: bool = ...,
+    recompile_limit: int | None = ...,
+    isolate_recompiles: bool = ...,
+    shapes_spec: Any = ...,
+    **keywords: Any,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
 
 
 def compile(
-    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | None = None,
-    mode: str | None = None, options: Mapping[str, Any] | None = None, name: str | None = None, disable: bool = False,
-    recompile_limit: int | None = None, isolate_recompiles: bool = False, shapes_spec: Any = None, **keywords: Any,
-) -> Any:  # fmt: skip
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+    **keywords: Any,
+) -> Any:
     """``torch.compile`` with backend "symshape" and the settings that give the fewest graphs.
 
     Takes and returns what ``torch.compile`` does: a function, method, module or class; without ``model`` it is a
@@ -72,15 +101,30 @@ def compile(
     guard_filter = chosen.pop("guard_filter_fn", None)
     parsed = Options.parse(chosen, mode)
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, model), dynamic)
+    _check_dynamic(dynamic, shapes_spec)
+    habits = {
+        "disable": disable,
+        "recompile_limit": recompile_limit,
+        "isolate_recompiles": isolate_recompiles,
+        "guard_filter_fn": guard_filter,
+        "shapes_spec": shapes_spec,
+    }
+    given = {key: value for key, value in habits.items() if value is not None and value is not False}
+    return compile_with(
+        model,
+        configured,
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        tracing=Tracing(parsed.probe_custom_operators, parsed.strict),
+        **given,
+    )
+
+
+def _check_dynamic(dynamic: Any, shapes_spec: Any) -> None:
     if dynamic is not None and type(dynamic) is not bool:
         raise OptionError(f"dynamic cannot be {dynamic!r}", next_step="it is True, False or None")
     if dynamic is not None and shapes_spec is not None:
         raise OptionError("dynamic and shapes_spec both say which sizes are symbols", next_step="give one of them")
-    habits = {"disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
-              "guard_filter_fn": guard_filter, "shapes_spec": shapes_spec}  # fmt: skip
-    given = {key: value for key, value in habits.items() if value is not None and value is not False}
-    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic,
-                        tracing=Tracing(parsed.probe_custom_operators, parsed.strict), **given)  # fmt: skip
 
 
 def _not_none(model: Any) -> Any:
@@ -98,8 +142,10 @@ def _check_backend(backend: Any) -> None:
 
 def _merged(options: Mapping[str, Any] | None, keywords: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
     if options is not None and mode is not None:
-        raise OptionError("mode and options cannot be given together",
-                          next_step="give options as keywords: symshape.compile(fn, mode=..., target=...)")  # fmt: skip
+        raise OptionError(
+            "mode and options cannot be given together",
+            next_step="give options as keywords: symshape.compile(fn, mode=..., target=...)",
+        )
     if options is not None and not isinstance(options, Mapping):
         raise OptionError(f"options cannot be {options!r}", next_step="it is a dictionary")
     for twice in sorted(set(options or ()) & set(keywords)):
@@ -110,12 +156,12 @@ def _merged(options: Mapping[str, Any] | None, keywords: Mapping[str, Any], mode
 def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any] | None = None) -> Any:
     """``fn`` (a function or a module) compiled without Dynamo, once for each set of guards that its inputs satisfy.
 
-    ``dynamic_shapes``: as for torch.export (``symshape.dynamic_shapes``); without it all sizes and integers are
+    ``dynamic_shapes``: as for torch.export (``symshape.jitted.dynamic_shapes``); without it all sizes and integers are
     dynamic. ``options``: those of ``compile``, and ``entry_limit`` (default 64): the least recently used entries make
     room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
     what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
     """
-    from symshape.jit_module import jitted
+    from symshape.jitted.jitted_module import jitted
 
     frame = sys._getframe(1)
     location = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -129,7 +175,7 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
 
     ``options`` are those of ``compile``.
     """
-    from symshape.report import Report
+    from symshape.tools.report import Report
 
     parsed = Options.parse(options)
     report = Report()

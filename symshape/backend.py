@@ -8,58 +8,51 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symshape.frontend.assumptions import Assumptions
-from symshape.frontend.masks import NAME, MaskReport, rewrite_masks
-from symshape.frontend.specialisations import check_marked, specialisations
-from symshape.graph_cache import compile_graph
+from symshape.cache.compiled_graphs import compile_graph
+from symshape.frontend.bridge.torch_private import aot_compile, base_arguments, shape_env_of, traced_env_of
+from symshape.frontend.decompositions.data_dependent import traceable_gradients
+from symshape.frontend.decompositions.random_numbers import eager_draws, with_python_numbers
+from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
+from symshape.frontend.graph_rewrites.inlined_calls import inline_calls
+from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
+from symshape.frontend.graph_rewrites.out_arguments import copy_into_outs
+from symshape.frontend.importer.assumptions import Assumptions
+from symshape.frontend.importer.specialisations import check_marked, specialisations
+from symshape.frontend.opaque_calls.selection import make_whole, replace_marked, says_where_to_break
+from symshape.frontend.patches.dynamo_errors import passing_dynamo
+from symshape.frontend.patches.input_views import break_where_shared
+from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
-from symshape.runtime.asserted_items import assert_items
-from symshape.runtime.data_dependent import traceable_gradients
-from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.dynamo_errors import passing_dynamo
 from symshape.runtime.eager_errors import with_eager_errors
-from symshape.runtime.inlined_calls import inline_calls
-from symshape.runtime.input_views import break_where_shared
-from symshape.runtime.observe import log_output_code
-from symshape.runtime.out_arguments import copy_into_outs
-from symshape.runtime.random_numbers import eager_draws, with_python_numbers
-from symshape.runtime.storage_offsets import guard_where_absolute
-from symshape.runtime.torch_private import aot_compile, base_arguments, shape_env_of, traced_env_of
-from symshape.runtime.wholes import make_whole, replace_marked, says_where_to_break
+from symshape.runtime.profiling import log_output_code
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
-    from symshape.report import Fallback, GraphReport
+    from symshape.tools.report import Fallback, GraphReport
 
 
 @passing_dynamo
 def symshape_backend(
-    gm: torch.fx.GraphModule, example_inputs: list[Any], *, mode: str | None = None,
-    options: Mapping[str, Any] | Options | None = None, reports: list[GraphReport] | None = None,
+    gm: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | Options | None = None,
+    reports: list[GraphReport] | None = None,
     assumptions: Assumptions | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages.
 
     ``assumptions``: those of ``options``, where they are parsed already.
     """
     parsed = options if isinstance(options, Options) else Options.parse(options, mode)
     assumed = assumptions or Assumptions(parsed.assume)
-
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
     bases: list[torch.fx.GraphModule] = []  # graphs that take bases in the place of inputs
 
-    def rewrite(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        """Before forward and backward are split: what a mask selects would be saved for backward."""
-        if NAME in parsed.disable_passes:
-            return graph
-        try:
-            graph, masks[:] = rewrite_masks(graph)
-        except Exception as error:
-            from symshape.fallbacks import without_rewrite
-
-            fallbacks[:] = [without_rewrite(NAME, graph, error, parsed)]
-        return graph
+    rewrite = functools.partial(_without_masks, parsed, masks, fallbacks)
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         graph = rewrite(graph) if kind == "inference" else graph
@@ -95,6 +88,22 @@ def symshape_backend(
         replace_marked(gm)
 
 
+def _without_masks(
+    options: Options, masks: list[MaskReport], fallbacks: list[Fallback], graph: torch.fx.GraphModule
+) -> torch.fx.GraphModule:
+    """Before forward and backward are split: what a mask selects would be saved for backward. The lists take what is
+    reported."""
+    if NAME in options.disable_passes:
+        return graph
+    try:
+        graph, masks[:] = rewrite_masks(graph)
+    except Exception as error:
+        from symshape.fallbacks import without_rewrite
+
+        fallbacks[:] = [without_rewrite(NAME, graph, error, options)]
+    return graph
+
+
 def _rewrite_before_tracing(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> None:
     """Changes of Dynamo's graph, in place, before AOTAutograd sees it."""
     replace_marked(gm)
@@ -115,9 +124,12 @@ def _completed(
 
 
 def _as_calls(
-    gm: torch.fx.GraphModule, error: Exception, options: Options, reports: list[GraphReport] | None,
+    gm: torch.fx.GraphModule,
+    error: Exception,
+    options: Options,
+    reports: list[GraphReport] | None,
     assumed: Assumptions,
-) -> Callable[..., Any]:  # fmt: skip
+) -> Callable[..., Any]:
     """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
     error where that may not be."""
     from symshape.fallbacks import graph_instead, may_fall_back

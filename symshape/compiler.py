@@ -14,28 +14,28 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
-from symshape.codegen.entry_guards import EntryGuards
+from symshape.codegen.host.entry_guards import EntryGuards
+from symshape.codegen.host.host_program import emit_program
+from symshape.codegen.host.program_text import ProgramText
 from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
-from symshape.codegen.program import emit_program
-from symshape.codegen.program_text import ProgramText
-from symshape.constraints import read_constraints
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
-from symshape.frontend.import_fx import import_graph
-from symshape.frontend.requirements import Requirements
+from symshape.frontend.bridge.torch_private import common_subexpressions, shape_env_of
+from symshape.frontend.importer.import_fx import import_graph
+from symshape.frontend.importer.requirements import Requirements
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
-from symshape.passes.base import PassContext
-from symshape.passes.lower_aten import LowerAten
-from symshape.passes.manager import Hooks, run_pipeline, write_ir
-from symshape.passes.pipeline import parse_pipeline, step_name
-from symshape.passes.registry import ON_GRAPHS, load_pass_file, names
+from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
+from symshape.passes.framework.pipeline import parse_pipeline, step_name
+from symshape.passes.framework.registry import ON_GRAPHS, load_pass_file, names
+from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES
-from symshape.prover.condition import Condition
-from symshape.report import GraphReport, KernelReport
+from symshape.prover.numbers.condition import Condition
 from symshape.runtime.kernel_image import KernelImage
 from symshape.runtime.program import Program, load_program
-from symshape.runtime.torch_private import common_subexpressions, shape_env_of
+from symshape.tools.constraint_report import read_constraints
+from symshape.tools.report import GraphReport, KernelReport
 
 Runner = Callable[[list[Any]], Any]
 
@@ -172,8 +172,11 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
                 devices.setdefault(item.device, node.name)
     unknown = {d: n for d, n in devices.items() if d.type not in ("cpu", "cuda")}
     for foreign, name in unknown.items():
-        raise CompileError(f"no code is generated for device {foreign}", where=f"tensor {name}",
-                           next_step="move it to cpu or cuda, or leave this part out of torch.compile")  # fmt: skip
+        raise CompileError(
+            f"no code is generated for device {foreign}",
+            where=f"tensor {name}",
+            next_step="move it to cpu or cuda, or leave this part out of torch.compile",
+        )
     cuda = [d for d in devices if d.type == "cuda"]
     if len(cuda) > 1:
         raise CompileError(
@@ -181,8 +184,11 @@ def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]
         )
     device = str(cuda[0]) if cuda else "cpu"
     if options.target == "cpu" and cuda:
-        raise OptionError("target 'cpu' was asked for, but a tensor is on a GPU", where=devices[cuda[0]],
-                          next_step="leave the target out, or move the tensors to the CPU")  # fmt: skip
+        raise OptionError(
+            "target 'cpu' was asked for, but a tensor is on a GPU",
+            where=devices[cuda[0]],
+            next_step="leave the target out, or move the tensors to the CPU",
+        )
     target = "triton" if cuda or options.target == "triton" else "cpu"
     return target, device
 
@@ -208,9 +214,12 @@ def _importing(gm: torch.fx.GraphModule, options: Options) -> Iterator[None]:
         where = error.where if isinstance(error, SymshapeError) else ""
         file = write_graph(gm, "import-graph", error, _folder(options))
         raise StepFailure(
-            f"the graph cannot be imported: {what}", step="import-graph", where=where, command=f"cat {file}",
+            f"the graph cannot be imported: {what}",
+            step="import-graph",
+            where=where,
+            command=f"cat {file}",
             next_step=f"the graph is in {file}",
-        ) from error  # fmt: skip
+        ) from error
 
 
 @contextmanager
@@ -228,9 +237,13 @@ def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Ite
         kind = KernelFailure if isinstance(error, KernelError) else StepFailure
         step, operations = (error.step, error.operations) if isinstance(error, StepFailure) else (stage, ())
         raise kind(
-            f"stage '{stage}' failed: {cause.what}", step=step, operations=operations, command=command,
-            where=cause.where, next_step="; ".join(steps),
-        ) from error  # fmt: skip
+            f"stage '{stage}' failed: {cause.what}",
+            step=step,
+            operations=operations,
+            command=command,
+            where=cause.where,
+            next_step="; ".join(steps),
+        ) from error
 
 
 def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from symshape.backend import symshape_backend
-from symshape.frontend.assumptions import Assumptions
+from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
-    from symshape.report import GraphReport
+    from symshape.tools.report import GraphReport
 
 
 @dataclass(frozen=True, eq=False)

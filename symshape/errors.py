@@ -35,9 +35,15 @@ class StepFailure(CompileError):
     """
 
     def __init__(
-        self, what: str, *, step: str, operations: Sequence[str] = (), command: str = "", where: str = "",
+        self,
+        what: str,
+        *,
+        step: str,
+        operations: Sequence[str] = (),
+        command: str = "",
+        where: str = "",
         next_step: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(what, where=where, next_step=next_step)
         self.step, self.operations, self.command = step, tuple(operations), command
 
@@ -50,9 +56,14 @@ class ShapeConstraintError(SymshapeError, RuntimeError):
     """
 
     def __init__(
-        self, what: str, *, where: str = "", next_step: str = "", constraint: str = "",
+        self,
+        what: str,
+        *,
+        where: str = "",
+        next_step: str = "",
+        constraint: str = "",
         values: Mapping[str, int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(what, where=where, next_step=next_step)
         self.constraint, self.values = constraint, dict(values or {})
 

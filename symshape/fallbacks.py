@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from symshape.codegen.program_text import LibraryCall
+from symshape.codegen.host.program_text import LibraryCall
 from symshape.errors import (
     ContradictionError,
     FallbackWarning,
@@ -27,11 +27,11 @@ from symshape.errors import (
     ShapeConstraintError,
     StepFailure,
 )
+from symshape.frontend.bridge.torch_private import is_control_flow
 from symshape.options import Options
-from symshape.passes import registry
-from symshape.passes.manager import PassFailure, writable
-from symshape.report import Fallback, GraphReport
-from symshape.runtime.torch_private import is_control_flow
+from symshape.passes.framework import registry
+from symshape.passes.framework.manager import PassFailure, writable
+from symshape.tools.report import Fallback, GraphReport
 
 log = logging.getLogger("symshape.fallbacks")
 USER_ERRORS = (OptionError, ShapeConstraintError, ContradictionError)

@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from symshape.codegen.entry_guards import EntryGuards
-from symshape.codegen.program_text import LibraryCall
+from symshape.codegen.host.entry_guards import EntryGuards
+from symshape.codegen.host.program_text import LibraryCall
 from symshape.dialects.sizes import Layout
 from symshape.errors import CompileError, ShapeConstraintError
-from symshape.frontend.symbols import SymbolRow, collect_symbols, size_expr
-from symshape.prover.expr import Expr
-from symshape.report import GraphReport
+from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
+from symshape.prover.numbers.expr import Expr
 from symshape.runtime.program import target_name
 from symshape.runtime.promised_results import with_layout
-from symshape.runtime.torch_private import first_seen
+from symshape.runtime.torch_c import first_seen
+from symshape.tools.report import GraphReport
 from symshape.traced_entry import tensor_layout, traced_entry
 
 
@@ -126,9 +126,7 @@ def _layout_function(
     return layouts_now
 
 
-def _shown_by_results(
-    results: Sequence[Any], layouts: Sequence[Layout | None]
-) -> dict[str, tuple[int, int | None]]:
+def _shown_by_results(results: Sequence[Any], layouts: Sequence[Layout | None]) -> dict[str, tuple[int, int | None]]:
     """Symbol -> the result, and the dim of it (None: its value), that is the symbol."""
     shown: dict[str, tuple[int, int | None]] = {}
     for i, (result, layout) in enumerate(zip(results, layouts)):

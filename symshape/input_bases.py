@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.symbols import collect_symbols, layout_of
-from symshape.prover.expr import Expr
-from symshape.runtime.torch_private import base_arguments
+from symshape.frontend.bridge.torch_private import base_arguments
+from symshape.frontend.importer.traced_symbols import collect_symbols, layout_of
+from symshape.prover.numbers.expr import Expr
 
 log = logging.getLogger("symshape.frames")
 

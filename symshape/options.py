@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from symshape.errors import OptionError
-from symshape.runtime import cpu_level
+from symshape.runtime.cpu import instruction_sets as cpu_level
 
 TARGETS = ("auto", "cpu", "triton")
 RANDOM = ("eager", "fast")

@@ -22,23 +22,9 @@ from torch._dynamo.convert_frame import CatchErrorsWrapper, compile_lock
 from torch._dynamo.exc import TorchDynamoException
 
 from symshape.errors import OptionError
-from symshape.frontend.failed_checks import checks_are_constraints
-from symshape.runtime.broadcasting import broadcast_at_call_time
-from symshape.runtime.checkpoints import checkpoints_as_in_eager_mode
-from symshape.runtime.convolution_layouts import layouts_of_convolutions
-from symshape.runtime.data_dependent import traceable_sizes
-from symshape.runtime.data_parallel import module_of_data_parallel_is_traced
-from symshape.runtime.dynamo_errors import raised_by_patch, users_error
-from symshape.runtime.fake_rules import missing_fake_rules
-from symshape.runtime.inferred_rules import rules_are_inferred
-from symshape.runtime.input_views import views_of_inputs
-from symshape.runtime.lazy_modules import lazy_modules_are_initialised
-from symshape.runtime.messages import messages_are_traced
-from symshape.runtime.size_reads import read_sizes_at_once
-from symshape.runtime.storage_offsets import storage_offsets_are_traced
-from symshape.runtime.torch_private import views_by_strides
-from symshape.runtime.torch_tracing import compiled_functions_are_inlined
-from symshape.runtime.torch_unbacked import (
+from symshape.frontend.bridge.torch_private import views_by_strides
+from symshape.frontend.bridge.torch_tracing import compiled_functions_are_inlined
+from symshape.frontend.bridge.torch_unbacked import (
     checks_of_layers_at_call_time,
     class_counts_are_traced,
     items_are_unbacked,
@@ -46,7 +32,21 @@ from symshape.runtime.torch_unbacked import (
     results_of_branches_are_merged,
     small_sizes_are_traced,
 )
-from symshape.runtime.wholes import Place, compile_with_breaks, whole_where_needed
+from symshape.frontend.decompositions.data_dependent import traceable_sizes
+from symshape.frontend.decompositions.fake_rules import missing_fake_rules
+from symshape.frontend.opaque_calls.inferred_rules import rules_are_inferred
+from symshape.frontend.opaque_calls.selection import Place, compile_with_breaks, whole_where_needed
+from symshape.frontend.patches.broadcasting import broadcast_at_call_time
+from symshape.frontend.patches.checkpoints import checkpoints_as_in_eager_mode
+from symshape.frontend.patches.convolution_layouts import layouts_of_convolutions
+from symshape.frontend.patches.data_parallel import module_of_data_parallel_is_traced
+from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.input_views import views_of_inputs
+from symshape.frontend.patches.lazy_modules import lazy_modules_are_initialised
+from symshape.frontend.patches.size_reads import read_sizes_at_once
+from symshape.frontend.patches.storage_offsets import storage_offsets_are_traced
+from symshape.frontend.patches.torch_checks import checks_are_constraints
+from symshape.frontend.patches.trace_messages import messages_are_traced
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,15 @@ _PATCHES: tuple[Change, ...] = (
 )
 
 
-def compile_with(fn: Any, backend: Any = "symshape", *, fullgraph: bool = False, dynamic: bool | None = None,
-                 tracing: Tracing | None = None, **habits: Any) -> Any:  # fmt: skip
+def compile_with(
+    fn: Any,
+    backend: Any = "symshape",
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    tracing: Tracing | None = None,
+    **habits: Any,
+) -> Any:
     """``torch.compile(fn, backend=backend)`` with ``FEWEST_GRAPHS`` in force whenever it compiles.
 
     ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this
@@ -237,7 +244,7 @@ class FrameCompiler(CatchErrorsWrapper):
     ) -> Any:
         """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
         from symshape.fallbacks import say
-        from symshape.report import Fallback
+        from symshape.tools.report import Fallback
 
         try:
             traced = self._traced(usual, more, patched=False)

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from symshape.codegen.entry_guards import EntryGuards, SymbolRange
-from symshape.codegen.guard_stub import Constraint
+from symshape.codegen.host.entry_guards import EntryGuards, SymbolRange
+from symshape.codegen.host.guard_stub import Constraint
 from symshape.dialects.sizes import Layout
-from symshape.frontend.guards import open_guards
-from symshape.frontend.symbols import collect_symbols, layout_of
-from symshape.prover.expr import Expr
+from symshape.frontend.importer.shape_env_guards import open_guards
+from symshape.frontend.importer.traced_symbols import collect_symbols, layout_of
+from symshape.prover.numbers.expr import Expr
 
 
 def traced_entry(fakes: Sequence[Any], env: Any) -> EntryGuards:

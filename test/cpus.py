@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from symshape.runtime.cpu_level import NATIVE, VARIABLE, held
+from symshape.runtime.cpu.instruction_sets import NATIVE, VARIABLE, held
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,8 +21,14 @@ def runs() -> list[dict[str, str]]:
     levels = held()
     found = [{"ATEN_CPU_CAPABILITY": "default", VARIABLE: levels[0] if levels else NATIVE}]
     if "x86-64-v3" in levels:
-        found.append({"ATEN_CPU_CAPABILITY": "avx2", VARIABLE: "x86-64-v3", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-                      "ONEDNN_MAX_CPU_ISA": "AVX2"})  # fmt: skip
+        found.append(
+            {
+                "ATEN_CPU_CAPABILITY": "avx2",
+                VARIABLE: "x86-64-v3",
+                "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+                "ONEDNN_MAX_CPU_ISA": "AVX2",
+            }
+        )
     found.append({VARIABLE: levels[-1] if levels else NATIVE, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
     return found
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.dialects import BindOp, ViewOp
-from symshape.passes.base import Pass, PassContext
+from symshape.passes.framework.base import Pass, PassContext
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symshape.prover.expr import Expr, Function, Symbol, product
-from symshape.prover.facts import Facts
+from symshape.prover.numbers.expr import Expr, Function, Symbol, product
+from symshape.prover.numbers.facts import Facts
 
 ZERO = Expr.const(0)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from symshape.dialects.types import ITEM_SIZE, dtype_of
-from symshape.passes.fusion.graph import Compute, Graph, dim_symbols
+from symshape.passes.fusion.compute_graph import Compute, Graph, dim_symbols
 from symshape.passes.fusion.group import Group, Grouping
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.expr import Expr
 
 CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
 
@@ -37,9 +37,11 @@ def read_by_one_kernel(grouping: Grouping) -> set[Compute]:
                 readers.setdefault(producer, set()).add(grouping.group_of[reader])
                 if access.conditions and _may_raise(graph, producer, grouping.anchors - {producer}):
                     must.add(producer)
-    return {node for node, groups in readers.items()
-            if node not in must and len(groups) == 1 and grouping.group_of[node] not in groups
-            and _cheap(graph, node, 1)}  # fmt: skip
+    return {
+        node
+        for node, groups in readers.items()
+        if node not in must and len(groups) == 1 and grouping.group_of[node] not in groups and _cheap(graph, node, 1)
+    }
 
 
 def _cheap(graph: Graph, node: Compute, readers: int) -> bool:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from torch_mlir import ir
 
 from symshape.passes.fusion.align import invert
-from symshape.passes.fusion.graph import Access, Compute, Graph, dim_symbols, outer_sizes
+from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, outer_sizes
 from symshape.passes.fusion.order import Order
-from symshape.prover.expr import Expr
-from symshape.prover.facts import Facts
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts
 
 
 @dataclass(eq=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch_mlir import ir
 
 from symshape.dialects.types import ITEM_SIZE, dtype_of
-from symshape.passes.fusion.graph import Graph
-from symshape.passes.fusion.plan import KernelPlan, Load, Step, Store
+from symshape.passes.fusion.compute_graph import Graph
+from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Step, Store
 
 
 def in_place_pairs(plan: KernelPlan, graph: Graph) -> list[tuple[int, int]]:

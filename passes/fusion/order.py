@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch_mlir import ir
 
-from symshape.passes.fusion.graph import Compute, Graph
+from symshape.passes.fusion.compute_graph import Compute, Graph
 
 if TYPE_CHECKING:
     from symshape.passes.fusion.group import Group

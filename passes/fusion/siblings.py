@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from torch_mlir import ir
 
-from symshape.passes.fusion.graph import Compute
+from symshape.passes.fusion.compute_graph import Compute
 from symshape.passes.fusion.group import Group, Grouping
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.expr import Expr
 
 _Key = tuple[tuple[Expr, ...], ir.Value]  # a space, and a tensor that is read over it
 

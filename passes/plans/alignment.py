@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from symshape.dialects.plans import address_name
-from symshape.passes.plans.kernel import Access, Dim, PlanKernel
-from symshape.passes.plans.table import ALIGNMENT
-from symshape.prover.atoms import Function, Symbol
-from symshape.prover.expr import Expr
+from symshape.passes.plans.kernel_view import Access, Dim, PlanKernel
+from symshape.passes.plans.variant_table import ALIGNMENT
+from symshape.prover.numbers.atoms import Function, Symbol
+from symshape.prover.numbers.expr import Expr
 
 _VECTOR: Final = 128  # bits of the widest access
 _PART: Final = "%part"  # unlike any dim or symbol of a kernel

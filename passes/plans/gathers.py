@@ -9,11 +9,13 @@ from torch_mlir import ir
 
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.plans import PlanSizes
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.expr import Expr
 
 _ARITHMETIC: Final[dict[str, Callable[[Expr, Expr], Expr]]] = {
-    "arith.addi": Expr.__add__, "arith.subi": Expr.__sub__, "arith.muli": Expr.__mul__,
-}  # fmt: skip
+    "arith.addi": Expr.__add__,
+    "arith.subi": Expr.__sub__,
+    "arith.muli": Expr.__mul__,
+}
 _SAME: Final = frozenset({"arith.index_cast", "arith.index_castui", "symshape.check_index"})
 
 
@@ -49,7 +51,7 @@ def _index(value: ir.Value, dims: Callable[[int], list[Expr]], sizes: PlanSizes)
         map_ = ir.AffineMapAttr(op.attributes["map"]).value
         operands = [_index(operand, dims, sizes) for operand in op.operands]
         known = [operand for operand in operands if operand is not None]
-        return read_exprs(map_.results, known[: map_.n_dims], known[map_.n_dims:])[0] if known == operands else None
+        return read_exprs(map_.results, known[: map_.n_dims], known[map_.n_dims :])[0] if known == operands else None
     if op.name == "arith.select":
         return _wrapped(op, dims, sizes)
     if op.name in _ARITHMETIC:

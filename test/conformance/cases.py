@@ -180,8 +180,9 @@ def _mutating(info: Any, sample: Any, index: int) -> list[Case]:
         return tuple([each(label, one, x, args, kwargs) for label, one in given.items()])
 
     labels = tuple(parts)
-    return [Case(f"sample {index} {', '.join(labels)}", together, (parts, sample_input, args, kwargs), {},
-                 parts=labels)]  # fmt: skip
+    return [
+        Case(f"sample {index} {', '.join(labels)}", together, (parts, sample_input, args, kwargs), {}, parts=labels)
+    ]
 
 
 def alone(case: Case) -> list[Case]:

@@ -76,8 +76,15 @@ class Ran:
     generator: torch.Tensor
 
 
-def check(variant: Variant, dtype: torch.dtype, backend: str = "symshape", most: int = 0,
-          only: str = "", target: str = "", writing: bool | None = None) -> Result:  # fmt: skip
+def check(
+    variant: Variant,
+    dtype: torch.dtype,
+    backend: str = "symshape",
+    most: int = 0,
+    only: str = "",
+    target: str = "",
+    writing: bool | None = None,
+) -> Result:
     """Every case of a variant; ``only``: those whose label begins so. ``target``: of symshape's code.
 
     ``writing``: only the cases in place and with ``out=``, or all but these.
@@ -95,8 +102,9 @@ def check(variant: Variant, dtype: torch.dtype, backend: str = "symshape", most:
     calls: dict[str, list[str]] = {}
     for kind, called in graphs:
         calls[kind] = sorted({*calls.get(kind, ()), *called})
-    return Result(variant.key, variant.group, backend, outcomes, calls, len(graphs),
-                  round(time.process_time() - started, 2))  # fmt: skip
+    return Result(
+        variant.key, variant.group, backend, outcomes, calls, len(graphs), round(time.process_time() - started, 2)
+    )
 
 
 class Compiled:

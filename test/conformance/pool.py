@@ -34,9 +34,13 @@ class Worker:
             self.stop()
             with self.log.open("w") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                    [sys.executable, str(WORKER)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
                     env=os.environ | self.environment,
-                )  # fmt: skip
+                )
             self.done = 0
         assert self.process.stdin is not None
         self.task, self.started, self.done = task, time.monotonic(), self.done + 1

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from symshape.measure import environment, write_result
-from symshape.terminal import table
+from symshape.tools.measure import environment, write_result
+from symshape.tools.terminal import table
 
 STATUSES = ("pass", "wrong value", "wrong layout", "error")
 NATIVE_GROUPS = ("unary", "binary", "reduction", "view", "indexing")
@@ -28,9 +28,13 @@ summary{cursor:pointer;color:#555}"""
 
 # What computes no element of a tensor, beside views: arithmetic on Python numbers, reading a number, assertions.
 NUMBERS = (
-    "python._operator.", "python.math.", "python.torch.sym_", "aten._local_scalar_dense.", "aten._assert_scalar.",
+    "python._operator.",
+    "python.math.",
+    "python.torch.sym_",
+    "aten._local_scalar_dense.",
+    "aten._assert_scalar.",
     "aten._assert_async.",
-)  # fmt: skip
+)
 
 
 def is_native(record: Record) -> bool:
@@ -70,11 +74,16 @@ def rows(records: Sequence[Record]) -> list[list[Any]]:
         if not chosen:
             continue
         compared, equal, _ = gradients(chosen)
-        found.append([
-            title, len(chosen), *(sum(one["status"] == status for one in chosen) for status in STATUSES),
-            share(sum(map(is_native, chosen)), len(chosen)), share(equal, compared),
-            sum(theirs[one["key"]]["status"] == "pass" for one in chosen if one["key"] in theirs),
-        ])  # fmt: skip
+        found.append(
+            [
+                title,
+                len(chosen),
+                *(sum(one["status"] == status for one in chosen) for status in STATUSES),
+                share(sum(map(is_native, chosen)), len(chosen)),
+                share(equal, compared),
+                sum(theirs[one["key"]]["status"] == "pass" for one in chosen if one["key"] in theirs),
+            ]
+        )
     return found
 
 
@@ -95,9 +104,11 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         "variants_with_wrong_values": sum(one["status"] == "wrong value" for one in ours),
         "samples": sum(len(one["outcomes"]) for one in ours),
         "native_of_pointwise_reduction_view_indexing": [sum(map(is_native, native)), len(native)],
-        "gradient_samples": compared, "gradients_equal": equal, "gradients_wrong": wrong,
+        "gradient_samples": compared,
+        "gradients_equal": equal,
+        "gradients_wrong": wrong,
         "processor_seconds": round(sum(one["seconds"] for one in records)),
-    }  # fmt: skip
+    }
 
 
 def failures(records: Sequence[Record], command: Callable[[str], str]) -> list[tuple[str, str, str, str, str]]:
@@ -109,8 +120,9 @@ def failures(records: Sequence[Record], command: Callable[[str], str]) -> list[t
         if one["backend"] == "symshape" and bad:
             worst = next(outcome for outcome in bad if outcome["kind"] == one["status"])
             again = command(one["key"])
-            found.append((one["key"], one["status"], f"{worst['label']}: {worst['what']}",
-                          theirs.get(one["key"], ""), again))  # fmt: skip
+            found.append(
+                (one["key"], one["status"], f"{worst['label']}: {worst['what']}", theirs.get(one["key"], ""), again)
+            )
     return sorted(found, key=lambda row: (STATUSES.index(row[1]), row[0]))
 
 
@@ -152,9 +164,12 @@ def _sentence(total: dict[str, Any]) -> str:
         f"{total['variants_with_wrong_values']} variants with wrong values. {share(native, of)} of the pointwise, "
         f"reduction, view and indexing variants run in generated kernels alone. {total['gradients_equal']} of "
         f"{total['gradient_samples']} samples with gradients are equal, {total['gradients_wrong']} wrong."
-        + ("" if total["variants_run"] == total["variants"] else
-           f" This was a sample: {total['variants_run']} of {total['variants']} variants.")
-    )  # fmt: skip
+        + (
+            ""
+            if total["variants_run"] == total["variants"]
+            else f" This was a sample: {total['variants_run']} of {total['variants']} variants."
+        )
+    )
 
 
 def _markdown(head: list[list[Any]], bad: list[tuple[str, ...]], total: dict[str, Any]) -> str:
@@ -177,9 +192,11 @@ def _cut(text: str, most: int = 160) -> str:
 
 def _about(options: str) -> str:
     packages = environment()["packages"]
-    return (f"`torch.compile(backend=\"symshape\", dynamic=True, fullgraph=True)` against eager mode, torch "
-            f"{packages['torch']}, on a CPU: values, dtypes, strides, shared memory, gradients, in place, `out=`. "
-            f"Run again: `make conformance" + (f' CONFORMANCE="{options}"`.' if options else "`."))  # fmt: skip
+    return (
+        f'`torch.compile(backend="symshape", dynamic=True, fullgraph=True)` against eager mode, torch '
+        f"{packages['torch']}, on a CPU: values, dtypes, strides, shared memory, gradients, in place, `out=`. "
+        f"Run again: `make conformance" + (f' CONFORMANCE="{options}"`.' if options else "`.")
+    )
 
 
 def _page(head: list[list[Any]], bad: list[tuple[str, ...]], total: dict[str, Any]) -> str:
@@ -192,13 +209,20 @@ def _page(head: list[list[Any]], bad: list[tuple[str, ...]], total: dict[str, An
     ]
     if bad:
         body.append(f"<h2>What does not pass: {len(bad)} variants</h2>")
-        body.append(_html_table(
-            ["variant", "status", "why, and how to run it again", "aot_eager"],
-            [[one[0], one[1], f"{html.escape(_cut(one[2]))}<br><code>{html.escape(one[4])}</code>", one[3]]
-             for one in bad], raw=2))  # fmt: skip
-    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>symshape: conformance</title>'
-            f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>\n'
-            + "\n".join(body) + "\n</html>\n")  # fmt: skip
+        body.append(
+            _html_table(
+                ["variant", "status", "why, and how to run it again", "aot_eager"],
+                [
+                    [one[0], one[1], f"{html.escape(_cut(one[2]))}<br><code>{html.escape(one[4])}</code>", one[3]]
+                    for one in bad
+                ],
+                raw=2,
+            )
+        )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>symshape: conformance</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>\n' + "\n".join(body) + "\n</html>\n"
+    )
 
 
 def _code(text: str) -> str:

@@ -48,8 +48,7 @@ def main() -> int:
     started = time.monotonic()
     records = run_all(options, log)
     again = functools.partial(command_for, dtype=options.dtype, target=options.target)
-    return publish(records, options.out / name, again, time.monotonic() - started, len(variants()),
-                   _given())
+    return publish(records, options.out / name, again, time.monotonic() - started, len(variants()), _given())
 
 
 def _given() -> str:
@@ -93,8 +92,14 @@ def show(options: argparse.Namespace) -> int:
     failed = 0
     for backend in options.backends.split(","):
         with settings():
-            result = check(variants()[options.op], getattr(torch, options.dtype), backend, options.samples,
-                           options.sample, options.target if backend == "symshape" else "")  # fmt: skip
+            result = check(
+                variants()[options.op],
+                getattr(torch, options.dtype),
+                backend,
+                options.samples,
+                options.sample,
+                options.target if backend == "symshape" else "",
+            )
         print(f"{options.op} {backend}: {result.status}, {result.graphs} graphs, {result.seconds} s, {result.calls}")
         for one in result.outcomes:
             print(f"  {one.label}: {one.kind or 'equal'} {one.what}" + ("" if one.gradient else " (no gradient)"))
@@ -108,14 +113,24 @@ def run_all(options: argparse.Namespace, log: Path) -> list[dict[str, Any]]:
     """Records of all variants, those of earlier runs among them."""
     from pool import results
 
-    from symshape.terminal import Progress
+    from symshape.tools.terminal import Progress
 
     backends = options.backends.split(",")
     keys = list(_keys(options))
     sources = digest(options)
     known = _known(log, backends, sources)
-    tasks = [{"key": key, "dtype": options.dtype, "target": options.target, "most": options.samples,
-              "backends": backends, "limit": options.limit} for key in keys if key not in known]  # fmt: skip
+    tasks = [
+        {
+            "key": key,
+            "dtype": options.dtype,
+            "target": options.target,
+            "most": options.samples,
+            "backends": backends,
+            "limit": options.limit,
+        }
+        for key in keys
+        if key not in known
+    ]
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))}
     with Progress("conformance", len(tasks)) as progress, log.open("a") as file:
@@ -131,14 +146,17 @@ def _keys(options: argparse.Namespace) -> Iterator[str]:
     from variants import variants
 
     texts, groups = options.only.split(","), options.group.split(",")
-    keys = [key for key, one in variants().items() if any(text in key for text in texts)
-            and (not options.group or one.group in groups)]  # fmt: skip
+    keys = [
+        key
+        for key, one in variants().items()
+        if any(text in key for text in texts) and (not options.group or one.group in groups)
+    ]
     return iter(keys[:: options.every])
 
 
 def digest(options: argparse.Namespace) -> str:
     """Of all that results depend on: our sources and PyTorch's, the runner, what was asked for."""
-    from symshape.graph_cache import versions
+    from symshape.cache.compiled_graphs import versions
 
     own = [file.read_text() for file in sorted(HERE.glob("*.py"))]
     parts = [sorted(versions().items()), own, options.dtype, options.target, options.samples]
@@ -162,8 +180,19 @@ def _died(task: dict[str, Any], why: str) -> list[dict[str, Any]]:
 
     outcome = {"label": "all", "kind": "error", "what": why, "gradient": False}
     group = variants()[task["key"]].group
-    return [{"key": task["key"], "group": group, "backend": backend, "outcomes": [outcome], "calls": {}, "graphs": 0,
-             "seconds": 0.0, "status": "error"} for backend in task["backends"]]  # fmt: skip
+    return [
+        {
+            "key": task["key"],
+            "group": group,
+            "backend": backend,
+            "outcomes": [outcome],
+            "calls": {},
+            "graphs": 0,
+            "seconds": 0.0,
+            "status": "error",
+        }
+        for backend in task["backends"]
+    ]
 
 
 if __name__ == "__main__":

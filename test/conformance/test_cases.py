@@ -21,8 +21,10 @@ def test_complex_results_in_float64() -> None:
     assert [part.parts for part in parts] == [(), ("no_grad",), ("out=",)]
     for part in parts:
         assert part.wide is not None
-        (wide,), (result,) = ([one] if isinstance(one, torch.Tensor) else one
-                              for one in (call(which, part.function, 0).result for which in (part.wide, part)))
+        (wide,), (result,) = (
+            [one] if isinstance(one, torch.Tensor) else one
+            for one in (call(which, part.function, 0).result for which in (part.wide, part))
+        )
         assert (result.dtype, wide.dtype) == (torch.complex32, torch.complex128)
         assert torch.equal(wide.to(torch.complex64), result.to(torch.complex64))
 

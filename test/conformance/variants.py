@@ -101,8 +101,12 @@ def class_of(info: Any) -> str:
     if info.name.startswith(("linalg.", "fft.", "signal.")) or "attention" in info.name or "_mm" in info.name:
         return "library"
     kind = type(info).__name__
-    return {"UnaryUfuncInfo": "unary", "BinaryUfuncInfo": "binary", "ReductionOpInfo": "reduction",
-            "ShapeFuncInfo": "view"}.get(kind, "other")  # fmt: skip
+    return {
+        "UnaryUfuncInfo": "unary",
+        "BinaryUfuncInfo": "binary",
+        "ReductionOpInfo": "reduction",
+        "ShapeFuncInfo": "view",
+    }.get(kind, "other")
 
 
 def dtype_for(info: Any, wanted: torch.dtype) -> torch.dtype | None:

@@ -19,9 +19,11 @@ def settings() -> AbstractContextManager[Any]:
     import torch._dynamo
 
     return torch._dynamo.config.patch(
-        capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True, recompile_limit=64,
+        capture_scalar_outputs=True,
+        capture_dynamic_output_shape_ops=True,
+        recompile_limit=64,
         accumulated_recompile_limit=4096,
-    )  # fmt: skip
+    )
 
 
 def answer(task: dict[str, Any]) -> list[dict[str, Any]]:
@@ -33,8 +35,12 @@ def answer(task: dict[str, Any]) -> list[dict[str, Any]]:
     variant = variants()[task["key"]]
     dtype = getattr(torch, task["dtype"])
     with settings():
-        return [check(variant, dtype, backend, task["most"], target=task["target"] if backend == "symshape" else "")
-                .record() for backend in task["backends"]]  # fmt: skip
+        return [
+            check(
+                variant, dtype, backend, task["most"], target=task["target"] if backend == "symshape" else ""
+            ).record()
+            for backend in task["backends"]
+        ]
 
 
 def main() -> None:

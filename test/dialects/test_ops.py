@@ -10,7 +10,7 @@ from torch_mlir import ir
 from torch_mlir.dialects import func
 
 from symshape import dialects
-from symshape.passes.diagnostics import collect_diagnostics
+from symshape.passes.framework.diagnostics import collect_diagnostics
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).parent.parent / "programs"))
 from compare import assert_same, run, storages, tensors_of  # noqa: E402
 
 import symshape  # noqa: E402
-from symshape.measure import Graphs  # noqa: E402
+from symshape.tools.measure import Graphs  # noqa: E402
 
 Compiler = Callable[[Any], Any]
 BACKENDS: dict[str, Compiler] = {
@@ -164,9 +164,7 @@ def check(source: Source, backend: str = "symshape", count_graphs: bool = True) 
             return dataclasses.replace(finding, whose="refused")
         if finding is not None:
             captures = backend == "settings"
-            with torch._dynamo.config.patch(
-                capture_scalar_outputs=captures, capture_dynamic_output_shape_ops=captures
-            ):
+            with torch._dynamo.config.patch(capture_scalar_outputs=captures, capture_dynamic_output_shape_ops=captures):
                 theirs, _ = differences(source, "aot_eager")
             same = theirs is not None and theirs.kind == finding.kind
             return Finding(finding.kind, finding.message, "pytorch" if same else "symshape")

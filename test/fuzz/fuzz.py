@@ -71,8 +71,15 @@ def outcome(seed: int) -> dict[str, Any]:
     if found == "symshape" and source is not None:
         (FOLDER / f"{seed}.py").write_text(source.text)
     count = len(source.body) if source is not None else 0
-    return {"seed": seed, "backend": backend_of(seed), "statements": count, "whose": found, "kind": kind,
-            "message": message[:1000], "seconds": round(time.monotonic() - start, 2)}  # fmt: skip
+    return {
+        "seed": seed,
+        "backend": backend_of(seed),
+        "statements": count,
+        "whose": found,
+        "kind": kind,
+        "message": message[:1000],
+        "seconds": round(time.monotonic() - start, 2),
+    }
 
 
 def work(seeds: list[int]) -> None:
@@ -88,7 +95,7 @@ def work(seeds: list[int]) -> None:
 def run(seeds: list[int]) -> list[dict[str, Any]]:
     """All seeds, in processes that a crash ends alone."""
     sys.path.insert(0, str(HERE.parent.parent))
-    from symshape.terminal import Progress
+    from symshape.tools.terminal import Progress
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     log = FOLDER / "seeds.jsonl"
@@ -112,8 +119,15 @@ def run(seeds: list[int]) -> list[dict[str, Any]]:
                 note(line, done, written, progress)
                 left.remove(line["seed"])
             if process.wait() and begun in left:
-                crash = {"seed": begun, "backend": backend_of(begun), "statements": 0, "whose": "symshape",
-                         "kind": "crash", "message": f"exit status {process.returncode}", "seconds": 0.0}  # fmt: skip
+                crash = {
+                    "seed": begun,
+                    "backend": backend_of(begun),
+                    "statements": 0,
+                    "whose": "symshape",
+                    "kind": "crash",
+                    "message": f"exit status {process.returncode}",
+                    "seconds": 0.0,
+                }
                 note(crash, done, written, progress)
                 left.remove(begun)
     return [done[seed] for seed in seeds]
@@ -125,8 +139,11 @@ def note(line: dict[str, Any], done: dict[int, Any], written: Any, progress: Any
     written.flush()
     if line["whose"] == "symshape":
         first = line["message"].splitlines()[0][:150] if line["message"] else ""
-        print(f"\nseed {line['seed']} ({line['backend']}): {line['kind']}: {first}\n"
-              f"    python test/fuzz/fuzz.py --program {line['seed']}", flush=True)  # fmt: skip
+        print(
+            f"\nseed {line['seed']} ({line['backend']}): {line['kind']}: {first}\n"
+            f"    python test/fuzz/fuzz.py --program {line['seed']}",
+            flush=True,
+        )
     progress.step(f"{sum(x['whose'] == 'symshape' for x in done.values())} failed")
 
 

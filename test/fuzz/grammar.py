@@ -38,9 +38,16 @@ class Value:
         dtype = self.tensor.dtype
         floating, flag = dtype.is_floating_point, dtype == torch.bool
         return {
-            "a": True, "m": not flag, "f": floating, "i": not floating and not flag, "l": dtype == torch.int64,
-            "b": flag, "e": self.exact and not flag, "x": self.exact, "y": self.exact and floating,
-        }[hole]  # fmt: skip
+            "a": True,
+            "m": not flag,
+            "f": floating,
+            "i": not floating and not flag,
+            "l": dtype == torch.int64,
+            "b": flag,
+            "e": self.exact and not flag,
+            "x": self.exact,
+            "y": self.exact and floating,
+        }[hole]
 
 
 class Unfit(Exception):
@@ -248,9 +255,13 @@ def sizes(pick: random.Random, count: int, largest: int) -> tuple[tuple[int, int
 
 
 def generate(
-    pick: random.Random, statements: tuple[int, int] = (20, 60), sizes_each: tuple[int, int] = (2, 4),
-    largest: int = 67, most: int = 20_000, given: tuple[tuple[int, int], ...] = (),
-) -> Source:  # fmt: skip
+    pick: random.Random,
+    statements: tuple[int, int] = (20, 60),
+    sizes_each: tuple[int, int] = (2, 4),
+    largest: int = 67,
+    most: int = 20_000,
+    given: tuple[tuple[int, int], ...] = (),
+) -> Source:
     """A program of that many statements (fewer where too little fits together). ``given``: its sizes."""
     gradient = pick.random() < 0.4
     generator = Generator(pick, given or sizes(pick, pick.randint(*sizes_each), largest), gradient, most)

@@ -87,6 +87,7 @@ def _blocks(source: Source) -> Iterator[Source]:
     for i, statement in enumerate(source.body):
         name = re.match(r"(v\d+) = ", statement)
         for read in dict.fromkeys(re.findall(r"\b[vx]\d+\b", statement)[1:] if name else ()):
+
             def renamed(text: str) -> str:
                 return re.sub(rf"\b{name[1]}\b", read, text)  # noqa: B023 (called at once)
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from symshape.measure import compile_for
-from symshape.zoo import MODELS, Model
+from symshape.tools.measure import compile_for
+from symshape.tools.zoo import MODELS, Model
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from symshape.measure import Graphs, relative_error
+from symshape.tools.measure import Graphs, relative_error
 
 # batch x queries x keys: equal to each other, to the heads, to the width of a head, and prime.
 SHAPES = ((2, 7, 7), (4, 4, 4), (8, 8, 8), (3, 32, 8), (5, 13, 4), (32, 2, 3), (7, 31, 17), (4, 8, 32))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from symshape.measure import Graphs, relative_error
-from symshape.zoo import MODELS, Model, Shape, Size
+from symshape.tools.measure import Graphs, relative_error
+from symshape.tools.zoo import MODELS, Model, Shape, Size
 
 TOLERANCE = 1e-4
 # Every model starts from another row of its table, so that all five are seen: equal sizes are the second.

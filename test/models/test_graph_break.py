@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from symshape.measure import Graphs, relative_error
+from symshape.tools.measure import Graphs, relative_error
 
 SHAPES = ((4, 6), (2, 9), (7, 3), (5, 5), (16, 16), (3, 31), (8, 64), (13, 2), (33, 17), (6, 127))
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import symshape.backend
-from symshape.measure import Graphs, compile_for, relative_error, tensors_of
-from symshape.zoo import MODELS, Model, Shape, Size
-from symshape.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
+from symshape.tools.measure import Graphs, compile_for, relative_error, tensors_of
+from symshape.tools.zoo import MODELS, Model, Shape, Size
+from symshape.tools.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
 
 TOLERANCE = 1e-3
 # ResNet's batch normalisation in training mode wants more than one value per channel, at the last stage too.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from symshape.measure import compile_for, relative_error
-from symshape.zoo import Model
+from symshape.tools.measure import compile_for, relative_error
+from symshape.tools.zoo import Model
 
 pytest.importorskip("triton")
 

@@ -93,8 +93,10 @@ LAYOUTS: dict[str, Callable[[int], torch.Tensor]] = {
 
 
 def over_layouts(name: str, function: Callable[..., Any], gradient: bool = False) -> list[Program]:
-    return [P(f"{name} {kind}", function, lambda n, make=make: (make(n),), (7, 16, 17, 2, 1, 0), gradient)
-            for kind, make in LAYOUTS.items()]  # fmt: skip
+    return [
+        P(f"{name} {kind}", function, lambda n, make=make: (make(n),), (7, 16, 17, 2, 1, 0), gradient)
+        for kind, make in LAYOUTS.items()
+    ]
 
 
 ALIASES = [

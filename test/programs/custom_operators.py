@@ -34,9 +34,15 @@ CASES: list[Case] = []
 
 
 def case(
-    program: Callable[..., Any], arguments: Callable[[int], Sequence[Any]], *, mutates: Any = (), tags: Any = (),
-    define: str = "", key: str = "CPU", **expected: Any,
-) -> Callable[..., Any]:  # fmt: skip
+    program: Callable[..., Any],
+    arguments: Callable[[int], Sequence[Any]],
+    *,
+    mutates: Any = (),
+    tags: Any = (),
+    define: str = "",
+    key: str = "CPU",
+    **expected: Any,
+) -> Callable[..., Any]:
     """Registers the function below as an operator: by ``custom_op``, or by ``Library.define`` where ``define`` is its
     schema without the name; ``key``: what it is registered for."""
 

@@ -388,4 +388,4 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("gradient of running products", running_product, flagged, gradient=True),
     P("gradient of branches", gradient_of_branches, rows, gradient=True),
     P("gradient against sizes", gradient_against_sizes, rows, gradient=True),
-)  # fmt: skip
+)

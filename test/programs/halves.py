@@ -15,14 +15,32 @@ def comparisons(x: torch.Tensor, y: torch.Tensor) -> Any:
     """Of numbers that a kernel computes and never stores."""
     third = x / 3
     few = x * 1e-6 * 1e-4
-    return ((x * 1.1) == (x * 1.1).amax(), third < y / 3, third == y / 3, (x * 30000).isinf(), few.bool(), few == 0,
-            few.logical_not(), few.any(-1), third.argmax(-1), third.argmin(0), third.max(-1)[1])  # fmt: skip
+    return (
+        (x * 1.1) == (x * 1.1).amax(),
+        third < y / 3,
+        third == y / 3,
+        (x * 30000).isinf(),
+        few.bool(),
+        few == 0,
+        few.logical_not(),
+        few.any(-1),
+        third.argmax(-1),
+        third.argmin(0),
+        third.max(-1)[1],
+    )
 
 
 def steps(x: torch.Tensor) -> Any:
     few = x * 1e-6 * 1e-4
-    return ((x * 7.3).floor(), (x * 7.3).long(), (x * 7.5).round(), torch.fmod(x * 77, 0.25), few.sign(),
-            torch.floor_divide(x * 7, 0.25), torch.remainder(x * 77, 0.5))  # fmt: skip
+    return (
+        (x * 7.3).floor(),
+        (x * 7.3).long(),
+        (x * 7.5).round(),
+        torch.fmod(x * 77, 0.25),
+        few.sign(),
+        torch.floor_divide(x * 7, 0.25),
+        torch.remainder(x * 77, 0.5),
+    )
 
 
 def jumps_of_gradients(x: torch.Tensor, y: torch.Tensor) -> Any:

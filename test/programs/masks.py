@@ -36,9 +36,19 @@ class Case:
 
 
 CASES = (
-    Case(5, 0.5), Case(16, 0.3), Case(33, 0.8), Case(2, 0.5), Case(7, 1), Case(24, 1), Case(9, 0), Case(40, 0),
-    Case(17, 0.5, True), Case(64, 0.3, True), Case(101, 0.9, True), Case(6, 0, True),
-)  # fmt: skip
+    Case(5, 0.5),
+    Case(16, 0.3),
+    Case(33, 0.8),
+    Case(2, 0.5),
+    Case(7, 1),
+    Case(24, 1),
+    Case(9, 0),
+    Case(40, 0),
+    Case(17, 0.5, True),
+    Case(64, 0.3, True),
+    Case(101, 0.9, True),
+    Case(6, 0, True),
+)
 
 Inputs = Callable[[Case], tuple[Any, ...]]
 
@@ -333,8 +343,11 @@ READS = [
     P("row mask, both", lambda x, m: (x[m, :].sum(1).tanh()).mean(), rows()),
     P("inner dim", lambda x, m: x[:, m].exp().sum(1), inner),
     P("inner dim, all", lambda x, m: (x[:, m, :] * 2).mean(), inner),
-    P("None, integers, slices beside a mask",
-      lambda x, m: (x[None, m].sum(1), x[m, 2].exp().sum(), x[m, ::2].sum(0), x[m, ..., 1:].mean()), rows()),
+    P(
+        "None, integers, slices beside a mask",
+        lambda x, m: (x[None, m].sum(1), x[m, 2].exp().sum(), x[m, ::2].sum(0), x[m, ..., 1:].mean()),
+        rows(),
+    ),
     P("x[m1][m2]", lambda x, m, o: x[m][o[m]].exp().sum(), two_masks),
     P("x[m][x[m] > 0]", lambda x, m: x[m][x[m] > 0].sum(), vectors()),
     P("x[~m]", lambda x, m: x[~(~m)].exp().mean(), vectors()),
@@ -358,8 +371,6 @@ READS = [
     P("masks written out twice", twice, vectors(2)),
     P("norm of all rows", lambda x, m: x[m].norm(dim=-1).sum(), rows()),
 ]
-
-
 
 
 # In eager mode an error where nothing is selected: there the compiled program's must be of the same type.

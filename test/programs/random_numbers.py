@@ -80,8 +80,12 @@ def _created(x: torch.Tensor) -> Any:
 
 
 def _halves(x: torch.Tensor) -> Any:
-    return (torch.rand(x.size(0), dtype=torch.float16), torch.randn(x.size(0), 5, dtype=torch.bfloat16),
-            torch.rand_like(x, dtype=torch.float64), torch.randn_like(x, dtype=torch.float16))  # fmt: skip
+    return (
+        torch.rand(x.size(0), dtype=torch.float16),
+        torch.randn(x.size(0), 5, dtype=torch.bfloat16),
+        torch.rand_like(x, dtype=torch.float64),
+        torch.randn_like(x, dtype=torch.float16),
+    )
 
 
 def _by_tensors(x: torch.Tensor) -> Any:
@@ -99,8 +103,9 @@ GENERATORS = {
     "of halves and doubles": Program(_halves, exact=True),
     "rand_like of a transposed tensor": Program(lambda x: torch.rand_like(x), exact=True, layout=_transposed),
     "randn_like of a strided tensor": Program(lambda x: torch.randn_like(x), exact=True, layout=_strided),
-    "randint_like": Program(lambda x: (torch.randint_like(x, 9), torch.randint_like(x, 3, 50)), exact=True,
-                            layout=_transposed),
+    "randint_like": Program(
+        lambda x: (torch.randint_like(x, 9), torch.randint_like(x, 3, 50)), exact=True, layout=_transposed
+    ),
     "uniform_": Program(_filled("uniform_", -1, 3), exact=True, layout=_transposed),
     "normal_": Program(_filled("normal_", 1, 3), exact=True, sizes=(2, 3, 17)),
     "normal_ strided": Program(_filled("normal_", 1, 3, strided=True), exact=True),
@@ -108,8 +113,9 @@ GENERATORS = {
     "bernoulli_": Program(_filled("bernoulli_", 0.3), exact=True, layout=_transposed),
     "bernoulli_ of booleans": Program(_filled("bernoulli_", 0.3, dtype=torch.bool), exact=True),
     "bernoulli_ of doubles": Program(_filled("bernoulli_", dtype=torch.float64, strided=True), exact=True),
-    "bernoulli_ by a tensor": Program(lambda x: torch.empty_like(x).bernoulli_(x.detach().sigmoid()), exact=True,
-                                      layout=_transposed),
+    "bernoulli_ by a tensor": Program(
+        lambda x: torch.empty_like(x).bernoulli_(x.detach().sigmoid()), exact=True, layout=_transposed
+    ),
     "bernoulli with p": Program(lambda x: torch.bernoulli(x.detach(), 0.25), exact=True, layout=_transposed),
     "exponential_": Program(_filled("exponential_", 2.0), exact=True, layout=_transposed),
     "exponential_ of halves": Program(_filled("exponential_", dtype=torch.float16), exact=True),
@@ -126,7 +132,7 @@ GENERATORS = {
     "parts of a tensor": Program(_in_part, exact=True),
     "integers": Program(lambda x: torch.randint(3, 90, (x.size(0) * 2 - 1,), dtype=torch.int32), exact=True),
     "nothing": Program(lambda x: (torch.empty(0, 3).bernoulli_(0.5), torch.rand(0), torch.rand(2)), exact=True),
-}  # fmt: skip
+}
 
 # --- layers ----------------------------------------------------------------------------------------------------------
 

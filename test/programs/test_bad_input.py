@@ -160,10 +160,13 @@ BAD_INPUTS = (
     BadInput(repeated, (numbers(0, 1, 2, 0, 1, 0), x()), ((numbers(0, -1, 2, 0, 1, 0), x()), (numbers(2, 1), x()))),
     BadInput(split, (numbers(2, 4), x()), ((numbers(2, 3), x()), (numbers(-1, 7), x()))),
     BadInput(targets_of_other_length, (number(3), x()), ((number(8), x()),)),
-    BadInput(targets_out_of_range, (numbers(0, 1, 2, 0, 1, -100), x()),
-             ((numbers(0, 3, 2, 0, 1, 0), x()), (numbers(0, -1, 2, 0, 1, 0), x()))),
+    BadInput(
+        targets_out_of_range,
+        (numbers(0, 1, 2, 0, 1, -100), x()),
+        ((numbers(0, 3, 2, 0, 1, 0), x()), (numbers(0, -1, 2, 0, 1, 0), x())),
+    ),
     BadInput(written_before, (numbers(0, 5), x()), NO_NEGATIVES),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("case", BAD_INPUTS, ids=lambda case: case.function.__name__)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from symshape.backend import symshape_backend
-from symshape.report import GraphReport
 from symshape.runtime import compact
-from symshape.runtime.compact_cpu import CHUNK
+from symshape.runtime.cpu.compact import CHUNK
 from symshape.settings import compile_with
+from symshape.tools.report import GraphReport
 
 Tensor = torch.Tensor
 POSITIONS = "python.symshape.runtime.compact.positions"
@@ -92,7 +92,7 @@ def test_triton_code_compiles_for_a_gpu() -> None:
         import triton
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
-        from symshape.runtime.compact_triton import BLOCK, count_blocks, write_positions
+        from symshape.runtime.triton.compact import BLOCK, count_blocks, write_positions
         for function in (count_blocks, write_positions):
             types = {"mask": "*u8", "counts": "*i64", "ends": "*i64", "positions": "*i64", "n": "i64"}
             signature = {name: types.get(name, "constexpr") for name in function.arg_names}

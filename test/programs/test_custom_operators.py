@@ -18,11 +18,20 @@ from . import custom_operators as table
 ONE_GRAPH = [case for case in table.CASES if case.graphs == 1 and not case.error]
 BROKEN = [case for case in table.CASES if case.graphs > 1]
 # One of each class; all of them are compiled together.
-FEW = ("by_numpy", "of_two", "column_major", "joined", "half", "at_most", "places", "list_and_tensor", "count",
-       "some_number", "add_in_place")  # fmt: skip
+FEW = (
+    "by_numpy",
+    "of_two",
+    "column_major",
+    "joined",
+    "half",
+    "at_most",
+    "places",
+    "list_and_tensor",
+    "count",
+    "some_number",
+    "add_in_place",
+)
 FEW_BROKEN = ("largest", "clip_and_report", "noise")
-
-
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from data_dependent import DATA_DEPENDENT, asserted
 from data_inputs import DataProgram
 
 from symshape.backend import symshape_backend
-from symshape.report import GraphReport
 from symshape.settings import compile_with
+from symshape.tools.report import GraphReport
 
 PROGRAMS = {program.name: program for program in DATA_DEPENDENT}
 
@@ -32,8 +32,10 @@ def compiled(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[Gra
 def outcome(function: Callable[..., Any], program: DataProgram, u: int) -> Any:
     """Results and gradients; or the type of the error."""
     torch.manual_seed(u)
-    inputs = [x.requires_grad_(program.gradient and x.is_floating_point()) if isinstance(x, torch.Tensor) else x
-              for x in program.inputs(u)]  # fmt: skip
+    inputs = [
+        x.requires_grad_(program.gradient and x.is_floating_point()) if isinstance(x, torch.Tensor) else x
+        for x in program.inputs(u)
+    ]
     try:
         result = function(*inputs)
     except (RuntimeError, IndexError, ValueError) as error:

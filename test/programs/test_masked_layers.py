@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 import symshape
 from symshape.backend import symshape_backend
-from symshape.report import GraphReport
 from symshape.settings import compile_with
+from symshape.tools.report import GraphReport
 
 Tensor = torch.Tensor
 
@@ -78,9 +78,11 @@ def step(run: Any, module: torch.nn.Module, x: Tensor, m: Tensor) -> Any:
 
 @pytest.mark.parametrize(
     ("layer", "modes", "counts"),
-    [(MaskedBatchNorm, (True, False), ((9, 5), (12, 12), (7, 0), (33, 20))),
-     (MaskedLayers, (True,), ((9, 5), (12, 12), (33, 20)))],
-)  # fmt: skip
+    [
+        (MaskedBatchNorm, (True, False), ((9, 5), (12, 12), (7, 0), (33, 20))),
+        (MaskedLayers, (True,), ((9, 5), (12, 12), (33, 20))),
+    ],
+)
 def test_training(layer: type[torch.nn.Module], modes: Any, counts: Any) -> None:
     torch.manual_seed(0)
     ours = layer()

@@ -12,8 +12,8 @@ import torch.utils._pytree as pytree
 from masks import CASES, MASKS, Case, MaskProgram, vectors
 
 from symshape.backend import symshape_backend
-from symshape.report import GraphReport
 from symshape.settings import compile_with
+from symshape.tools.report import GraphReport
 
 PROGRAMS = {program.name: program for program in MASKS}
 POSITIONS = "python.symshape.runtime.compact.positions"
@@ -100,14 +100,23 @@ def exactly(n: int, count: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("function", "good", "bad"),
     [
-        (write, lambda: (torch.randn(9), torch.randn(4), exactly(9, 4)),
-         lambda: (torch.randn(12), torch.randn(5), exactly(12, 4))),
-        (scatter, lambda: (torch.randn(9), torch.randn(6), exactly(9, 4)),
-         lambda: (torch.randn(12), torch.randn(5), exactly(12, 7))),
-        (look_up, lambda: (torch.randn(9), torch.arange(3, 8), exactly(5, 2)),
-         lambda: (torch.randn(7), torch.arange(2, 14), exactly(12, 12))),
+        (
+            write,
+            lambda: (torch.randn(9), torch.randn(4), exactly(9, 4)),
+            lambda: (torch.randn(12), torch.randn(5), exactly(12, 4)),
+        ),
+        (
+            scatter,
+            lambda: (torch.randn(9), torch.randn(6), exactly(9, 4)),
+            lambda: (torch.randn(12), torch.randn(5), exactly(12, 7)),
+        ),
+        (
+            look_up,
+            lambda: (torch.randn(9), torch.arange(3, 8), exactly(5, 2)),
+            lambda: (torch.randn(7), torch.arange(2, 14), exactly(12, 12)),
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_eagers_error_and_nothing_is_written(function: Any, good: Any, bad: Any) -> None:
     run, reports = compiled(MaskProgram("", function, vectors()))
     torch.manual_seed(0)

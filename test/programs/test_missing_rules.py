@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import symshape
-from symshape.runtime.result_types import result_type
+from symshape.frontend.decompositions.result_types import result_type
 
 
 def compiled(function):
@@ -22,9 +22,7 @@ def same(ours, theirs):
     if isinstance(theirs, torch.Tensor):
         ours, theirs = [ours], [theirs]
     for mine, other in zip(ours, theirs):
-        assert mine.numel() == 0 or all(
-            a == b for a, b, n in zip(mine.stride(), other.stride(), other.shape) if n > 1
-        )
+        assert mine.numel() == 0 or all(a == b for a, b, n in zip(mine.stride(), other.stride(), other.shape) if n > 1)
 
 
 def gradients(function, *args):
@@ -132,8 +130,18 @@ def test_types_of_results_with_scalars():
 
 
 def test_result_type_is_pytorch_s():
-    dtypes = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
-              torch.float64, torch.complex64, torch.complex128]  # fmt: skip
+    dtypes = [
+        torch.bool,
+        torch.uint8,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    ]
     operands = [torch.ones(shape, dtype=dtype) for shape in ((), (1,)) for dtype in dtypes]
     for x, y in itertools.product(operands, repeat=2):
         assert result_type([x, y]) == torch.result_type(x, y)

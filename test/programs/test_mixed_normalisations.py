@@ -32,8 +32,9 @@ def test_statistics_are_as_exact_as_eager_mode_s(kind: str) -> None:
         weight = torch.randn(n, 24)
         found = []
         for function, wide in ((compiled, False), (results, False), (results, True)):
-            arguments = [t if t is None else (t.double() if wide else t.clone()).requires_grad_()
-                         for t in [x, *parameters] * 3]  # fmt: skip
+            arguments = [
+                t if t is None else (t.double() if wide else t.clone()).requires_grad_() for t in [x, *parameters] * 3
+            ]
             made = function(*arguments)
             loss = sum((one.double() * weight).sum() for one in made)
             found.append([*made, *torch.autograd.grad(loss, [t for t in arguments if t is not None])])

@@ -22,8 +22,15 @@ from world import WORLD
 
 import symshape
 
-TABLES = {"views": VIEWS, "reductions": REDUCTIONS, "pointwise": POINTWISE, "halves": HALVES, "numbers": NUMBERS,
-          "aliases": ALIASES, "world": WORLD}  # fmt: skip
+TABLES = {
+    "views": VIEWS,
+    "reductions": REDUCTIONS,
+    "pointwise": POINTWISE,
+    "halves": HALVES,
+    "numbers": NUMBERS,
+    "aliases": ALIASES,
+    "world": WORLD,
+}
 # Programs of one table are compiled together, which is twice as fast: SYMSHAPE_PROGRAMS=1 tells which of them fails.
 TOGETHER = int(os.environ.get("SYMSHAPE_PROGRAMS", "8"))
 ALONE = ("aliases", "world")  # what these see of each other would be part of their results

@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import symshape
 from symshape.backend import symshape_backend
 from symshape.errors import CompileError
-from symshape.report import GraphReport
-from symshape.runtime.traced_values import fill_values
+from symshape.frontend.bridge.traced_values import fill_values
 from symshape.settings import compile_with
+from symshape.tools.report import GraphReport
 
 
 @dataclass
@@ -61,9 +61,21 @@ def compare(function: Callable[..., Any], program: Program, n: int) -> None:
 
 
 # One of each kind of cause; all others are marked as long.
-FAST = ("created", "normal_ strided", "bernoulli_", "by tensors", "dropout of a transposed tensor", "rrelu",
-        "causal attention", "between kernels", "in backward", "in branches", "seeded inside", "checkpoint",
-        "checkpoint, new numbers")  # fmt: skip
+FAST = (
+    "created",
+    "normal_ strided",
+    "bernoulli_",
+    "by tensors",
+    "dropout of a transposed tensor",
+    "rrelu",
+    "causal attention",
+    "between kernels",
+    "in backward",
+    "in branches",
+    "seeded inside",
+    "checkpoint",
+    "checkpoint, new numbers",
+)
 
 
 def marked() -> list[Any]:

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import symshape
-from symshape.accuracy import Errors, accurate, draws
-from symshape.measure import tensors_of
+from symshape.tools.accuracy import Errors, accurate, draws
+from symshape.tools.measure import tensors_of
 
 Tensor = torch.Tensor
 Shape = tuple[int, int]
@@ -63,8 +63,18 @@ TABLES: dict[str, dict[str, Callable[[Tensor], Any]]] = {
 QUICK = ("sum", "var")
 FEW: Sequence[Shape] = ((33, 40), (1000, 7), (33_331, 3))
 MANY: Sequence[Shape] = (
-    *FEW, (7, 1000), (1, 1), (1, 7), (7, 1), (1, 1000), (1000, 1), (3, 33_331), (1, 100_003), (100_003, 1), (317, 331),
-)  # fmt: skip
+    *FEW,
+    (7, 1000),
+    (1, 1),
+    (1, 7),
+    (7, 1),
+    (1, 1000),
+    (1000, 1),
+    (3, 33_331),
+    (1, 100_003),
+    (100_003, 1),
+    (317, 331),
+)
 DTYPES = (torch.float32, torch.bfloat16)
 
 

@@ -34,8 +34,12 @@ POINTWISE = {
 }
 
 
-FEW = ((torch.int64, torch.float32), (torch.float32, torch.int64), (torch.uint8, torch.int64),
-       (torch.bfloat16, torch.float32))  # fmt: skip
+FEW = (
+    (torch.int64, torch.float32),
+    (torch.float32, torch.int64),
+    (torch.uint8, torch.int64),
+    (torch.bfloat16, torch.float32),
+)
 ALL = tuple(itertools.product(TYPES, TYPES))
 
 

@@ -61,8 +61,25 @@ def test_sizes_by_way_of_floats_are_numbers_in_kernels():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_bits_of_numbers(dtype):
     limits, inf, nan = torch.finfo(dtype), float("inf"), float("nan")
-    some = [0.0, -0.0, 1.0, -1.0, 1.5, 3e10, -1e-10, limits.max, -limits.max, limits.tiny, -limits.tiny, limits.eps,
-            limits.smallest_normal / 3, limits.smallest_normal / 2**20, inf, -inf, nan]  # fmt: skip
+    some = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        1.5,
+        3e10,
+        -1e-10,
+        limits.max,
+        -limits.max,
+        limits.tiny,
+        -limits.tiny,
+        limits.eps,
+        limits.smallest_normal / 3,
+        limits.smallest_normal / 2**20,
+        inf,
+        -inf,
+        nan,
+    ]
     x = torch.tensor(some, dtype=dtype)
     report = symshape.explain(lambda x: (torch.nextafter(x[:, None], x), *torch.frexp(x)), x)
     assert report.totals()["library_calls"] == 0

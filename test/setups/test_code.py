@@ -172,9 +172,18 @@ def factorisations() -> Made:
     def program(a: Tensor, b: Tensor) -> Any:
         positive = a @ a.mT + 3 * torch.eye(a.shape[-1])
         lower, (q, r) = linalg.cholesky(positive), linalg.qr(a)
-        return (lower, q @ r, linalg.solve(positive, b), linalg.slogdet(positive), linalg.inv(positive),
-                linalg.eigvalsh(positive), linalg.svdvals(a), torch.cholesky_solve(b, lower),
-                linalg.solve_triangular(lower, b, upper=False), linalg.matrix_exp(a * 0.1))  # fmt: skip
+        return (
+            lower,
+            q @ r,
+            linalg.solve(positive, b),
+            linalg.slogdet(positive),
+            linalg.inv(positive),
+            linalg.eigvalsh(positive),
+            linalg.svdvals(a),
+            torch.cholesky_solve(b, lower),
+            linalg.solve_triangular(lower, b, upper=False),
+            linalg.matrix_exp(a * 0.1),
+        )
 
     return program, [(torch.randn(2, n, n), torch.randn(2, n, 2)) for n in ROWS]
 
@@ -184,9 +193,20 @@ def special_functions() -> Made:
 
     def program(x: Tensor) -> Any:
         above = x.exp() + 1.5
-        return (special.erfcx(x), special.i0e(x), special.ndtri(x.sigmoid()), special.zeta(above, above),
-                special.log_ndtr(x), special.xlog1py(x, above), special.digamma(above), special.bessel_j0(x),
-                special.sinc(x), special.entr(above), special.gammainc(above, above), special.polygamma(2, above))
+        return (
+            special.erfcx(x),
+            special.i0e(x),
+            special.ndtri(x.sigmoid()),
+            special.zeta(above, above),
+            special.log_ndtr(x),
+            special.xlog1py(x, above),
+            special.digamma(above),
+            special.bessel_j0(x),
+            special.sinc(x),
+            special.entr(above),
+            special.gammainc(above, above),
+            special.polygamma(2, above),
+        )
 
     return program, _rows(gradients=False)
 
@@ -197,8 +217,9 @@ def einsums() -> Made:
         mixed = torch.einsum("bhij,bhjd->bihd", weights, v)
         return mixed.flatten(-2), torch.einsum("ii->i", weights[0, 0]), torch.einsum("...i,...j->...ij", q, k)
 
-    return program, [tuple(torch.randn(b, 2, n, 4, requires_grad=True) for _ in "qkv")
-                     for b, n in ((2, 3), (3, 5), (1, 2))]  # fmt: skip
+    return program, [
+        tuple(torch.randn(b, 2, n, 4, requires_grad=True) for _ in "qkv") for b, n in ((2, 3), (3, 5), (1, 2))
+    ]
 
 
 def numpy_inside() -> Made:
@@ -234,10 +255,25 @@ def segments() -> Made:
 
 FAST = (numpy_inside, policy_gradient)
 PROGRAMS: tuple[Callable[[], Made], ...] = (
-    *FAST, gaussians, contrastive_loss, categories, correlated_gaussians, hardest_triplets, vector_quantisation,
-    fake_quantisation, nucleus_sampling, beam_search, boxes_that_overlap, spectrograms, filters_in_frequency,
-    factorisations, special_functions, einsums, lists_of_tensors, segments,
-)  # fmt: skip
+    *FAST,
+    gaussians,
+    contrastive_loss,
+    categories,
+    correlated_gaussians,
+    hardest_triplets,
+    vector_quantisation,
+    fake_quantisation,
+    nucleus_sampling,
+    beam_search,
+    boxes_that_overlap,
+    spectrograms,
+    filters_in_frequency,
+    factorisations,
+    special_functions,
+    einsums,
+    lists_of_tensors,
+    segments,
+)
 
 
 @pytest.mark.parametrize("make", [m if m in FAST else pytest.param(m, marks=pytest.mark.long) for m in PROGRAMS])

@@ -49,8 +49,13 @@ def test_ragged_batches(workers: int, graphs: Callable[[], int]) -> None:
     forward = symshape.compile(ours)
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (ours, theirs)]
     for _ in range(2):
-        loader = DataLoader(Texts(), batch_size=4, collate_fn=collate, num_workers=workers,
-                            multiprocessing_context="fork" if workers else None)  # fmt: skip
+        loader = DataLoader(
+            Texts(),
+            batch_size=4,
+            collate_fn=collate,
+            num_workers=workers,
+            multiprocessing_context="fork" if workers else None,
+        )
         for tokens, mask, labels in loader:
             losses = [F.cross_entropy(model(tokens, mask), labels) for model in (forward, theirs)]
             for loss, optimizer in zip(losses, optimizers, strict=True):

@@ -23,10 +23,14 @@ def test_two_processes_train(programs: tuple[str, ...], tmp_path: Path, launches
     outputs = [tmp_path / f"rank{rank}.json" for rank in range(WORLD)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     processes = [
-        subprocess.Popen([sys.executable, SCRIPT, str(rank), tmp_path / "meeting", output, *programs], env=environment,
-                         stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, SCRIPT, str(rank), tmp_path / "meeting", output, *programs],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for rank, output in enumerate(outputs)
-    ]  # fmt: skip
+    ]
     try:
         errors = [process.communicate(timeout=SECONDS)[1] for process in processes]
     finally:

@@ -31,10 +31,14 @@ def _newton(x: Tensor) -> Tensor:
 
 
 TRANSFORMS: dict[str, Callable[[Tensor], Any]] = {
-    "jacrev": jacrev(_squash), "jacfwd": jacfwd(_squash), "jvp": lambda x: jvp(_squash, (x,), (x.cos(),)),
-    "vjp": _vjp, "newton": _newton, "hessian": hessian(lambda x: _squash(x).sum()),
+    "jacrev": jacrev(_squash),
+    "jacfwd": jacfwd(_squash),
+    "jvp": lambda x: jvp(_squash, (x,), (x.cos(),)),
+    "vjp": _vjp,
+    "newton": _newton,
+    "hessian": hessian(lambda x: _squash(x).sum()),
     "vmap": lambda x: vmap(lambda a: F.softmax(a * x, -1).cumsum(-1))(x),
-}  # fmt: skip
+}
 FAST = ("jacrev",)
 
 

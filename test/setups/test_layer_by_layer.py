@@ -45,10 +45,15 @@ def _in_place(model: Stack) -> None:
         layer.compile(backend="symshape", dynamic=True)
 
 
-@pytest.mark.parametrize("compile_layers, training", [
-    (_replaced, True), (_in_place, False), pytest.param(_replaced, False, marks=pytest.mark.long),
-    pytest.param(_in_place, True, marks=pytest.mark.long),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "compile_layers, training",
+    [
+        (_replaced, True),
+        (_in_place, False),
+        pytest.param(_replaced, False, marks=pytest.mark.long),
+        pytest.param(_in_place, True, marks=pytest.mark.long),
+    ],
+)
 def test_layers_share_graphs(
     compile_layers: Callable[[Stack], None], training: bool, graphs: Callable[[], int]
 ) -> None:

@@ -118,8 +118,9 @@ class Bags(nn.Module):
 
 
 def bags() -> Made:
-    return Bags("mean"), [(torch.randint(0, 11, (n,)), torch.tensor(at)) for n, at in
-                          ((5, [0, 2]), (7, [0, 1, 3]), (3, [0]))]  # fmt: skip
+    return Bags("mean"), [
+        (torch.randint(0, 11, (n,)), torch.tensor(at)) for n, at in ((5, [0, 2]), (7, [0, 1, 3]), (3, [0]))
+    ]
 
 
 class Sparse(nn.Module):
@@ -165,8 +166,9 @@ class Encoder(nn.Module):
 
 
 def encoder_of_padded_texts() -> Made:
-    return Encoder(), [(x, torch.arange(x.shape[1]) >= x.shape[1] - torch.arange(x.shape[0])[:, None] % 2)
-                       for x in _sequences()]  # fmt: skip
+    return Encoder(), [
+        (x, torch.arange(x.shape[1]) >= x.shape[1] - torch.arange(x.shape[0])[:, None] % 2) for x in _sequences()
+    ]
 
 
 class Spectral(nn.Module):
@@ -186,9 +188,15 @@ def spectral() -> Made:
 
 def convolutions_in_channels_last() -> Made:
     net = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.SiLU(),
-        nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
-    ).to(memory_format=torch.channels_last)  # fmt: skip
+        nn.Conv2d(3, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.SiLU(),
+        nn.Conv2d(8, 8, 3, groups=8, padding=1),
+        nn.Hardswish(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(8, 4),
+    ).to(memory_format=torch.channels_last)
     images = [torch.randn(b, 3, h, w) for b, h, w in ((2, 8, 8), (3, 10, 7), (4, 6, 6))]
     return net, [(x.to(memory_format=torch.channels_last),) for x in images]
 
@@ -261,10 +269,25 @@ def hooks() -> Made:
 
 FAST = (tied, low_rank)
 LAYERS: tuple[Callable[[], Made], ...] = (
-    *FAST, bags, symmetric_weight, weight_norm, spectral_norm, orthogonal, recurrent, packed, sparse_gradients,
-    attention_with_and_without_weights, attention_in_eval_mode, encoder_of_padded_texts, spectral,
-    convolutions_in_channels_last, denoising_step, experts, graph_messages, hooks,
-)  # fmt: skip
+    *FAST,
+    bags,
+    symmetric_weight,
+    weight_norm,
+    spectral_norm,
+    orthogonal,
+    recurrent,
+    packed,
+    sparse_gradients,
+    attention_with_and_without_weights,
+    attention_in_eval_mode,
+    encoder_of_padded_texts,
+    spectral,
+    convolutions_in_channels_last,
+    denoising_step,
+    experts,
+    graph_messages,
+    hooks,
+)
 
 
 @pytest.mark.parametrize("make", [m if m in FAST else pytest.param(m, marks=pytest.mark.long) for m in LAYERS])

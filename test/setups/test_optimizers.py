@@ -55,10 +55,14 @@ def _assert_same(ours: nn.Module, theirs: nn.Module) -> None:
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("name, foreach", [
-    (name, foreach) if (name, foreach) in FAST else pytest.param(name, foreach, marks=pytest.mark.long)
-    for name in OPTIMIZERS for foreach in (False, True)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, foreach",
+    [
+        (name, foreach) if (name, foreach) in FAST else pytest.param(name, foreach, marks=pytest.mark.long)
+        for name in OPTIMIZERS
+        for foreach in (False, True)
+    ],
+)
 def test_steps_under_a_schedule(name: str, foreach: bool, graphs: Callable[[], int]) -> None:
     ours, theirs = _models()
     _train(name, ours, True, 0.1, foreach=foreach)
@@ -78,16 +82,26 @@ def test_a_rate_in_a_tensor_compiles_once(name: str, graphs: Callable[[], int]) 
 
 
 LISTS: tuple[Callable[[list[Tensor], list[Tensor]], Any], ...] = (
-    lambda a, b: torch._foreach_add(a, b, alpha=2), lambda a, b: torch._foreach_add(a, [0.5, 2]),
-    lambda a, b: torch._foreach_add(a, 1.5), lambda a, b: torch._foreach_sub(a, b, alpha=3),
-    lambda a, b: torch._foreach_mul(a, b[1].sum()), lambda a, b: torch._foreach_div(a, 3),
-    lambda a, b: torch._foreach_addcmul(a, a, b, 0.5), lambda a, b: torch._foreach_addcdiv(a, b, b, [0.5, 2]),
-    lambda a, b: torch._foreach_lerp(a, b, 0.25), lambda a, b: torch._foreach_lerp(a, b, b),
-    lambda a, b: torch._foreach_pow(b, 2), lambda a, b: torch._foreach_pow(2.0, a),
-    lambda a, b: torch._foreach_maximum(a, 0.1), lambda a, b: torch._foreach_minimum(a, b),
-    lambda a, b: torch._foreach_norm(a), lambda a, b: torch._foreach_norm(a, 1), lambda a, b: torch._foreach_sqrt(b),
-    lambda a, b: torch._foreach_sign(a), lambda a, b: torch._foreach_reciprocal(b),
-)  # fmt: skip
+    lambda a, b: torch._foreach_add(a, b, alpha=2),
+    lambda a, b: torch._foreach_add(a, [0.5, 2]),
+    lambda a, b: torch._foreach_add(a, 1.5),
+    lambda a, b: torch._foreach_sub(a, b, alpha=3),
+    lambda a, b: torch._foreach_mul(a, b[1].sum()),
+    lambda a, b: torch._foreach_div(a, 3),
+    lambda a, b: torch._foreach_addcmul(a, a, b, 0.5),
+    lambda a, b: torch._foreach_addcdiv(a, b, b, [0.5, 2]),
+    lambda a, b: torch._foreach_lerp(a, b, 0.25),
+    lambda a, b: torch._foreach_lerp(a, b, b),
+    lambda a, b: torch._foreach_pow(b, 2),
+    lambda a, b: torch._foreach_pow(2.0, a),
+    lambda a, b: torch._foreach_maximum(a, 0.1),
+    lambda a, b: torch._foreach_minimum(a, b),
+    lambda a, b: torch._foreach_norm(a),
+    lambda a, b: torch._foreach_norm(a, 1),
+    lambda a, b: torch._foreach_sqrt(b),
+    lambda a, b: torch._foreach_sign(a),
+    lambda a, b: torch._foreach_reciprocal(b),
+)
 
 
 def test_lists_of_tensors_are_taken_apart() -> None:

@@ -108,9 +108,15 @@ def test_a_pipeline() -> None:
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
-    theirs = BertForSequenceClassification(BertConfig(
-        vocab_size=10, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-    )).eval()  # fmt: skip
+    theirs = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=10,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+        )
+    ).eval()
     ours: Any = copy.deepcopy(theirs)
     ours.forward = symshape.compile(ours.forward)
     texts = ["what a day", "it is a fine day today", "fine"]

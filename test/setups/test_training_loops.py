@@ -160,10 +160,14 @@ def _ema(averaged: nn.Module, model: nn.Module) -> None:
             a.lerp_(p, 0.5)
 
 
-@pytest.mark.parametrize("kind", [
-    "deepcopy", pytest.param("averaged model", marks=pytest.mark.long),
-    pytest.param("averaged, as exponential", marks=pytest.mark.long),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "deepcopy",
+        pytest.param("averaged model", marks=pytest.mark.long),
+        pytest.param("averaged, as exponential", marks=pytest.mark.long),
+    ],
+)
 def test_moving_averages_of_a_compiled_model(kind: str) -> None:
     """The average is a model of its own, made from the compiled one, and is run too."""
     make: dict[str, Callable[[nn.Module], Any]] = {

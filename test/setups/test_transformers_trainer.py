@@ -56,10 +56,18 @@ class Average(nn.Module):
 
 
 def _bert() -> nn.Module:
-    return BertForSequenceClassification(BertConfig(
-        vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, num_labels=3,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    ))  # fmt: skip
+    return BertForSequenceClassification(
+        BertConfig(
+            vocab_size=50,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            num_labels=3,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+    )
 
 
 def _train(
@@ -68,13 +76,29 @@ def _train(
     torch.manual_seed(0)
     model = make()
     settings = TrainingArguments(
-        output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=2, learning_rate=1e-2, logging_steps=1,
-        report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True, dataloader_pin_memory=False,
-        remove_unused_columns=False, label_names=["labels"], **arguments,  # else it asks the signature of `forward`
-    )  # fmt: skip
+        output_dir=str(folder),
+        max_steps=STEPS,
+        per_device_train_batch_size=2,
+        learning_rate=1e-2,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        remove_unused_columns=False,
+        label_names=["labels"],
+        **arguments,  # else it asks the signature of `forward`
+    )
     losses = Losses()
-    trainer = Trainer(wrap(model), settings, train_dataset=Sentences(), eval_dataset=Sentences(),
-                      data_collator=collate, callbacks=[losses])  # fmt: skip
+    trainer = Trainer(
+        wrap(model),
+        settings,
+        train_dataset=Sentences(),
+        eval_dataset=Sentences(),
+        data_collator=collate,
+        callbacks=[losses],
+    )
     trainer.train()
     if arguments:
         trainer.evaluate()
@@ -89,12 +113,15 @@ def _in_place(model: nn.Module) -> nn.Module:
 ACCUMULATED = {"gradient_accumulation_steps": 2, "bf16": True}
 
 
-@pytest.mark.parametrize("make, wrap, arguments", [
-    (Average, symshape.compile, {}),
-    (Average, _in_place, {}),
-    pytest.param(_bert, symshape.compile, {"max_grad_norm": 0.1}, marks=pytest.mark.long),
-    pytest.param(_bert, _in_place, ACCUMULATED, marks=pytest.mark.long),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make, wrap, arguments",
+    [
+        (Average, symshape.compile, {}),
+        (Average, _in_place, {}),
+        pytest.param(_bert, symshape.compile, {"max_grad_norm": 0.1}, marks=pytest.mark.long),
+        pytest.param(_bert, _in_place, ACCUMULATED, marks=pytest.mark.long),
+    ],
+)
 def test_losses_of_the_trainer(
     make: Callable[[], nn.Module], wrap: Callable[[nn.Module], Any], arguments: dict[str, Any], tmp_path: Path
 ) -> None:

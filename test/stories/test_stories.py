@@ -15,7 +15,7 @@ import torch.utils._pytree as pytree
 from stories import REFUSALS, STORIES, Refusal, Story, cat_of_split, parity
 
 import symshape
-from symshape.measure import Graphs
+from symshape.tools.measure import Graphs
 
 PAGE = Path(__file__).parents[2] / "docs" / "stories.md"
 the_page_speaks_of_this_pytorch = pytest.mark.skipif(

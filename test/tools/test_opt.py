@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from symshape import cli, opt, translate
+from symshape.tools import cli, opt, translate
 
 HERE = Path(__file__).parent
 
@@ -24,7 +24,7 @@ def test_start_is_fast() -> None:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
         return time.perf_counter() - begin
 
-    pairs = [(start("-m", "symshape.opt", "--help"), start("-c", "pass")) for _ in range(5)]
+    pairs = [(start("-m", "symshape.tools.opt", "--help"), start("-c", "pass")) for _ in range(5)]
     assert min(tool / bare for tool, bare in pairs) <= 25
 
 
@@ -34,7 +34,7 @@ def test_torch_is_never_imported(tmp_path: Path) -> None:
         'func.func @f() { "host.call"() {target = "aten.no_such_op", arguments = "()"} : () -> ()\n return }'
     )
     code = (
-        "import sys; from symshape import opt; "
+        "import sys; from symshape.tools import opt; "
         f"status = opt.main([{str(source)!r}, '--to-stage=kernels']); opt.main(['--list-passes']); "
         "sys.exit(status or 'torch' in sys.modules)"
     )
@@ -76,23 +76,30 @@ def test_arguments_that_would_do_nothing(
     assert f"symshape-opt: error: {message}" in shown.err and not shown.out
 
 
-@pytest.mark.parametrize(("run", "arguments"), [
-    (opt.main, ["--to-stage=linalg", "--to-stage=kernels"]), (opt.main, ["--cse", "-o", "a", "-o", "b"]),
-    (translate.main, ["--to=cpu", "--to=loops"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("run", "arguments"),
+    [
+        (opt.main, ["--to-stage=linalg", "--to-stage=kernels"]),
+        (opt.main, ["--cse", "-o", "a", "-o", "b"]),
+        (translate.main, ["--to=cpu", "--to=loops"]),
+    ],
+)
 def test_of_two_values_none_is_dropped(run: Any, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run(arguments)
     assert "given more than once" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--to=loops", "--cpu=x86-64-v2"], "--cpu does nothing without --to=cpu"),
-    (["--to=cpu", "--cpu=avx"], "unknown cpu 'avx'"),
-    (["--to=cpu", "--from-stage=planned"], "there are no kernels in the module"),
-    (["--to=triton"], "there are no kernels in the module"),
-    (["--to=loops"], "there are no kernels in the module"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to=loops", "--cpu=x86-64-v2"], "--cpu does nothing without --to=cpu"),
+        (["--to=cpu", "--cpu=avx"], "unknown cpu 'avx'"),
+        (["--to=cpu", "--from-stage=planned"], "there are no kernels in the module"),
+        (["--to=triton"], "there are no kernels in the module"),
+        (["--to=loops"], "there are no kernels in the module"),
+    ],
+)
 def test_what_translate_cannot_print(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,9 +110,15 @@ def test_what_translate_cannot_print(
     assert f"symshape-translate: error: {message}" in shown.err and not shown.out
 
 
-@pytest.mark.parametrize("arguments", [
-    ["demo", "--fast"], ["cache", "show", "--all"], ["explain", "bert", "--stage=lnialg"], ["explain", "bert", "more"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--fast"],
+        ["cache", "show", "--all"],
+        ["explain", "bert", "--stage=lnialg"],
+        ["explain", "bert", "more"],
+    ],
+)
 def test_the_command_knows_its_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         cli.main(arguments)

@@ -12,17 +12,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("frontend", "dialects", "passes", "codegen", "runtime", "prover")
 
 
 def _settings() -> dict[str, dict[str, object]]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
+# Those at the top of the repository.
+FOLDERS = tuple(folder for folder in _settings()["tool"]["setuptools"]["package-dir"].values() if folder != "symshape")  # type: ignore[index]
+
+
 def _sources() -> set[str]:
     """All modules, as paths inside of the wheel."""
-    own = {f"symshape/{path.name}" for path in (ROOT / "symshape").glob("*.py")}
-    return own | {f"symshape/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    own = {path.relative_to(ROOT) for path in (ROOT / "symshape").rglob("*.py")}  # which does not follow links
+    return {str(path) for path in own if path.parts[1] not in FOLDERS} | {
+        f"symshape/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")
+    }
 
 
 def test_every_package_is_listed() -> None:
@@ -76,7 +81,11 @@ def test_the_wheel_has_the_entry_points(wheel: zipfile.ZipFile) -> None:
     name = next(name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     text = wheel.read(name).decode()
     assert "symshape = symshape.backend:symshape_backend" in text
-    for tool in ("symshape-opt = symshape.opt:main", "symshape-translate = ", "symshape = symshape.cli:main"):
+    for tool in (
+        "symshape-opt = symshape.tools.opt:main",
+        "symshape-translate = ",
+        "symshape = symshape.tools.cli:main",
+    ):
         assert tool in text
 
 

@@ -10,9 +10,9 @@ import torch
 
 from symshape.backend import symshape_backend
 from symshape.errors import OptionError
-from symshape.passes import registry
-from symshape.passes.base import Pass
-from symshape.report import GraphReport
+from symshape.passes.framework import registry
+from symshape.passes.framework.base import Pass
+from symshape.tools.report import GraphReport
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = str(ROOT / "docs" / "examples" / "drop_noop_views.py")

@@ -13,9 +13,9 @@ from torch_mlir import ir
 import symshape
 from symshape import dialects
 from symshape.dialects.conditions import read_condition
-from symshape.dialects.places import source_line
+from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Layout, Sizes
-from symshape.report import GraphReport
+from symshape.tools.report import GraphReport
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from symshape.prover.expr import Expr, Function, Symbol
+from symshape.prover.numbers.expr import Expr, Function, Symbol
 
 Size = Expr | int
 _FUNCTIONS = {"floordiv": "arith.floordivsi", "mod": "arith.remsi", "max": "arith.maxsi", "min": "arith.minsi"}
 _IDENTITIES = {
-    "add": ("arith.addf", "arith.addi"), "mul": ("arith.mulf", "arith.muli"), "max": ("arith.maximumf", "arith.maxsi"),
-    "min": ("arith.minimumf", "arith.minsi"), "or": ("", "arith.ori"), "and": ("", "arith.andi"),
-}  # fmt: skip
+    "add": ("arith.addf", "arith.addi"),
+    "mul": ("arith.mulf", "arith.muli"),
+    "max": ("arith.maximumf", "arith.maxsi"),
+    "min": ("arith.minimumf", "arith.minsi"),
+    "or": ("", "arith.ori"),
+    "and": ("", "arith.andi"),
+}
 
 
 def sym(i: int) -> Expr:
@@ -210,7 +214,7 @@ def context() -> Any:
 def read_text(text: str) -> Any:
     from torch_mlir import ir
 
-    from symshape.codegen.read_kernel import read_kernel
+    from symshape.analysis.read_kernel import read_kernel
 
     with context():
         module = ir.Module.parse(text)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from symshape.codegen.cpu.emit import emit_cpu
-from symshape.codegen.cpu.jit import compile_objects
-from symshape.codegen.cpu.target import Target, default, target_of
-from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
-from symshape.prover.expr import Expr
-from symshape.runtime import cpu_level
-from symshape.runtime.cpu_kernels import load_object
+from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
+from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.objects.compile_objects import compile_objects
+from symshape.codegen.cpu.objects.target import Target, default, target_of
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.cpu import instruction_sets as cpu_level
+from symshape.runtime.cpu.load_objects import load_object
 
 SYMBOLS = [Expr.symbol(f"s{i}") for i in range(4)]
 D0, D1, D2 = (Expr.symbol(f"d{i}") for i in range(3))
@@ -44,8 +44,15 @@ class Builder:
         self.args.append(Arg(f"a{len(self.args)}", dtype, output, tuple(sizes), tuple(strides)))
         return len(self.args) - 1
 
-    def add(self, op: str, *operands: int, dtype: str = "f32", row: bool = False, results: Sequence[str] | None = None,
-            **attributes: Any) -> int:
+    def add(
+        self,
+        op: str,
+        *operands: int,
+        dtype: str = "f32",
+        row: bool = False,
+        results: Sequence[str] | None = None,
+        **attributes: Any,
+    ) -> int:
         produced = [dtype] if results is None else list(results)
         numbers = tuple(range(len(self.dtypes), len(self.dtypes) + len(produced)))
         self.dtypes.extend(produced)
@@ -71,8 +78,18 @@ class Builder:
         return LoopKernel(self.name, self.dims, tuple(self.args), self.symbols, tuple(self.code))
 
 
-KINDS = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
-         "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "ui8": torch.uint8, "i1": torch.bool}
+KINDS = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "ui8": torch.uint8,
+    "i1": torch.bool,
+}
 
 
 def narrow_target() -> Target:
@@ -126,8 +143,11 @@ def layer_norm(dtype: str = "f32") -> Builder:
     value = b.load(x, D0 * m + D1)
     if dtype != "f32":
         value = b.add("arith.extf", value)
-    count = b.add("arith.sitofp", b.add("arith.index_cast", b.add("index", dtype="index", row=True, address=m),
-                                        dtype="i64", row=True), row=True)
+    count = b.add(
+        "arith.sitofp",
+        b.add("arith.index_cast", b.add("index", dtype="index", row=True, address=m), dtype="i64", row=True),
+        row=True,
+    )
     mean = b.add("arith.divf", b.reduce(value, "add"), count, row=True)
     b.store(mean, mean_out, D0, row=True)
     centred = b.add("arith.subf", value, mean)

@@ -15,9 +15,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch_mlir import ir
 
 from symshape.dialects import load, verify
-from symshape.frontend.import_fx import import_graph
-from symshape.passes.base import PassContext
-from symshape.passes.lower_aten import LowerAten
+from symshape.frontend.importer.import_fx import import_graph
+from symshape.passes.framework.base import PassContext
+from symshape.passes.lowering.lower_aten import LowerAten
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -72,9 +72,14 @@ def compare(actual: Any, expected: Any, label: str) -> None:
         return
     tolerance = TOLERANCE.get(expected.dtype, 0)
     torch.testing.assert_close(
-        actual, expected, rtol=tolerance, atol=tolerance * 0.1, equal_nan=True, check_stride=False,
+        actual,
+        expected,
+        rtol=tolerance,
+        atol=tolerance * 0.1,
+        equal_nan=True,
+        check_stride=False,
         msg=lambda text: f"{label}: {_differences(actual, expected, text)}",
-    )  # fmt: skip
+    )
 
 
 def _differences(actual: torch.Tensor, expected: torch.Tensor, text: str) -> str:

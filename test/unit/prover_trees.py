@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from symshape.prover.expr import Expr, maximum, minimum
+from symshape.prover.numbers.expr import Expr, maximum, minimum
 
 Tree = Any  # an int, a name, or (operator, left, right)
 

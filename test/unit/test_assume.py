@@ -11,9 +11,9 @@ from imported import read
 
 import symshape
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError
-from symshape.frontend.assumptions import ORIGIN, Assumptions
-from symshape.measure import Graphs
-from symshape.report import GraphReport
+from symshape.frontend.importer.assumptions import ORIGIN, Assumptions
+from symshape.tools.measure import Graphs
+from symshape.tools.report import GraphReport
 
 
 @pytest.fixture(autouse=True)

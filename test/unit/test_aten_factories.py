@@ -11,9 +11,9 @@ import torch
 from lowering import check
 
 from symshape.dialects.types import DTYPES
-from symshape.passes.aten import promotion
-from symshape.passes.aten.builder import Tensor
-from symshape.prover.expr import Expr
+from symshape.passes.lowering.aten import promotion
+from symshape.passes.lowering.aten.builder import Tensor
+from symshape.prover.numbers.expr import Expr
 
 aten = torch.ops.aten
 NAMES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
@@ -85,11 +85,19 @@ def test_symbolic_numbers() -> None:
     def function(x: torch.Tensor, k: torch.Tensor) -> list[torch.Tensor]:
         n = x.shape[0]
         return [
-            aten.add.Tensor(x, n), aten.mul.Tensor(k, n * 2 + 1), aten.lt.Scalar(k, n), aten.div.Tensor(k, n),
-            aten.pow.Tensor_Scalar(k, n), aten.full.default([n, 3], n), aten.tril.default(x, n - 4),
-            aten.triu.default(x, 4 - n), aten.clamp.default(k, None, n - 1), aten.remainder.Scalar(k, n),
-            aten.arange.start_step(n, 5 * n, 2), aten.masked_fill.Scalar(k, k < 0, n),
-        ]  # fmt: skip
+            aten.add.Tensor(x, n),
+            aten.mul.Tensor(k, n * 2 + 1),
+            aten.lt.Scalar(k, n),
+            aten.div.Tensor(k, n),
+            aten.pow.Tensor_Scalar(k, n),
+            aten.full.default([n, 3], n),
+            aten.tril.default(x, n - 4),
+            aten.triu.default(x, 4 - n),
+            aten.clamp.default(k, None, n - 1),
+            aten.remainder.Scalar(k, n),
+            aten.arange.start_step(n, 5 * n, 2),
+            aten.masked_fill.Scalar(k, k < 0, n),
+        ]
 
     check(function, [values(4, 6), values(4, dtype=I64)], [values(7, 3), values(7, dtype=I64)])
 
@@ -100,32 +108,52 @@ def _iota(n: int) -> torch.Tensor:
 
 FACTORIES: dict[str, Callable[[torch.Tensor, int], Any]] = {
     "full": lambda x, n: [
-        aten.full.default([n, 2], 1.5), aten.full.default([n], 3, dtype=I32), aten.full.default([], True),
+        aten.full.default([n, 2], 1.5),
+        aten.full.default([n], 3, dtype=I32),
+        aten.full.default([], True),
     ],
     "like": lambda x, n: [
-        aten.full_like.default(x, 2), aten.zeros_like.default(x, dtype=I64), aten.ones_like.default(x),
+        aten.full_like.default(x, 2),
+        aten.zeros_like.default(x, dtype=I64),
+        aten.ones_like.default(x),
     ],
     "new": lambda x, n: [
-        aten.new_full.default(x, [n], 7), aten.new_zeros.default(x, [n]), aten.new_ones.default(x, [2, n]),
+        aten.new_full.default(x, [n], 7),
+        aten.new_zeros.default(x, [n]),
+        aten.new_ones.default(x, [2, n]),
     ],
     "zeros": lambda x, n: [
-        aten.zeros.default([n]), aten.ones.default([n], dtype=torch.bool), aten.scalar_tensor.default(0.1),
+        aten.zeros.default([n]),
+        aten.ones.default([n], dtype=torch.bool),
+        aten.scalar_tensor.default(0.1),
     ],
     "empty": lambda x, n: [aten.mul.Tensor(aten.ones_like.default(aten.empty.memory_format([n])), 2)],
     "arange": lambda x, n: [
-        aten.arange.default(n), aten.arange.start(2, n), aten.arange.start_step(0, 2 * n, 3),
-        aten.arange.default(n, dtype=F32), aten.arange.start_step(0, 3, 0.25), aten.arange.start_step(9, 1, -2),
-        aten.arange.default(n, dtype=BF16), _iota(n),
+        aten.arange.default(n),
+        aten.arange.start(2, n),
+        aten.arange.start_step(0, 2 * n, 3),
+        aten.arange.default(n, dtype=F32),
+        aten.arange.start_step(0, 3, 0.25),
+        aten.arange.start_step(9, 1, -2),
+        aten.arange.default(n, dtype=BF16),
+        _iota(n),
     ],
     "linspace": lambda x, n: [  # the tracer fixes the number of steps
-        aten.linspace.default(-1, 2, 6), aten.linspace.default(0, 1, 1), aten.linspace.default(0, 10, 7, dtype=I64),
-        aten.linspace.default(3, -3, 7, dtype=F64), aten.linspace.default(n, -1, 2), aten.linspace.default(2, 5, 0),
+        aten.linspace.default(-1, 2, 6),
+        aten.linspace.default(0, 1, 1),
+        aten.linspace.default(0, 10, 7, dtype=I64),
+        aten.linspace.default(3, -3, 7, dtype=F64),
+        aten.linspace.default(n, -1, 2),
+        aten.linspace.default(2, 5, 0),
     ],
     "eye": lambda x, n: [aten.eye.default(n), aten.eye.m(n, 4, dtype=I64)],
     "triangle": lambda x, n: [
-        aten.tril.default(x), aten.triu.default(x), aten.tril.default(x, 1), aten.triu.default(x, -1),
+        aten.tril.default(x),
+        aten.triu.default(x),
+        aten.tril.default(x, 1),
+        aten.triu.default(x, -1),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", sorted(FACTORIES))

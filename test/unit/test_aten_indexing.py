@@ -56,14 +56,18 @@ GATHERS: dict[str, Case] = {
     ),
     "index": (
         lambda x, i, j: [
-            aten.index.Tensor(x, [i]), aten.index.Tensor(x, [None, j]), aten.index.Tensor(x, [i, j]),
-            aten.index.Tensor(x, [None, None, i[:, None]]), aten._unsafe_index.Tensor(x, [None, i, j]),
+            aten.index.Tensor(x, [i]),
+            aten.index.Tensor(x, [None, j]),
+            aten.index.Tensor(x, [i, j]),
+            aten.index.Tensor(x, [None, None, i[:, None]]),
+            aten._unsafe_index.Tensor(x, [None, i, j]),
         ],
         lambda n, m: [values(n, m, 9), indices(n + 2, size=min(n, m, 9), low=-2), indices(n + 2, size=m, low=-m)],
     ),
     "index, broadcast": (
         lambda x, i, j: [
-            aten.index.Tensor(x, [i[:, None], j]), aten.index.Tensor(x, [i[:, None], None, j]),
+            aten.index.Tensor(x, [i[:, None], j]),
+            aten.index.Tensor(x, [i[:, None], None, j]),
             aten.index.Tensor(x, [None, i[:, None, None], j]),
             aten.index.Tensor(x, [i[0], None, j[0]]),
         ],
@@ -81,12 +85,14 @@ GATHERS: dict[str, Case] = {
         ],
         lambda n, m: [values(n, m), indices(m, size=m), values(n, 3)],
     ),
-}  # fmt: skip
+}
 
 JOINS: dict[str, Case] = {
     "cat": (
         lambda x, y, z: [
-            aten.cat.default([x, y], 0), aten.cat.default([x, z], 1), aten.cat.default([y, x, y], -2),
+            aten.cat.default([x, y], 0),
+            aten.cat.default([x, z], 1),
+            aten.cat.default([y, x, y], -2),
             aten.cat.default([x]),
         ],
         lambda n, m: [values(n, m), values(n + 2, m) * 2, values(n, 3)],
@@ -109,8 +115,10 @@ JOINS: dict[str, Case] = {
     ),
     "pad, signs": (
         lambda x: [
-            aten.constant_pad_nd.default(x, [1, 2]), aten.constant_pad_nd.default(x, [-1, 1, 2, -2], 0.5),
-            aten.constant_pad_nd.default(x, [0, -1]), aten.constant_pad_nd.default(x, [x.shape[0], x.shape[1] - 1]),
+            aten.constant_pad_nd.default(x, [1, 2]),
+            aten.constant_pad_nd.default(x, [-1, 1, 2, -2], 0.5),
+            aten.constant_pad_nd.default(x, [0, -1]),
+            aten.constant_pad_nd.default(x, [x.shape[0], x.shape[1] - 1]),
             aten.constant_pad_nd.default(x, [0, 1, 1 - x.shape[0], 0], float("-inf")),
         ],
         lambda n, m: [values(n, m)],
@@ -119,7 +127,8 @@ JOINS: dict[str, Case] = {
         lambda x: [
             aten.slice_scatter.default(x, x[:2] * 9, 0, 1, 3),
             aten.slice_scatter.default(x, x[:, 1::2] * 9, 1, 1, 2**63 - 1, 2),
-            aten.slice_scatter.default(x, x[2:4] * 9, 0, -2), aten.slice_scatter.default(x, x * 2),
+            aten.slice_scatter.default(x, x[2:4] * 9, 0, -2),
+            aten.slice_scatter.default(x, x * 2),
         ],
         lambda n, m: [values(n, m)],
     ),
@@ -128,14 +137,19 @@ JOINS: dict[str, Case] = {
         lambda n, m: [values(n, m), values(m) * 10, values(n) * 10],
     ),
     "flip": (of_each(lambda x: aten.flip.default(x, [0])), any_dtype),
-    "diagonal scatter": (lambda x, s: [aten.diagonal_scatter.default(x, s[: x.shape[0] - 1], k) for k in (1, -1)],
-                         lambda n, m: [values(n, n), values(n)]),
-    "as strided": (lambda x: [aten.as_strided.default(x, [x.shape[0], 2], [1, 1]),
-                              aten.as_strided.default(x, [2, 3], [0, 2], 1)], lambda n, m: [values(n, 7)]),
+    "diagonal scatter": (
+        lambda x, s: [aten.diagonal_scatter.default(x, s[: x.shape[0] - 1], k) for k in (1, -1)],
+        lambda n, m: [values(n, n), values(n)],
+    ),
+    "as strided": (
+        lambda x: [aten.as_strided.default(x, [x.shape[0], 2], [1, 1]), aten.as_strided.default(x, [2, 3], [0, 2], 1)],
+        lambda n, m: [values(n, 7)],
+    ),
     "flip two": (lambda x: [aten.flip.default(x, [-1, 0]), aten.flip.default(x, [])], lambda n, m: [values(n, m, 2)]),
     "roll": (
         lambda x: [
-            aten.roll.default(x, [1], [0]), aten.roll.default(x, [-2, 3], [1, 0]),
+            aten.roll.default(x, [1], [0]),
+            aten.roll.default(x, [-2, 3], [1, 0]),
             aten.roll.default(x, [x.shape[0] + 1], [1]),
             aten.roll.default(x, [100], [0]),
         ],
@@ -143,17 +157,22 @@ JOINS: dict[str, Case] = {
     ),
     "repeat": (
         lambda x: [
-            aten.repeat.default(x, [2, 1]), aten.repeat.default(x, [2, 3]), aten.repeat.default(x, [3, 1, 2]),
+            aten.repeat.default(x, [2, 1]),
+            aten.repeat.default(x, [2, 3]),
+            aten.repeat.default(x, [3, 1, 2]),
             aten.repeat.default(x, [x.shape[0], 1]),
         ],
         lambda n, m: [values(n, m)],
     ),
     "unfold": (
-        lambda x: [aten.unfold.default(x, 0, 2, 1), aten.unfold.default(x, 1, 3, 2)], lambda n, m: [values(n, m)],
+        lambda x: [aten.unfold.default(x, 0, 2, 1), aten.unfold.default(x, 1, 3, 2)],
+        lambda n, m: [values(n, m)],
     ),
     "diagonal": (
         lambda x: [
-            aten.diagonal.default(x), aten.diagonal.default(x, 1), aten.diagonal.default(x, -1, 1, 2),
+            aten.diagonal.default(x),
+            aten.diagonal.default(x, 1),
+            aten.diagonal.default(x, -1, 1, 2),
             aten.diagonal.default(x, 0, 2, 0),
         ],
         lambda n, m: [values(n, n, m)],
@@ -162,7 +181,7 @@ JOINS: dict[str, Case] = {
         lambda x: [aten.pixel_shuffle.default(x, 2), aten.pixel_unshuffle.default(aten.pixel_shuffle.default(x, 2), 2)],
         lambda n, m: [values(n, 8, m, n + 1)],
     ),
-}  # fmt: skip
+}
 SIZES = ((5, 6), (7, 5), (6, 9))
 
 
@@ -208,10 +227,11 @@ KEPT: dict[str, tuple[Callable[..., Any], Callable[[], Sequence[Any]], str]] = {
     "many pieces": (lambda x: aten.cat.default([x] * 9), lambda: [values(4, 6)], "9 pieces"),
     "flat roll": (lambda x: aten.roll.default(x, [1]), lambda: [values(4, 6)], "flattened"),
     "sum of bools": (
-        lambda x, i: aten.index_put.default(x > 0, [i], x[i] > 0, True), lambda: [values(4), torch.tensor([1, 2])],
+        lambda x, i: aten.index_put.default(x > 0, [i], x[i] > 0, True),
+        lambda: [values(4), torch.tensor([1, 2])],
         "bool",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -11,7 +11,7 @@ from lowering import Lowered, compare, lower_graph
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.passes.aten import pointwise
+from symshape.passes.lowering.aten import pointwise
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -19,9 +19,11 @@ DTYPES = (*FLOATS, *INTEGERS, torch.bool)
 _FLOAT_VALUES = [math.nan, math.inf, -math.inf, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.5, -3.5, 7.25, -0.001, 30.0]
 _INT_VALUES = [0, 1, 2, 3, -1, -2, -7, 5, 64, 100, -100]
 POOLS = {
-    **dict.fromkeys(FLOATS, _FLOAT_VALUES), **dict.fromkeys(INTEGERS, _INT_VALUES),
-    torch.uint8: [0, 1, 2, 3, 7, 9, 100, 128, 200, 255], torch.bool: [False, True],
-}  # fmt: skip
+    **dict.fromkeys(FLOATS, _FLOAT_VALUES),
+    **dict.fromkeys(INTEGERS, _INT_VALUES),
+    torch.uint8: [0, 1, 2, 3, 7, 9, 100, 128, 200, 255],
+    torch.bool: [False, True],
+}
 NUMBERS = {**dict.fromkeys(FLOATS, (2, 0.1, -1.5)), **dict.fromkeys(INTEGERS, (3, -2, 0.5)), torch.bool: (True, 2, 1.5)}
 X, Y, Z, MASK, ZERO_DIM, S = "x", "y", "z", "mask", "zero_dim", "size"
 CASES: dict[str, list[tuple[Any, ...]]] = {
@@ -68,21 +70,26 @@ CASES: dict[str, list[tuple[Any, ...]]] = {
     "aten.fill.Tensor": [(X, ZERO_DIM)],
     "aten._to_copy.default": [(X, {"dtype": t}) for t in DTYPES],
     "prims.convert_element_type.default": [(X, t) for t in DTYPES],
-    **{f"aten.bitwise_{name}_shift.{form}": [args] for name in ("left", "right") for form, args in (
-        ("Tensor_Scalar", (X, 3)), ("Scalar_Tensor", (3, Y)))},
+    **{
+        f"aten.bitwise_{name}_shift.{form}": [args]
+        for name in ("left", "right")
+        for form, args in (("Tensor_Scalar", (X, 3)), ("Scalar_Tensor", (3, Y)))
+    },
     **{f"aten.__{name}shift__.Scalar": [(X, 3)] for name in ("l", "r")},
-}  # fmt: skip
+}
 # Integer division by zero is undefined.
 _NO_ZERO = ("div", "remainder", "fmod")
 _FINITE = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.5, -3.5, 7.25, -0.001, 30.0]
 # NaN and infinities as integers are undefined, and eager's vector and scalar loops disagree about some of them.
 FLOAT_POOLS: dict[str, list[float]] = {
     **dict.fromkeys(("aten._to_copy.default", "prims.convert_element_type.default"), _FINITE),
-    **{f"aten.{name}.default": _FINITE for name in (
-        "gelu", "gelu_backward", "hardswish_backward", "hardtanh_backward", "elu_backward")},
+    **{
+        f"aten.{name}.default": _FINITE
+        for name in ("gelu", "gelu_backward", "hardswish_backward", "hardtanh_backward", "elu_backward")
+    },
     "aten.pow.Tensor_Scalar": [v for v in _FLOAT_VALUES if v != 0 and v != -math.inf],
     "aten.logit_backward.default": [0.05, 0.25, 0.5, 0.95, -0.5, 1.5, 7.0],
-}  # fmt: skip
+}
 # Eager multiplies by a 1/6 that is rounded to f32.
 ONLY = {"aten.hardsigmoid_backward.default": (torch.float32,)}
 # Eager's own errors are larger than what is allowed here: test_special_functions.py. Two results, none for half types,

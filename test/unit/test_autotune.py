@@ -14,12 +14,12 @@ import symshape
 from symshape.codegen.variants import Variant
 from symshape.errors import KernelError, OptionError
 from symshape.options import Options
-from symshape.prover.condition import TRUE, at_least
-from symshape.prover.expr import Expr
-from symshape.runtime import triton_tuned
+from symshape.prover.numbers.condition import TRUE, at_least
+from symshape.prover.numbers.expr import Expr
 from symshape.runtime.autotune import Autotuner, bucket_of
-from symshape.runtime.cache import Cache
-from symshape.runtime.triton_tuned import load_tuned
+from symshape.runtime.store import Cache
+from symshape.runtime.triton import tuned_launch as triton_tuned
+from symshape.runtime.triton.tuned_launch import load_tuned
 
 CPU = torch.device("cpu")
 
@@ -78,12 +78,15 @@ def test_buckets_are_powers_of_two() -> None:
 def test_a_kernel_is_measured_once_for_each_bucket(tmp_path: Path) -> None:
     """Among the variants whose conditions hold; measuring writes to no tensor of the caller's."""
     columns = Expr.symbol("s1")
-    kernel = emit(softmax(), [
-        Variant("short", "persistent", at_least(16, columns), 2, rblock=16),
-        Variant("long", "persistent", at_least(64, columns), 2, rblock=64),
-        Variant("looped", "looped", TRUE, 2, rblock=16),
-        Variant("split", "split", TRUE, 2, rblock=16, splits=Expr.const(2)),
-    ])  # fmt: skip
+    kernel = emit(
+        softmax(),
+        [
+            Variant("short", "persistent", at_least(16, columns), 2, rblock=16),
+            Variant("long", "persistent", at_least(64, columns), 2, rblock=64),
+            Variant("looped", "looped", TRUE, 2, rblock=16),
+            Variant("split", "split", TRUE, 2, rblock=16, splits=Expr.const(2)),
+        ],
+    )
     measured: list[tuple[str, tuple[str, ...]]] = []
 
     class Fake(Autotuner):

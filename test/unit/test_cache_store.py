@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from symshape.errors import CacheError
-from symshape.runtime import cache as module
-from symshape.runtime.cache import Cache, open_cache, pack, unpack
+from symshape.runtime import store as module
+from symshape.runtime.store import Cache, open_cache, pack, unpack
 
 KEYS = [f"{i:064x}" for i in range(4)]
 # Writes entries whose content says which key and which turn they are of, as fast as it can; says when it is at work.
 WRITER = """
 import sys
 from pathlib import Path
-from symshape.runtime.cache import Cache
+from symshape.runtime.store import Cache
 cache, turn = Cache(Path(sys.argv[1])), 0
 print("ready", flush=True)
 while True:

@@ -15,9 +15,9 @@ import symshape
 from symshape import dialects
 from symshape.dialects.facts import facts_of
 from symshape.errors import ShapeConstraintError
-from symshape.measure import Graphs
-from symshape.prover.expr import Expr
-from symshape.report import GraphReport
+from symshape.prover.numbers.expr import Expr
+from symshape.tools.measure import Graphs
+from symshape.tools.report import GraphReport
 
 
 @pytest.fixture(autouse=True)

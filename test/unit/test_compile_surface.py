@@ -17,7 +17,7 @@ from torch._dynamo.utils import counters
 import symshape
 from symshape.configured_backend import ConfiguredBackend
 from symshape.errors import OptionError
-from symshape.frontend.assumptions import Assumptions
+from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
 
 

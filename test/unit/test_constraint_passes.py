@@ -17,11 +17,11 @@ from symshape import dialects
 from symshape.dialects.conditions import condition_of, emit_condition
 from symshape.dialects.sizes import Sizes
 from symshape.errors import ShapeConstraintError
-from symshape.passes.base import PassContext
-from symshape.passes.manager import PassFailure, run_pipeline
+from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.manager import PassFailure, run_pipeline
 from symshape.passes.stages import STAGES
-from symshape.prover.condition import Condition, any_of, at_least, differs, equals
-from symshape.prover.expr import Expr, maximum, minimum
+from symshape.prover.numbers.condition import Condition, any_of, at_least, differs, equals
+from symshape.prover.numbers.expr import Expr, maximum, minimum
 
 PASSES = STAGES["shaped"]
 CHOICES = [(), *((name,) for name in PASSES), PASSES]  # what is switched off
@@ -136,10 +136,16 @@ def random_expr(rng: random.Random, names: list[str]) -> Expr:
     symbol = Expr.symbol(rng.choice(names))
     other = Expr.symbol(rng.choice(names))
     kinds: list[Callable[[], Expr]] = [
-        lambda: symbol * rng.randint(1, 3) + rng.randint(-3, 3), lambda: symbol * other, lambda: symbol - other,
-        lambda: symbol // rng.randint(2, 3), lambda: symbol % rng.randint(2, 3), lambda: maximum(symbol, other),
-        lambda: minimum(symbol, other + 1), lambda: symbol + 2 * other, lambda: (symbol * 4 + other) // 4,
-    ]  # fmt: skip
+        lambda: symbol * rng.randint(1, 3) + rng.randint(-3, 3),
+        lambda: symbol * other,
+        lambda: symbol - other,
+        lambda: symbol // rng.randint(2, 3),
+        lambda: symbol % rng.randint(2, 3),
+        lambda: maximum(symbol, other),
+        lambda: minimum(symbol, other + 1),
+        lambda: symbol + 2 * other,
+        lambda: (symbol * 4 + other) // 4,
+    ]
     return rng.choice(kinds)()
 
 
@@ -220,9 +226,12 @@ def test_merging_keeps_places_and_messages() -> None:
     with dialects.load(ir.Context()):
         module = ir.Module.parse(text)
         run_pipeline(module, ",".join(PASSES), PassContext())
-        (op,) = (v.operation for v in module.body.operations[0].regions[0].blocks[0].operations
-                 if v.operation.name == "symshape.expect_true")  # fmt: skip
-        from symshape.dialects.places import source_lines
+        (op,) = (
+            v.operation
+            for v in module.body.operations[0].regions[0].blocks[0].operations
+            if v.operation.name == "symshape.expect_true"
+        )
+        from symshape.dialects.locations import source_lines
 
         assert source_lines(op.location) == ("m.py:3", "m.py:1", "m.py:2")
         assert op.attributes["message"].value == "c; a; b"
@@ -233,8 +242,11 @@ def _checks(*checks: tuple[str, int, str]) -> str:
     lines += [_SYMBOL.format(name, LOW, HIGH, i).rstrip() for i, name in enumerate(SYMBOLS)]
     for i, (sum_, least, message) in enumerate(checks):
         left, right = sum_.split(" + ")
-        lines += [f"  %c{i} = arith.constant {least} : index", f"  %a{i} = arith.addi %{left}, %{right} : index",
-                  f"  %b{i} = arith.cmpi sge, %a{i}, %c{i} : index"]  # fmt: skip
+        lines += [
+            f"  %c{i} = arith.constant {least} : index",
+            f"  %a{i} = arith.addi %{left}, %{right} : index",
+            f"  %b{i} = arith.cmpi sge, %a{i}, %c{i} : index",
+        ]
         lines.append(f'  "symshape.expect_true"(%b{i}) {{message = "{message}"}} : (i1) -> () loc("m.py":{i + 1}:1)')
     return "\n".join([*lines, "  return", "}"])
 

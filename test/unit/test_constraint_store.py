@@ -17,11 +17,11 @@ from torch.utils._sympy import functions as torch_sympy
 
 import symshape
 from symshape.errors import ContradictionError
-from symshape.prover.condition import FALSE, all_of, any_of, at_least, differs, equals, greater, negation
-from symshape.prover.condition_store import ConditionStore
-from symshape.prover.expr import Expr, ceildiv, maximum, minimum
-from symshape.prover.facts import Row
-from symshape.prover.presburger import Limits
+from symshape.prover.numbers.condition import FALSE, all_of, any_of, at_least, differs, equals, greater, negation
+from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers.facts import Row
+from symshape.prover.solver.condition_store import ConditionStore
+from symshape.prover.solver.presburger import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
@@ -326,9 +326,11 @@ def expression(expr: Expr, names: Any, z3: Any) -> Any:
                 continue
             args = [expression(arg, names, z3) for arg in atom.args]
             table = {
-                "floordiv": lambda a, b: a / b, "mod": lambda a, b: a % b,
-                "max": lambda a, b: z3.If(a >= b, a, b), "min": lambda a, b: z3.If(a <= b, a, b),
-            }  # fmt: skip
+                "floordiv": lambda a, b: a / b,
+                "mod": lambda a, b: a % b,
+                "max": lambda a, b: z3.If(a >= b, a, b),
+                "min": lambda a, b: z3.If(a <= b, a, b),
+            }
             term = term * table[atom.kind](*args)
         total = total + term
     return total

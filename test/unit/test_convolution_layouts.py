@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import symshape
-from symshape.measure import Graphs
+from symshape.tools.measure import Graphs
 
 SIZES = ((4, 20, 12), (2, 5, 6), (16, 33, 31), (64, 7, 9))
 LAYERS: dict[str, Callable[[], nn.Module]] = {

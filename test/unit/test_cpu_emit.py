@@ -8,11 +8,11 @@ import pytest
 import torch
 from loop_builder import D0, D1, KINDS, ONE, SIZES, SYMBOLS, ZERO, Builder, build, cpu_target
 
-from symshape.codegen.cpu.emit import emit_cpu
-from symshape.codegen.cpu.jit import compile_objects
+from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.objects.compile_objects import compile_objects
 from symshape.errors import KernelError
-from symshape.prover.expr import Expr
-from symshape.runtime.cpu_kernels import load_object
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.cpu.load_objects import load_object
 
 __all__ = ["cpu_target"]  # every test here runs once per target
 
@@ -39,13 +39,27 @@ def broadcast() -> Builder:
 
 
 def test_pointwise() -> None:
-    cases = [("f32", "arith.addf", torch.float32), ("f64", "arith.mulf", torch.float64),
-             ("i64", "arith.addi", torch.int64), ("i32", "arith.muli", torch.int32), ("i8", "arith.subi", torch.int8),
-             ("i16", "arith.maxsi", torch.int16), ("f16", "arith.addf", torch.float16),
-             ("bf16", "arith.mulf", torch.bfloat16), ("ui8", "arith.addi", torch.uint8),
-             ("i1", "arith.xori", torch.bool)]
-    apply = {"addf": torch.add, "mulf": torch.mul, "addi": torch.add, "muli": torch.mul, "subi": torch.sub,
-             "maxsi": torch.maximum, "xori": torch.logical_xor}
+    cases = [
+        ("f32", "arith.addf", torch.float32),
+        ("f64", "arith.mulf", torch.float64),
+        ("i64", "arith.addi", torch.int64),
+        ("i32", "arith.muli", torch.int32),
+        ("i8", "arith.subi", torch.int8),
+        ("i16", "arith.maxsi", torch.int16),
+        ("f16", "arith.addf", torch.float16),
+        ("bf16", "arith.mulf", torch.bfloat16),
+        ("ui8", "arith.addi", torch.uint8),
+        ("i1", "arith.xori", torch.bool),
+    ]
+    apply = {
+        "addf": torch.add,
+        "mulf": torch.mul,
+        "addi": torch.add,
+        "muli": torch.mul,
+        "subi": torch.sub,
+        "maxsi": torch.maximum,
+        "xori": torch.logical_xor,
+    }
     functions = build(*(pointwise(dtype, op) for dtype, op, _ in cases))
     for function, (_, op, dtype) in zip(functions, cases):
         for size in SIZES:
@@ -178,10 +192,20 @@ def test_every_dtype_through_every_kind_of_access() -> None:
         value = b.load(x, D0 * m * 2 + D1 * 2 + 1, mask=(m - 2 - D1,))
         plain = b.load(x, D0 * m * 2 + D1)
         first = b.load(x, D0 * m * 2)
-        inside = b.add("arith.cmpi", b.add("index", dtype="index", address=D1),
-                       b.add("index", dtype="index", address=m - 1), dtype="i1", predicate="slt")
-        even = b.add("arith.cmpi", b.add("index", dtype="index", address=D1 % 2), b.constant(0, "index"), dtype="i1",
-                     predicate="eq")
+        inside = b.add(
+            "arith.cmpi",
+            b.add("index", dtype="index", address=D1),
+            b.add("index", dtype="index", address=m - 1),
+            dtype="i1",
+            predicate="slt",
+        )
+        even = b.add(
+            "arith.cmpi",
+            b.add("index", dtype="index", address=D1 % 2),
+            b.constant(0, "index"),
+            dtype="i1",
+            predicate="eq",
+        )
         other = b.add("arith.select", even, plain, first, dtype=dtype)
         b.store(b.add("arith.select", inside, value, other, dtype=dtype), out, D0 + D1 * n)
         builders.append(b)
@@ -190,7 +214,7 @@ def test_every_dtype_through_every_kind_of_access() -> None:
             x = (torch.randn(a, 2 * b) * 30).to(dtype)
             out = torch.empty(b, a, dtype=dtype)
             function(x, out, a, b)
-            expected = torch.cat([x[:, 1:2 * b - 2:2], x[:, b - 1:b] if b % 2 else x[:, :1]], 1)
+            expected = torch.cat([x[:, 1 : 2 * b - 2 : 2], x[:, b - 1 : b] if b % 2 else x[:, :1]], 1)
             assert torch.equal(out.t(), expected), dtype
 
 
@@ -282,8 +306,14 @@ def test_casts() -> None:
         cases += [("arith.fptosi", source, t) for t in ("i64", "i32", "i8")]
     for source in ("i64", "i32", "i8"):
         cases += [("arith.sitofp", source, t) for t in floats]
-    cases += [("arith.uitofp", "ui8", "f32"), ("arith.uitofp", "i1", "f32"), ("arith.extui", "i1", "i64"),
-              ("arith.extsi", "i8", "i64"), ("arith.trunci", "i64", "i8"), ("arith.extui", "ui8", "i32")]
+    cases += [
+        ("arith.uitofp", "ui8", "f32"),
+        ("arith.uitofp", "i1", "f32"),
+        ("arith.extui", "i1", "i64"),
+        ("arith.extsi", "i8", "i64"),
+        ("arith.trunci", "i64", "i8"),
+        ("arith.extui", "ui8", "i32"),
+    ]
     builders = []
     for op, source, target in cases:
         b = Builder(f"cast_{source}_{target}", [n], symbols=1)

@@ -8,16 +8,29 @@ import pytest
 import torch
 from loop_builder import D0, SIZES, SYMBOLS, ZERO, Builder, build, cpu_target
 
-from symshape.codegen.cpu.emit import emit_cpu
-from symshape.codegen.cpu.jit import compile_objects
-from symshape.prover.expr import Expr
-from symshape.runtime.cpu_kernels import load_object
+from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.objects.compile_objects import compile_objects
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.cpu.load_objects import load_object
 
 __all__ = ["cpu_target"]  # every test here runs once per target
 
 TIE = 1 + 2.0**-11  # between two halves; a rounding to float32 brings numbers near it there
-NUMBERS = [0.0, 1.0, TIE, TIE + 2.0**-40, TIE - 2.0**-40, 65519.999999, 65520.0, 2.0**-24, 2.0**-25 + 2.0**-60, 1e-300,
-           1e300, float("inf"), float("nan")]
+NUMBERS = [
+    0.0,
+    1.0,
+    TIE,
+    TIE + 2.0**-40,
+    TIE - 2.0**-40,
+    65519.999999,
+    65520.0,
+    2.0**-24,
+    2.0**-25 + 2.0**-60,
+    1e-300,
+    1e300,
+    float("inf"),
+    float("nan"),
+]
 
 
 def signed(sizes: list[Expr], address: Expr) -> Builder:

@@ -12,14 +12,14 @@ import torch
 from loop_builder import D0, SYMBOLS, Builder
 
 import symshape
-from symshape.codegen.cpu.emit import emit_cpu
-from symshape.codegen.cpu.jit import compile_objects
-from symshape.codegen.cpu.target import target_of
+from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.objects.compile_objects import compile_objects
+from symshape.codegen.cpu.objects.target import target_of
 from symshape.errors import OptionError
 from symshape.options import Options
-from symshape.runtime import cpu_level
-from symshape.runtime.cpu_kernels import load_object
-from symshape.runtime.object_symbols import undefined
+from symshape.runtime.cpu import instruction_sets as cpu_level
+from symshape.runtime.cpu.load_objects import load_object
+from symshape.runtime.cpu.object_symbols import undefined
 
 HELD = cpu_level.held()
 END_OF_AVX = b"\xc5\xf8\x77"  # vzeroupper, where registers of 256 or 512 bits were used
@@ -45,11 +45,16 @@ def tangents() -> Builder:
 
 @cache
 def objects(level: str) -> tuple[bytes, dict[str, Any]]:
-    kernels = [b.kernel() for b in (
-        conversion("widened", "arith.extf", "f16", "f32"), conversion("rounded", "arith.truncf", "f32", "f16"),
-        conversion("widened_one", "arith.extf", "f16", "f32", True),
-        conversion("rounded_one", "arith.truncf", "f32", "f16", True), tangents(),
-    )]  # fmt: skip
+    kernels = [
+        b.kernel()
+        for b in (
+            conversion("widened", "arith.extf", "f16", "f32"),
+            conversion("rounded", "arith.truncf", "f32", "f16"),
+            conversion("widened_one", "arith.extf", "f16", "f32", True),
+            conversion("rounded_one", "arith.truncf", "f32", "f16", True),
+            tangents(),
+        )
+    ]
     target = target_of(level)
     data, _ = compile_objects([emit_cpu(kernel, target) for kernel in kernels], 2, target)
     return data, load_object(data, {kernel.name: 3 for kernel in kernels})

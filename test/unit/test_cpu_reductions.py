@@ -44,12 +44,27 @@ def test_softmax_special_values() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_reductions(axis: int) -> None:
-    cases = [("add", "f32", torch.float32), ("max", "f32", torch.float32), ("min", "f64", torch.float64),
-             ("add", "i64", torch.int64), ("mul", "f64", torch.float64), ("or", "i1", torch.bool),
-             ("and", "i1", torch.bool), ("max", "ui8", torch.uint8), ("min", "i32", torch.int32),
-             ("max", "bf16", torch.bfloat16), ("add", "f16", torch.float16)]
-    apply = {"add": torch.sum, "max": torch.amax, "min": torch.amin, "mul": torch.prod, "or": torch.any,
-             "and": torch.all}
+    cases = [
+        ("add", "f32", torch.float32),
+        ("max", "f32", torch.float32),
+        ("min", "f64", torch.float64),
+        ("add", "i64", torch.int64),
+        ("mul", "f64", torch.float64),
+        ("or", "i1", torch.bool),
+        ("and", "i1", torch.bool),
+        ("max", "ui8", torch.uint8),
+        ("min", "i32", torch.int32),
+        ("max", "bf16", torch.bfloat16),
+        ("add", "f16", torch.float16),
+    ]
+    apply = {
+        "add": torch.sum,
+        "max": torch.amax,
+        "min": torch.amin,
+        "mul": torch.prod,
+        "or": torch.any,
+        "and": torch.all,
+    }
     functions = build(*(reduction(c, d, axis) for c, d, _ in cases))
     for function, (combiner, _, dtype) in zip(functions, cases):
         for n, m in ((1, 1), (3, 2), (17, 33), (100, 70), (3, 5000), (5000, 3), (33, 8), *SMALL_DIMS, *FEW_VECTORS):
@@ -83,7 +98,7 @@ def test_arg_reductions(axis: int) -> None:
                 x = torch.randint(0, spread, (n, m)).to(dtype)
                 if dtype is torch.float32 and n > 1:
                     x[1] = float("-inf") if kind is torch.max else float("inf")
-                    x[2, m // 2:] = float("nan")
+                    x[2, m // 2 :] = float("nan")
                 values = torch.empty(x.shape[1 - axis], dtype=dtype)
                 indices = torch.empty(x.shape[1 - axis], dtype=torch.int64)
                 function(x, values, indices, n, m)

@@ -18,20 +18,20 @@ import torch.nn.functional as F
 import symshape
 from symshape import compiler, errors, fallbacks
 from symshape.codegen import kernels
+from symshape.frontend.bridge.torch_private import aot_compile
+from symshape.frontend.decompositions.table import decomposition_table
 from symshape.options import Options
-from symshape.passes import registry
-from symshape.report import GraphReport
-from symshape.runtime.decompositions import decomposition_table
-from symshape.runtime.torch_private import aot_compile
+from symshape.passes.framework import registry
+from symshape.tools.report import GraphReport
 
 PLANS = ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment")  # for Triton only
 # Where a step of code generation is looked up: what is put in its place there fails.
 STEPS = {
     "import-graph": ("symshape.compiler", "import_graph", "cpu"),
-    "emit-cpu": ("symshape.codegen.cpu.emit", "emit_cpu", "cpu"),
-    "compile-cpu": ("symshape.codegen.cpu.jit", "compile_objects", "cpu"),
+    "emit-cpu": ("symshape.codegen.cpu.emit.kernel", "emit_cpu", "cpu"),
+    "compile-cpu": ("symshape.codegen.cpu.objects.compile_objects", "compile_objects", "cpu"),
     "read-variants": ("symshape.codegen.kernels", "read_variants", "triton"),
-    "emit-triton": ("symshape.codegen.triton_kernel", "emit_triton", "triton"),
+    "emit-triton": ("symshape.codegen.triton.kernel", "emit_triton", "triton"),
     "program": ("symshape.compiler", "emit_program", "cpu"),
     "load": ("symshape.compiler", "load_program", "cpu"),
 }
@@ -49,8 +49,11 @@ def program(x: torch.Tensor, w: torch.Tensor, i: torch.Tensor) -> tuple[torch.Te
 
 def inputs(n: int) -> tuple[torch.Tensor, ...]:
     generator = torch.Generator().manual_seed(n)
-    return (torch.randn(n, 6, generator=generator), torch.randn(6, 5, generator=generator),
-            torch.randint(0, n, (n,), generator=generator))  # fmt: skip
+    return (
+        torch.randn(n, 6, generator=generator),
+        torch.randn(6, 5, generator=generator),
+        torch.randint(0, n, (n,), generator=generator),
+    )
 
 
 class Traced:
@@ -69,8 +72,15 @@ class Traced:
             return run
 
         def backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-            return aot_compile(gm, example_inputs, forward=keep, backward=keep, inference=keep,
-                               joint=lambda graph: graph, decompositions=decomposition_table())  # fmt: skip
+            return aot_compile(
+                gm,
+                example_inputs,
+                forward=keep,
+                backward=keep,
+                inference=keep,
+                joint=lambda graph: graph,
+                decompositions=decomposition_table(),
+            )
 
         from symshape.settings import compile_with
 
@@ -158,8 +168,8 @@ def test_one_operation_fails_and_the_others_are_compiled(
     traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rule that fails, and a kernel that is not printed: what they compute is called, the rest has kernels."""
-    from symshape.codegen.cpu import emit
-    from symshape.passes.lower_aten import rules
+    from symshape.codegen.cpu.emit import kernel as emit
+    from symshape.passes.lowering.lower_aten import rules
 
     whole = traced.compile()
     monkeypatch.setitem(rules(), "aten.index_add.default", fails)
@@ -187,7 +197,7 @@ def test_one_operation_fails_and_the_others_are_compiled(
 def test_one_kernel_that_does_not_compile_is_found(
     traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from symshape.codegen.cpu import jit
+    from symshape.codegen.cpu.objects import compile_objects as jit
 
     usual = jit.compile_objects
     first = traced.compile().kernels[0]
@@ -257,7 +267,7 @@ def test_a_rule_of_ours_that_fails_while_dynamo_traces(
     name: str, tolerant: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The frame is traced again by PyTorch's own rules."""
-    from symshape.runtime import wholes
+    from symshape.frontend.opaque_calls import selection as wholes
 
     monkeypatch.setattr(wholes, name, fails)
     torch._dynamo.reset()

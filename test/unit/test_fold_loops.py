@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from loop_builder import D0, D1, SYMBOLS, Builder
 
-from symshape.codegen.fold_loops import fold
-from symshape.codegen.loops import LoopKernel
+from symshape.analysis.fold_loops import fold
+from symshape.analysis.loops import LoopKernel
 
 
 def masked_read(offset: int, wrapped: bool = True) -> LoopKernel:

@@ -11,7 +11,7 @@ from imported import explain, imported, line, read
 
 import symshape
 from symshape.errors import ShapeConstraintError
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.expr import Expr
 
 INT64_MAX = 2**63 - 1
 
@@ -56,8 +56,8 @@ def _import_text(gm: torch.fx.GraphModule) -> str:
     from torch_mlir import ir
 
     from symshape import dialects
-    from symshape.frontend.import_fx import import_graph
-    from symshape.runtime.torch_private import shape_env_of
+    from symshape.frontend.bridge.torch_private import shape_env_of
+    from symshape.frontend.importer.import_fx import import_graph
 
     context = dialects.load(ir.Context())
     return str(import_graph(gm, context, shape_env_of(gm)).module.operation.get_asm(enable_debug_info=True))

@@ -57,9 +57,19 @@ def test_small_reductions() -> None:
         heads = x.sum(1)
         turned = torch.cat([-heads[:, 2:], heads[:, :2]], 1) * 2 + heads
         return (
-            turned, x.amax((1, 2)), x.prod(1), i.sum(-1), i.amin(-1) + 1, (i > 3).any(-1), (i > 3).all(1), h.sum(1),
-            torch.softmax(x, 1), x.mean(2) - x[:, :, 0], x.var(1), x.argmax(1),
-        )  # fmt: skip
+            turned,
+            x.amax((1, 2)),
+            x.prod(1),
+            i.sum(-1),
+            i.amin(-1) + 1,
+            (i > 3).any(-1),
+            (i > 3).all(1),
+            h.sum(1),
+            torch.softmax(x, 1),
+            x.mean(2) - x[:, :, 0],
+            x.var(1),
+            x.argmax(1),
+        )
 
     reported = symshape.explain(function, torch.randn(40), torch.randint(0, 9, (20,)), torch.randn(15).half())
     assert reported.graphs[0].passes["unroll-reductions"]["unrolled"] >= 8
@@ -117,10 +127,14 @@ def test_what_gathers_read() -> None:
         n = x.shape[0]
         places = torch.arange(n, device=x.device).unsqueeze(1) * 2.0 + x
         return (
-            F.cross_entropy(x, i % x.shape[1]), (x.exp() + x.sum(1, keepdim=True)).gather(1, i.unsqueeze(1) % 3),
-            table.to(torch.bfloat16)[i], (x * 2).t()[1, i % n], places[i % n, 0], places.amax(1)[i % n],
+            F.cross_entropy(x, i % x.shape[1]),
+            (x.exp() + x.sum(1, keepdim=True)).gather(1, i.unsqueeze(1) % 3),
+            table.to(torch.bfloat16)[i],
+            (x * 2).t()[1, i % n],
+            places[i % n, 0],
+            places.amax(1)[i % n],
             torch.take_along_dim(x.log_softmax(0), i.unsqueeze(1) % n, 0),
-        )  # fmt: skip
+        )
 
     def left(x: torch.Tensor, i: torch.Tensor, table: torch.Tensor) -> Any:
         stored = x * 2

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 import symshape
-from symshape import cli
 from symshape.errors import ShapeConstraintError
-from symshape.measure import Graphs
-from symshape.passes import registry
-from symshape.runtime import cpu_kernels
-from symshape.runtime.cache import Cache
+from symshape.passes.framework import registry
+from symshape.runtime.cpu import load_objects as cpu_kernels
+from symshape.runtime.store import Cache
+from symshape.tools import cli
+from symshape.tools.measure import Graphs
 
 ROOT = Path(__file__).resolve().parents[2]
 PASS = str(Path(__file__).parent / "Inputs" / "need_blocks.py")
@@ -39,7 +39,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 @pytest.fixture
 def outcomes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """"hit", "miss", "stored" or "not cached: ..." for each graph since the last call."""
+    """ "hit", "miss", "stored" or "not cached: ..." for each graph since the last call."""
     caplog.set_level(logging.INFO, "symshape.cache")
 
     def read() -> list[str]:

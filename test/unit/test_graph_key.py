@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from symshape import graph_cache
+from symshape.cache import compiled_graphs as graph_cache
+from symshape.cache.graph_key import graph_key
+from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError
-from symshape.frontend.graph_key import graph_key
+from symshape.frontend.bridge.torch_private import shape_env_of
+from symshape.frontend.bridge.torch_tracing import Trace
 from symshape.options import Options
-from symshape.prover.condition import all_of, any_of, at_least, differs, equals
-from symshape.prover.expr import Expr, maximum
-from symshape.records import from_json, to_json
-from symshape.runtime.cpu_level import held
-from symshape.runtime.torch_private import shape_env_of
-from symshape.runtime.torch_tracing import Trace
+from symshape.prover.numbers.condition import all_of, any_of, at_least, differs, equals
+from symshape.prover.numbers.expr import Expr, maximum
+from symshape.runtime.cpu.instruction_sets import held
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
@@ -33,7 +33,11 @@ def test_records_keep_values_and_types() -> None:
         with pytest.raises(CacheError, match="is not plain data") as raised:
             to_json((1, {"a": [bad]}))
         assert raised.value.where == "[1]['a'][0]"
-    for bad in (b'{"subprocess:Popen":[]}', b'{"symshape.records:to_json":[]}', b'{"symshape.options:Options":[1]}'):
+    for bad in (
+        b'{"subprocess:Popen":[]}',
+        b'{"symshape.cache.records:to_json":[]}',
+        b'{"symshape.options:Options":[1]}',
+    ):
         with pytest.raises(CacheError):
             from_json(bad)
 
@@ -84,8 +88,14 @@ def test_what_the_key_of_a_graph_depends_on() -> None:
 
     first = digest(usual, x, y)
     assert digest(same, x, y) == first and digest(usual, torch.randn(9, 11), torch.randn(11)) == first
-    others = [digest(scale, x, y), digest(guarded, x, y), digest(other_dim, x, y), digest(usual, x.double(), y),
-              digest(usual, torch.randn(7, 5).t(), y), digest(usual, torch.randn(1, 7), y)]  # fmt: skip
+    others = [
+        digest(scale, x, y),
+        digest(guarded, x, y),
+        digest(other_dim, x, y),
+        digest(usual, x.double(), y),
+        digest(usual, torch.randn(7, 5).t(), y),
+        digest(usual, torch.randn(1, 7), y),
+    ]
     assert len({first, *others}) == 1 + len(others)
 
 
@@ -153,8 +163,14 @@ def test_versions_options_and_the_processor_are_in_the_key(tmp_path: Path, monke
     def key(kind: str = "forward", **options: Any) -> str:
         return graph_cache.entry_key(graph_key(gm, None), gm, Options(**{"cpu": "native", **options}), kind)
 
-    keys = [key(), key("backward"), key(target="triton"), key(opt_level=1), key(disable_passes=("fuse-kernels",)),
-            key(pass_files=(str(file),))]  # fmt: skip
+    keys = [
+        key(),
+        key("backward"),
+        key(target="triton"),
+        key(opt_level=1),
+        key(disable_passes=("fuse-kernels",)),
+        key(pass_files=(str(file),)),
+    ]
     keys += [key(cpu=level) for level in held()]
     file.write_text("# two")
     keys.append(key(pass_files=(str(file),)))

@@ -7,8 +7,8 @@ import itertools
 import pytest
 import torch
 
-from symshape.runtime.grid_sampling import grid_sampler, grid_sampler_backward
-from symshape.runtime.padding_gradients import replication_pad_backward
+from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
 
 aten = torch.ops.aten
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import symshape
-from symshape.codegen.guard_stub import Binding, Constraint, StubText, emit_stub, in_order
-from symshape.codegen.guard_tree import Case, emit_tree
+from symshape.codegen.host.guard_stub import Binding, Constraint, StubText, emit_stub, in_order
+from symshape.codegen.host.guard_tree import Case, emit_tree
 from symshape.errors import ShapeConstraintError
-from symshape.prover.condition import Condition, all_of, any_of, at_least, differs, equals
-from symshape.prover.expr import Expr, maximum, minimum
+from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals
+from symshape.prover.numbers.expr import Expr, maximum, minimum
 from symshape.runtime.checks import Origin, fail, load_function
 
 COUNT = 6
@@ -41,9 +41,14 @@ def random_expr(rng: random.Random, depth: int) -> Expr:
         return rng.choice(S) if rng.random() < 0.8 else Expr.const(rng.randint(-3, 9))
     left, right = random_expr(rng, depth - 1), random_expr(rng, depth - 1)
     makers: list[Callable[[], Expr]] = [
-        lambda: left + right, lambda: left - right, lambda: left * right, lambda: left // rng.choice([2, 3, 8]),
-        lambda: left % rng.choice([2, 5, 8]), lambda: maximum(left, right), lambda: minimum(left, right) * 2,
-    ]  # fmt: skip
+        lambda: left + right,
+        lambda: left - right,
+        lambda: left * right,
+        lambda: left // rng.choice([2, 3, 8]),
+        lambda: left % rng.choice([2, 5, 8]),
+        lambda: maximum(left, right),
+        lambda: minimum(left, right) * 2,
+    ]
     return rng.choice(makers)()
 
 
@@ -79,10 +84,12 @@ def test_a_tree_finds_an_entry_that_holds(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(30):
         entries = [
-            [*(random_condition(rng, 1) for _ in range(rng.randint(0, 3))),
-             equals(S[0], rng.randint(0, 5)) if rng.random() < 0.5 else at_least(S[1], rng.randint(0, 9))]
+            [
+                *(random_condition(rng, 1) for _ in range(rng.randint(0, 3))),
+                equals(S[0], rng.randint(0, 5)) if rng.random() < 0.5 else at_least(S[1], rng.randint(0, 9)),
+            ]
             for _ in range(rng.randint(1, 12))
-        ]  # fmt: skip
+        ]
         find = tree([Case.of(f"e{i}", conditions) for i, conditions in enumerate(entries)])
         for _ in range(25):
             sizes = [rng.randint(0, 10) for _ in range(COUNT)]
@@ -99,8 +106,10 @@ def tree(cases: list[Case]) -> Callable[[Sequence[int]], Any]:
 
 @pytest.mark.parametrize("count", [10, 100])
 def test_depth_grows_with_the_logarithm_of_the_entries(count: int) -> None:
-    cases = [Case.of(f"e{i}", [at_least(S[0], 10 * i), at_least(10 * i + 9, S[0]), equals(S[1] % 8, 0)])
-             for i in range(count)]  # fmt: skip
+    cases = [
+        Case.of(f"e{i}", [at_least(S[0], 10 * i), at_least(10 * i + 9, S[0]), equals(S[1] % 8, 0)])
+        for i in range(count)
+    ]
     lines = emit_tree(cases)
     assert max(len(line) - len(line.lstrip()) for line in lines) <= count.bit_length() + 1
     assert sum("s1 % 8" in line for line in lines) == 1  # shared by all: once, at the root

@@ -63,8 +63,13 @@ def test_branches_on_sizes_are_entries_with_guards_at_the_users_line() -> None:
         x = torch.randn(size)
         close(jitted(x), fn(x))
     assert len(jitted.entries) == 3
-    places = {check.condition: check.location for tree in jitted._trees() for entry in tree.entries
-              for check in entry.guards.checks if check.location}  # fmt: skip
+    places = {
+        check.condition: check.location
+        for tree in jitted._trees()
+        for entry in tree.entries
+        for check in entry.guards.checks
+        if check.location
+    }
     assert line(fn, "% 2 == 0") in places.values() and line(fn, "> 10") in places.values()
 
 

@@ -47,7 +47,8 @@ def test_cond_in_a_jitted_function() -> None:
             return cond(x.mean() > 0.5, lambda x: x * scale, lambda x: linear(x) + n, (x,))
 
         return cond(x.sum() > 0, positive, lambda x: x.cos(), (x,)) * cond(
-            x.shape[0] > 3, lambda x: x.sin(), lambda x: x + 1, (x,))  # fmt: skip
+            x.shape[0] > 3, lambda x: x.sin(), lambda x: x + 1, (x,)
+        )
 
     jitted = symshape.jit(lambda x, n: function(x, n))
     for rows, shift in ((2, 0.0), (5, 0.7), (1, 0.0)):
@@ -61,8 +62,9 @@ def test_cond_in_a_jitted_function() -> None:
             source.weights = [torch.zeros(3, 3) if linear.weight.grad is None else linear.weight.grad.clone()]
         close([ours.grad, *ours.weights], [theirs.grad, *theirs.weights])
     assert len(jitted.entries) == 2  # size 1, and the others: cond compiles both branches
-    assert not any("higher_order" in call for entry in jitted.entries for graph in entry.graphs
-                   for call in graph.library_calls)  # fmt: skip
+    assert not any(
+        "higher_order" in call for entry in jitted.entries for graph in entry.graphs for call in graph.library_calls
+    )
 
 
 def test_cond_of_data_dependent_sizes_in_a_jitted_function() -> None:
@@ -98,9 +100,11 @@ def test_compiled_functions_in_a_jitted_function_are_part_of_it() -> None:
         return x * 2 + x.shape[0]
 
     makers: list[Callable[[Any], Any]] = [
-        lambda f: torch.compile(f, backend="eager"), lambda f: torch.compile(f, backend="aot_eager", fullgraph=True),
-        symshape.compile, symshape.jit,
-    ]  # fmt: skip
+        lambda f: torch.compile(f, backend="eager"),
+        lambda f: torch.compile(f, backend="aot_eager", fullgraph=True),
+        symshape.compile,
+        symshape.jit,
+    ]
     x = torch.rand(4, 5)
     for make in makers:
         for warm in (False, True):
@@ -254,16 +258,20 @@ def test_what_is_exchanged_in_a_module_is_seen() -> None:
         return [lambda: model.rest.__setitem__(0, other), lambda: model.rest.__setitem__(0, usual)]
 
     changes: list[Callable[[], Any]] = [
-        *change_back_and_forth(), lambda: setattr(model, "first", nn.Linear(4, 4, bias=False)),
-        lambda: model.rest.append(nn.Tanh()), lambda: model.rest.__delitem__(2),
+        *change_back_and_forth(),
+        lambda: setattr(model, "first", nn.Linear(4, 4, bias=False)),
+        lambda: model.rest.append(nn.Tanh()),
+        lambda: model.rest.__delitem__(2),
         lambda: setattr(model.first, "weight", nn.Parameter(torch.ones(4, 4))),
-        lambda: model.first.register_buffer("more", torch.ones(1)), lambda: model.first.requires_grad_(False),
+        lambda: model.first.register_buffer("more", torch.ones(1)),
+        lambda: model.first.requires_grad_(False),
         lambda: setattr(model, "rest", nn.Sequential(nn.Identity(), nn.Linear(4, 4))),
-        lambda: setattr(model.rest[1], "weight", model.first.weight), lambda: setattr(model, "shift", torch.zeros(4)),
+        lambda: setattr(model.rest[1], "weight", model.first.weight),
+        lambda: setattr(model, "shift", torch.zeros(4)),
         lambda: setattr(model.rest[1], "weight", nn.Parameter(torch.zeros(4, 4))),
         lambda: setattr(model, "hook", model.first.register_forward_hook(lambda module, inputs, output: output * 3)),
         lambda: model.hook.remove(),
-    ]  # fmt: skip
+    ]
     close(jitted(x), model(x))
     for change in changes:
         change()
@@ -378,8 +386,11 @@ def test_what_leads_to_a_module_is_exchanged() -> None:
 
     SETTINGS.layers = [torch.nn.Linear(3, 3)]
     compiled, x = symshape.jit(run), torch.randn(2, 3)
-    for change in (lambda: None, lambda: setattr(SETTINGS, "layers", [torch.nn.Linear(3, 3)]),
-                   lambda: SETTINGS.layers.append(torch.nn.Linear(3, 3))):  # fmt: skip
+    for change in (
+        lambda: None,
+        lambda: setattr(SETTINGS, "layers", [torch.nn.Linear(3, 3)]),
+        lambda: SETTINGS.layers.append(torch.nn.Linear(3, 3)),
+    ):
         change()
         torch.testing.assert_close(compiled(x), run(x))
 

@@ -118,8 +118,11 @@ def test_assumptions_are_checked_and_used() -> None:
     for _ in range(2):
         for args in ((torch.rand(3, 16),), (torch.rand(64, 24),), (torch.rand(3, 8), 5), (torch.rand(1, 16),)):
             close(jitted(*args), fn(*args))
-        broken = {"x.size(1) % 8 == 0": (torch.rand(3, 7),), "x.size(0) <= 64": (torch.rand(65, 8),),
-                  "n >= 3": (torch.rand(3, 8), 2)}  # fmt: skip
+        broken = {
+            "x.size(1) % 8 == 0": (torch.rand(3, 7),),
+            "x.size(0) <= 64": (torch.rand(65, 8),),
+            "n >= 3": (torch.rand(3, 8), 2),
+        }
         for text, args in broken.items():
             with pytest.raises(ShapeConstraintError, match="the assumption `" + re.escape(text)) as raised:
                 jitted(*args)
@@ -131,16 +134,21 @@ def test_assumptions_are_checked_and_used() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "what"),
-    [(["y.size(0) > 1"], "nothing is called y.size"), (["x.size(5) > 1"], "nothing is called x.size"),
-     (["x.size(0) > 3", "x.size(0) < 2"], "cannot all hold"), (["x.size(0)"], "is not allowed")],
-)  # fmt: skip
+    [
+        (["y.size(0) > 1"], "nothing is called y.size"),
+        (["x.size(5) > 1"], "nothing is called x.size"),
+        (["x.size(0) > 3", "x.size(0) < 2"], "cannot all hold"),
+        (["x.size(0)"], "is not allowed"),
+    ],
+)
 def test_assumptions_that_cannot_be(texts: list[str], what: str) -> None:
     with pytest.raises(SymshapeError, match=what):
         symshape.jit(lambda x: x * 2, options={"assume": texts})(torch.rand(3, 4))
 
 
-@pytest.mark.parametrize("name", ["target", "passes", "disable_passes", "debug_dir", "opt_level", "autotune", "cache",
-                                  "mode", "fullgraph"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["target", "passes", "disable_passes", "debug_dir", "opt_level", "autotune", "cache", "mode", "fullgraph"]
+)
 def test_options_that_cannot_be(name: str) -> None:
     wrong: dict[str, Any] = {"passes": ["no-such"], "disable_passes": ["no-such"], "target": "no-such"}
     with pytest.raises(OptionError):

@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "index": lambda x, y, i: (x.reshape(-1)[i], x[i % 2], x[:, i % 2], x[..., i[0] % 2], x[:, :, i[0, 0] % 2]),
     "index by two": lambda x, y, i: (x[i[0, 0] % 2, :, i[0, 0] % 2], x[:, i[0] % 2, i[0, 0] % 2]),
     "index in front": lambda x, y, i: x[i[0] % 2, i[0] % 2],
-}  # fmt: skip
+}
 
 
 def operands(order: tuple[int, ...], other: tuple[int, ...], n: int) -> list[torch.Tensor]:

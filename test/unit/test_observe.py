@@ -46,6 +46,7 @@ def test_torch_logs() -> None:
     assert any("[__output_code]" in line and "@kernel_0(" in line for line in lines)
     assert any("[__guards]" in line and "L['x']" in line for line in lines)
     assert any("[__recompiles]" in line and "flag" in line for line in lines)
-    quiet = subprocess.run([sys.executable, "-c", PROGRAM], env={**environment, "TORCH_LOGS": ""}, capture_output=True,
-                           text=True)  # fmt: skip
+    quiet = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**environment, "TORCH_LOGS": ""}, capture_output=True, text=True
+    )
     assert "output_code" not in quiet.stderr + quiet.stdout

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import symshape
-from symshape.measure import Graphs
+from symshape.tools.measure import Graphs
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from symshape import runtime
-from symshape.runtime.whole_calls import text_of
+from symshape.runtime.opaque_call import text_of
 
 aten: Any = torch.ops.aten
 CPU = {"dtype": torch.float32, "device": torch.device("cpu")}  # keywords
@@ -34,15 +34,23 @@ def whole(op: Any, *args: Any, gradient: bool = False, random: bool = False, res
 
 # Arguments for each of them.
 OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
-    "draw": [lambda: ("normal_.default", [3, 4], [1, 3], [0.5, 2.0], None, CPU),
-             lambda: ("bernoulli_.Tensor", [3, 4], [4, 1], [], torch.full((3, 4), 0.5), CPU)],
-    "whole": [lambda: whole(aten.mul.Tensor, leaf(), leaf()),
-              lambda: whole(aten.unique_dim.default, leaf().detach(), 0, results=[
-                  ["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]])],
+    "draw": [
+        lambda: ("normal_.default", [3, 4], [1, 3], [0.5, 2.0], None, CPU),
+        lambda: ("bernoulli_.Tensor", [3, 4], [4, 1], [], torch.full((3, 4), 0.5), CPU),
+    ],
+    "whole": [
+        lambda: whole(aten.mul.Tensor, leaf(), leaf()),
+        lambda: whole(
+            aten.unique_dim.default,
+            leaf().detach(),
+            0,
+            results=[["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]],
+        ),
+    ],
     "whole_gradient": [lambda: whole(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
     "whole_random": [lambda: whole(aten.rand_like.default, leaf().detach(), random=True)],
     "whole_random_gradient": [lambda: whole(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)],
-}  # fmt: skip
+}
 
 
 def registered() -> set[str]:

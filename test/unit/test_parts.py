@@ -82,14 +82,21 @@ def test_windows() -> None:
             agree(function, x.to(memory_format=torch.channels_last), compiled=compiled)
         assert not calls(function, torch.randn(2, 3, 5, 4))
     x = torch.randn(2, 5, 7, 6)
-    for other in (lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 3, 1, padding=1),
-                  lambda x: F.avg_pool2d(x, 2, 1, divisor_override=3)):  # fmt: skip
+    for other in (
+        lambda x: F.avg_pool2d(x, 2),
+        lambda x: F.avg_pool2d(x, 3, 1, padding=1),
+        lambda x: F.avg_pool2d(x, 2, 1, divisor_override=3),
+    ):
         torch.testing.assert_close(symshape.compile(other)(x), other(x))
 
 
 def test_complex_numbers_from_real_ones() -> None:
-    functions = {"complex": torch.complex, "polar": torch.polar, "cfloat": lambda a, b: (a + b).cfloat(),
-                 "cdouble": lambda a, b: (a * b).cdouble()}  # fmt: skip
+    functions = {
+        "complex": torch.complex,
+        "polar": torch.polar,
+        "cfloat": lambda a, b: (a + b).cfloat(),
+        "cdouble": lambda a, b: (a * b).cdouble(),
+    }
     for function in functions.values():
         torch._dynamo.reset()
         compiled = symshape.compile(function, fullgraph=True)
@@ -129,8 +136,9 @@ def test_index_fill_with_a_tensor() -> None:
         agree(function, x, at, torch.tensor(1.5), compiled=compiled)
         for value in (torch.tensor(2.5), torch.tensor(3)):  # eager's own gradient knows no negative places
             assert torch.equal(compiled(x, at - length, value), function(x, at - length, value))
-    assert not calls(function, torch.randn(3, 4, requires_grad=True), torch.tensor([1, 1]),
-                     torch.tensor(2.0, requires_grad=True))  # fmt: skip
+    assert not calls(
+        function, torch.randn(3, 4, requires_grad=True), torch.tensor([1, 1]), torch.tensor(2.0, requires_grad=True)
+    )
     with pytest.raises(IndexError):
         compiled(torch.randn(2, 3), torch.tensor([3, 0, 1]), torch.tensor(1.0))
 

@@ -13,14 +13,14 @@ import torch
 from kernel_text import KernelText, context
 from triton_cases import IDENTITY, S0, S1, mixed, reduction, softmax, transpose
 
-from symshape.codegen.loops import LoopKernel
-from symshape.codegen.normalise_loops import normalise
-from symshape.codegen.read_kernel import read_kernel
-from symshape.codegen.triton_kernel import emit_triton
+from symshape.analysis.loops import LoopKernel
+from symshape.analysis.normalise_loops import normalise
+from symshape.analysis.read_kernel import read_kernel
+from symshape.codegen.triton.kernel import emit_triton
 from symshape.codegen.variants import Variant, for_loops, read_variants
-from symshape.passes.manager import run_pipeline
+from symshape.passes.framework.manager import run_pipeline
 from symshape.passes.stages import STAGES
-from symshape.prover.condition import TRUE
+from symshape.prover.numbers.condition import TRUE
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
@@ -57,38 +57,75 @@ def pointwise() -> KernelText:
 # Kernel, tensors for sizes, the result in eager, and sizes with the variant that is taken for aligned addresses.
 CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
     "softmax": (
-        softmax, lambda n, m: [torch.randn(n, m)], lambda x: [torch.softmax(x, 1)],
-        {(9, 5): "persistent128", (3, 161): "persistent512",
-         (2, 1024): "persistent2048_aligned", (2, 2047): "persistent2048", (2, 4096): "looped_aligned",
-         (2, 2051): "looped_wide", (1, 50176): "split_aligned", (1, 50257): "split_wide"},
+        softmax,
+        lambda n, m: [torch.randn(n, m)],
+        lambda x: [torch.softmax(x, 1)],
+        {
+            (9, 5): "persistent128",
+            (3, 161): "persistent512",
+            (2, 1024): "persistent2048_aligned",
+            (2, 2047): "persistent2048",
+            (2, 4096): "looped_aligned",
+            (2, 2051): "looped_wide",
+            (1, 50176): "split_aligned",
+            (1, 50257): "split_wide",
+        },
     ),
     "sum": (
-        lambda: reduction("add"), lambda n, m: [torch.randn(n, m)], lambda x: [x.sum(1)],
-        {(70, 5): "persistent16", (9, 100): "persistent128", (3, 1008): "persistent1024_aligned",
-         (3, 1009): "persistent1024", (2, 4096): "looped_aligned", (2, 4099): "looped_wide",
-         (1, 50176): "split_aligned", (1, 50257): "split_wide"},
+        lambda: reduction("add"),
+        lambda n, m: [torch.randn(n, m)],
+        lambda x: [x.sum(1)],
+        {
+            (70, 5): "persistent16",
+            (9, 100): "persistent128",
+            (3, 1008): "persistent1024_aligned",
+            (3, 1009): "persistent1024",
+            (2, 4096): "looped_aligned",
+            (2, 4099): "looped_wide",
+            (1, 50176): "split_aligned",
+            (1, 50257): "split_wide",
+        },
     ),
     "column": (
-        lambda: reduction("max", column=True), lambda n, m: [torch.randn(m, n).t()], lambda x: [x.amax(1)],
-        {(70, 5): "persistent16", (80, 60): "persistent64_aligned", (81, 60): "persistent64",
-         (128, 100): "looped_aligned", (129, 100): "looped", (16, 3000): "split_aligned", (17, 3000): "split_wide"},
+        lambda: reduction("max", column=True),
+        lambda n, m: [torch.randn(m, n).t()],
+        lambda x: [x.amax(1)],
+        {
+            (70, 5): "persistent16",
+            (80, 60): "persistent64_aligned",
+            (81, 60): "persistent64",
+            (128, 100): "looped_aligned",
+            (129, 100): "looped",
+            (16, 3000): "split_aligned",
+            (17, 3000): "split_wide",
+        },
     ),
     "transpose": (
-        transpose, lambda n, m: [torch.randn(m, n), torch.randn(m)], lambda x, y: [x.t() + y],
-        {(5, 70): "block1024", (16, 5): "block1024", (32, 48): "tile32_aligned", (33, 47): "tile32",
-         (192, 192): "tile64_aligned", (193, 191): "tile64"},
+        transpose,
+        lambda n, m: [torch.randn(m, n), torch.randn(m)],
+        lambda x, y: [x.t() + y],
+        {
+            (5, 70): "block1024",
+            (16, 5): "block1024",
+            (32, 48): "tile32_aligned",
+            (33, 47): "tile32",
+            (192, 192): "tile64_aligned",
+            (193, 191): "tile64",
+        },
     ),
     "pointwise": (
-        pointwise, lambda n, m: [torch.randn(n, m)], lambda x: [x.exp()],
+        pointwise,
+        lambda n, m: [torch.randn(n, m)],
+        lambda x: [x.exp()],
         {(4, 8): "block256_aligned", (5, 7): "block256", (64, 128): "block1024_aligned", (67, 97): "block1024"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_variant_is_taken_and_right(name: str) -> None:
     """At the size that it is for; the 64-bit ones as well at another."""
-    from symshape.runtime.triton_launch import load_triton
+    from symshape.runtime.triton.launch import load_triton
 
     make, inputs, eager, sizes = CASES[name]
     kernel, variants = plan(make())
@@ -128,7 +165,7 @@ def test_more_than_32_bits() -> None:
 @pytest.mark.parametrize("name", STAGES["planned"])
 def test_without_a_pass(name: str) -> None:
     """The kernel then has the general variants; it is right with them."""
-    from symshape.runtime.triton_launch import load_triton
+    from symshape.runtime.triton.launch import load_triton
 
     for case, (make, inputs, eager, sizes) in CASES.items():
         _, all_variants = plan(make())
@@ -151,7 +188,7 @@ def test_without_a_pass(name: str) -> None:
 
 def test_no_points() -> None:
     """Rows of constant length 0: nothing is read, the result is what a reduction starts from."""
-    from symshape.runtime.triton_launch import load_triton
+    from symshape.runtime.triton.launch import load_triton
 
     k = KernelText("none", 1, [(S0, "p"), (0, "r")])
     x, out = k.arg("f32", [S0, 0]), k.arg("f32", [S0], output=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 
-from symshape.runtime import products
+from symshape.runtime.cpu import matrix_products
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "rows": lambda x: x,
@@ -23,12 +24,27 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 SIZES = (64, 300, 257), (3, 1500, 1501), (1, 2048, 2049), (2100, 2000, 1), (1500, 1, 3000), (0, 4096, 4096), (8, 0, 8)
 
 
-def assert_product(actual: torch.Tensor, like: torch.Tensor, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
-    """``actual`` is ``c + a @ b``, to the probable error of a sum of rounded products (Higham and Mary, 2019)."""
-    assert (actual.dtype, actual.stride()) == (like.dtype, like.stride())
-    a, b, c = a.double(), b.double(), c.double()
-    error = (actual.double() - (c + a @ b)).abs()
-    assert bool((error <= 5 * (a.shape[1] + 1) ** 0.5 * 2**-24 * (c.abs() + a.abs() @ b.abs())).all())
+@dataclass
+class Exact:
+    """``a @ b`` in float64, and the same of absolute values."""
+
+    product: torch.Tensor
+    weight: torch.Tensor
+    points: int  # of a sum
+
+    @classmethod
+    def of(cls, a: torch.Tensor, b: torch.Tensor) -> Exact:
+        a, b = a.double(), b.double()
+        return cls(a @ b, a.abs() @ b.abs(), a.shape[1])
+
+    def check(self, actual: torch.Tensor, like: torch.Tensor, c: torch.Tensor, scale: float = 1.0) -> None:
+        """``actual`` is ``c + scale * a @ b``, to the probable error of a sum of rounded products (Higham and Mary,
+        2019)."""
+        assert (actual.dtype, actual.stride()) == (like.dtype, like.stride())
+        c = c.double()
+        error = (actual.double() - (c + scale * self.product)).abs()
+        bound = 5 * (self.points + 1) ** 0.5 * 2**-24
+        assert bool((error <= bound * (c.abs() + abs(scale) * self.weight)).all())
 
 
 @pytest.mark.parametrize("left", LAYOUTS)
@@ -38,26 +54,28 @@ def test_products_of_all_layouts(left: str, right: str) -> None:
     for m, k, n in SIZES:
         a = LAYOUTS[left](torch.randn(m, k, generator=generator))
         b = LAYOUTS[right](torch.randn(k, n, generator=generator))
-        assert_product(products.mm(a, b), torch.mm(a, b), torch.zeros(()), a, b)
+        exact = Exact.of(a, b)
+        exact.check(matrix_products.mm(a, b), torch.mm(a, b), torch.zeros(()))
         for c in (torch.randn(n), torch.randn(2 * n)[::2], torch.randn(1), torch.randn(m, 1), torch.randn(m, n)):
-            assert_product(products.addmm(c, a, b), torch.addmm(c, a, b), c, a, b)
+            exact.check(matrix_products.addmm(c, a, b), torch.addmm(c, a, b), c)
         c = torch.randn(n)
-        assert_product(products.addmm(c, a, b, beta=2, alpha=-0.5), torch.addmm(c, a, b), 2 * c, -0.5 * a, b)
+        scaled = matrix_products.addmm(c, a, b, beta=2, alpha=-0.5)
+        exact.check(scaled, torch.addmm(c, a, b), 2 * c, -0.5)
 
 
 def test_other_types_and_a_switched_off_library() -> None:
     a = torch.randint(0, 9, (200, 200))
-    assert torch.equal(products.mm(a, a), a @ a)
-    assert torch.equal(products.mm(a.double(), a.double()), a.double() @ a.double())
+    assert torch.equal(matrix_products.mm(a, a), a @ a)
+    assert torch.equal(matrix_products.mm(a.double(), a.double()), a.double() @ a.double())
     with torch.backends.mkldnn.flags(enabled=False):
-        assert torch.equal(products.mm(a.float(), a.float()), a.float() @ a.float())
+        assert torch.equal(matrix_products.mm(a.float(), a.float()), a.float() @ a.float())
 
 
 def test_processors_that_mkl_has_code_for_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def on(name: str, features: dict[str, bool]) -> dict[str, Any]:
-        monkeypatch.setattr(products.llvm, "get_host_cpu_name", lambda: name)
-        monkeypatch.setattr(products.llvm, "get_host_cpu_features", lambda: features)
-        return products.cpu_products()
+        monkeypatch.setattr(matrix_products.llvm, "get_host_cpu_name", lambda: name)
+        monkeypatch.setattr(matrix_products.llvm, "get_host_cpu_features", lambda: features)
+        return matrix_products.cpu_products()
 
     assert on("sapphirerapids", {"avx512f": True}) == {} == on("znver3", {"avx512f": False}) == on("apple-m1", {})
     if torch._C.has_mkl and torch._C._has_mkldnn:

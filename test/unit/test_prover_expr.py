@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from prover_trees import Tree, build, compute, trees
 
-from symshape.prover.expr import Expr, Function, Symbol, as_expr, ceildiv, maximum, minimum, product
+from symshape.prover.numbers.expr import Expr, Function, Symbol, as_expr, ceildiv, maximum, minimum, product
 
 NAMES = ["s0", "s1", "d0"]
 s0, s1, s2, d0, d1, d2 = map(Expr.symbol, ["s0", "s1", "s2", "d0", "d1", "d2"])

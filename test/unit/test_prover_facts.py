@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from prover_trees import Tree, build, compute, trees
 
-from symshape.prover.expr import Expr, as_expr, maximum, minimum
-from symshape.prover.facts import Facts, Row
+from symshape.prover.numbers.expr import Expr, as_expr, maximum, minimum
+from symshape.prover.numbers.facts import Facts, Row
 
 SIZES = ["s0", "s1", "s2"]
 DIMS = ["d0", "d1"]

@@ -8,7 +8,7 @@ import pytest
 import sympy
 from torch.utils._sympy import functions as torch_sympy
 
-from symshape.prover.condition import (
+from symshape.prover.numbers.condition import (
     FALSE,
     TRUE,
     Condition,
@@ -20,8 +20,8 @@ from symshape.prover.condition import (
     greater,
     negation,
 )
-from symshape.prover.expr import Expr, ceildiv, maximum, minimum
-from symshape.prover.sympy_bridge import UnsupportedExpr, condition_from_sympy, from_sympy, to_sympy
+from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy, from_sympy, to_sympy
 
 s0, s1 = map(Expr.symbol, ["s0", "s1"])
 a, b = sympy.symbols("s0 s1", integer=True, positive=True)

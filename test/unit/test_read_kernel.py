@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kernel_text import KernelText, sym
 
-from symshape.codegen.loops import LoopKernel
-from symshape.codegen.normalise_loops import normalise
+from symshape.analysis.loops import LoopKernel
+from symshape.analysis.normalise_loops import normalise
 from symshape.errors import KernelError
 
 S0, S1, S2 = sym(0), sym(1), sym(2)
@@ -122,7 +122,8 @@ def test_reduction_of_outer_dims_keeps_argmax_order() -> None:
         k.store(result if combiner == "add" else result[0], out, "(d0) -> (d0)")
         kernel = normalised(k.read(), {"s0": 2, "s1": 3})
         assert [d.size for d in kernel.dims] and sorted(shape(kernel)) == sorted(
-            ["d0:4", "d1:s0*s1r"] if combiner == "add" else dims)  # fmt: skip
+            ["d0:4", "d1:s0*s1r"] if combiner == "add" else dims
+        )
 
 
 def test_masked_view_merges_over_the_slower_dim() -> None:

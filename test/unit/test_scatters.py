@@ -22,28 +22,41 @@ def along(x: Tensor, i: Tensor, v: Tensor) -> list[Tensor]:
     found += [x.scatter_reduce(1, i, v, "mean"), x.scatter(0, i, 2.0), x.scatter(1, i, v, reduce="multiply")]
     unequal = torch.where(v.isinf(), v, torch.nan)  # NaN wins in every extremum
     whole, part = x.long(), v.long()
-    return [*found, x.scatter_reduce(0, i, unequal, "amax"), whole.scatter_add(1, i, part),
-            whole.scatter_reduce(1, i, part, "mean"), x.abs().byte().scatter_reduce(0, i, v.abs().byte(), "amax")]
+    return [
+        *found,
+        x.scatter_reduce(0, i, unequal, "amax"),
+        whole.scatter_add(1, i, part),
+        whole.scatter_reduce(1, i, part, "mean"),
+        x.abs().byte().scatter_reduce(0, i, v.abs().byte(), "amax"),
+    ]
 
 
 def at_rows(x: Tensor, j: Tensor, w: Tensor) -> list[Tensor]:
     """Whole rows at once, in vectors; negative indices, indices of several dims, values that are repeated."""
     y = x.reshape(x.shape[0], x.shape[1], 1).expand(-1, -1, 3)
     return [
-        x.index_put((j,), w, accumulate=True), x.index_put((-1 - j,), w[0], accumulate=True),
+        x.index_put((j,), w, accumulate=True),
+        x.index_put((-1 - j,), w[0], accumulate=True),
         x.index_put((j[:, None], j[None, :] % x.shape[1]), w[0, 0], accumulate=True),
         aten.index_put(y, [j, None, j % 3], w, True).contiguous(),
         aten.index_put(y, [None, j % x.shape[1]], y.sum(1)[:, None, :], True).contiguous(),
-        x.index_add(0, j, w, alpha=2), x.index_reduce(0, j, w, "mean"),
+        x.index_add(0, j, w, alpha=2),
+        x.index_reduce(0, j, w, "mean"),
         x.index_reduce(0, j, w, "prod", include_self=False),
         x.t().index_put((j % x.shape[1],), w[:, :1], accumulate=True),
-    ]  # fmt: skip
+    ]
 
 
 def once(x: Tensor, p: Tensor, w: Tensor) -> list[Tensor]:
     """Each place once: values replace."""
-    return [x.index_put((p,), w), x.index_copy(0, p, w), (x > 0).index_put((p,), w > 0), x.index_fill(0, p, 3.0),
-            x.scatter(0, p[:, None].expand_as(w), w), x.index_put((p,), torch.tensor(4.0))]  # fmt: skip
+    return [
+        x.index_put((p,), w),
+        x.index_copy(0, p, w),
+        (x > 0).index_put((p,), w > 0),
+        x.index_fill(0, p, 3.0),
+        x.scatter(0, p[:, None].expand_as(w), w),
+        x.index_put((p,), torch.tensor(4.0)),
+    ]
 
 
 def inputs(n: int, m: int, count: int) -> tuple[Tensor, ...]:
@@ -67,21 +80,35 @@ def test_rules() -> None:
     """What the rules say, before there are kernels: no library call is left."""
     given = [inputs(*size) for size in SIZES[:2]]
     check(along, *(one[:3] for one in given))
-    check(lambda x, j, w: [x.index_put((j,), w, accumulate=True), x.index_reduce(0, j, w, "amin")],
-          *((x, j, w) for x, _, _, j, w, *_ in given))  # fmt: skip
+    check(
+        lambda x, j, w: [x.index_put((j,), w, accumulate=True), x.index_reduce(0, j, w, "amin")],
+        *((x, j, w) for x, _, _, j, w, *_ in given),
+    )
 
 
 def without_dims(x: Tensor, i: Tensor, v: Tensor) -> list[Tensor]:
     """Of a tensor without dims, by an index of one or none; and the other way round."""
     y, j = x[None], i[None]
     return [
-        x.gather(0, i), x.gather(0, j), y.gather(0, i), x.index_select(0, i), x.index_select(0, j),
-        y.index_select(0, i), x.scatter(0, i, v), x.scatter(0, j, v[None]), y.scatter(0, i, v), x.scatter(0, i, 2.0),
+        x.gather(0, i),
+        x.gather(0, j),
+        y.gather(0, i),
+        x.index_select(0, i),
+        x.index_select(0, j),
+        y.index_select(0, i),
+        x.scatter(0, i, v),
+        x.scatter(0, j, v[None]),
+        y.scatter(0, i, v),
+        x.scatter(0, i, 2.0),
         x.scatter_add(0, i, v),
-        x.scatter_reduce(0, i, v, "mean"), x.scatter_reduce(0, j, v[None], "prod", include_self=False),
-        x.index_reduce(0, j, v, "amax"), x.index_copy(0, i, v), x.index_add(0, j, v, alpha=2),
-        x.sin().gather(0, i), y.repeat(3).scatter(0, j + 2, v.cos()[None]),
-    ]  # fmt: skip
+        x.scatter_reduce(0, i, v, "mean"),
+        x.scatter_reduce(0, j, v[None], "prod", include_self=False),
+        x.index_reduce(0, j, v, "amax"),
+        x.index_copy(0, i, v),
+        x.index_add(0, j, v, alpha=2),
+        x.sin().gather(0, i),
+        y.repeat(3).scatter(0, j + 2, v.cos()[None]),
+    ]
 
 
 @pytest.mark.parametrize("target", ["cpu", "triton"])
@@ -101,8 +128,9 @@ def test_kernels(target: str) -> None:
     if target == "triton":
         pytest.importorskip("triton")
     torch._dynamo.reset()
-    compiled = torch.compile(everything, backend="symshape", dynamic=True, fullgraph=True,
-                             options={"target": target, "cache": False})  # fmt: skip
+    compiled = torch.compile(
+        everything, backend="symshape", dynamic=True, fullgraph=True, options={"target": target, "cache": False}
+    )
     for size in SIZES if target == "cpu" else SIZES[:3]:
         given = inputs(*size)
         torch.testing.assert_close(compiled(*given), everything(*given), equal_nan=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import symshape
-from symshape.runtime.size_reads import call_size
+from symshape.frontend.patches.size_reads import call_size
 
 
 def code_that_runs(call: Any) -> set[Any]:

@@ -9,10 +9,10 @@ import pytest
 import torch
 from loop_builder import D0, D1, KINDS, SYMBOLS, Builder, build, cpu_target, layer_norm, reduction
 
-from symshape.codegen.cpu.emit import emit_cpu
-from symshape.codegen.cpu.forms import forms_of
-from symshape.codegen.cpu.interleave import find_groups, picked, spread
-from symshape.codegen.cpu.target import Target
+from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.objects.target import Target
+from symshape.codegen.cpu.schedule.forms import forms_of
+from symshape.codegen.cpu.schedule.interleave import find_groups, picked, spread
 
 __all__ = ["cpu_target"]
 WIDE = Target(16, True, True)

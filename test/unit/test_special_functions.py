@@ -10,9 +10,11 @@ import torch
 import symshape
 
 INF, NAN = float("inf"), float("nan")
-ONE = ("i0 i1 i0e i1e modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 "
-       "bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0 erfcx log_ndtr ndtri erfinv gammaln "
-       "digamma airy_ai").split()  # fmt: skip
+ONE = (
+    "i0 i1 i0e i1e modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 "
+    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0 erfcx log_ndtr ndtri erfinv gammaln "
+    "digamma airy_ai"
+).split()
 TWO = [f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"]
 FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     **{name: lambda x, n, name=name: getattr(torch.special, name)(x) for name in ONE},
@@ -42,8 +44,10 @@ def test_special_functions(dtype: torch.dtype, relative: float) -> None:
         # Eager's own Bessel and Airy functions have errors of 1e-6 in float64, near zeros and beyond 5.
         inexact = name == "airy_ai" or ("bessel_" in name and "mod" not in name and "sph" not in name)
         tolerance = 3e-6 if inexact else relative
-        near = [torch.isclose(actual.double(), one, rtol=tolerance, atol=tolerance, equal_nan=True)
-                for one in (expected, exact)]  # fmt: skip
+        near = [
+            torch.isclose(actual.double(), one, rtol=tolerance, atol=tolerance, equal_nan=True)
+            for one in (expected, exact)
+        ]
         wrong = ~(near[0] | near[1])
         wrong &= ~(exact.abs() > 1e300) & ~((name == "polygamma 1") & (expected.abs() > 1e13))
         assert not wrong.any(), f"{name}: {actual[wrong][:3]} instead of {exact[wrong][:3]}"

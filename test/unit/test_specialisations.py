@@ -10,7 +10,7 @@ import torch
 from imported import line
 
 import symshape
-from symshape.frontend.specialisations import plain_source
+from symshape.frontend.importer.specialisations import plain_source
 
 
 def _log(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -47,7 +47,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "close by name": (lambda x, y: x + 1 if torch.allclose(input=x, other=y) else x - 1, [X, X * 2]),
     "not as many": (lambda x, y: x + 1 if x.equal(other=y[:, :2]) else x - 1, [X, X]),
     "a device by name": (lambda n: torch.kaiser_window(n.item(), device="cpu"), [torch.tensor(5)]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -70,10 +70,13 @@ def test_negative_places_of_a_number(op: str) -> None:
         compiled(x, torch.tensor([-1]), s)
 
 
-@pytest.mark.parametrize("compared", [
-    lambda x: (x * x + x).chunk(2, -1)[0].amax(-1),
-    lambda x: torch.maximum((x * 1.1).float(), (x * 1.1).float() * 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "compared",
+    [
+        lambda x: (x * x + x).chunk(2, -1)[0].amax(-1),
+        lambda x: torch.maximum((x * 1.1).float(), (x * 1.1).float() * 1),
+    ],
+)
 def test_gradients_of_parts_and_conversions(compared: Callable[[torch.Tensor], torch.Tensor]) -> None:
     torch._dynamo.reset()
     generator = torch.Generator().manual_seed(0)

@@ -7,10 +7,10 @@ import torch
 from kernel_text import KernelText
 from triton_cases import S0, S1, WIDEN, layer_norm, loops, reduction, runner, softmax
 
-from symshape.codegen.loops import LoopKernel
+from symshape.analysis.loops import LoopKernel
 from symshape.codegen.variants import Variant
-from symshape.prover.condition import TRUE
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.condition import TRUE
+from symshape.prover.numbers.expr import Expr
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 FORMS = (
@@ -67,8 +67,11 @@ def test_errors(variant: Variant) -> None:
     half = x.bfloat16()
     exact = half.double().var(1, correction=0)
     check(twice(loops(variance("bf16")), variant, [half], out), half.float().var(1, correction=0), exact)
-    check(twice(loops(softmax(dtype="bf16")), variant, [half], torch.empty_like(half)), torch.softmax(half, 1),
-          torch.softmax(half.double(), 1))  # fmt: skip
+    check(
+        twice(loops(softmax(dtype="bf16")), variant, [half], torch.empty_like(half)),
+        torch.softmax(half, 1),
+        torch.softmax(half.double(), 1),
+    )
     y, weight = x + 30.0, torch.randn(SHAPE[1])
     outs = [torch.empty_like(y), torch.empty(SHAPE[0])]
     runner(layer_norm(), variant)(y, weight, *outs, *SHAPE)

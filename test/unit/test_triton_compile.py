@@ -36,9 +36,9 @@ def test_compiles(arch: int) -> None:
 
 def main(arch: int) -> None:
     """Prints a line of JSON for each function of each variant."""
-    from symshape.codegen.triton_access import accesses, item_size, widest
-    from symshape.codegen.triton_compile import compile_for
-    from symshape.codegen.triton_kernel import emit_triton
+    from symshape.codegen.triton.access_width import accesses, item_size, widest
+    from symshape.codegen.triton.compile_ahead import compile_for
+    from symshape.codegen.triton.kernel import emit_triton
 
     for kernel, variants in cases(arch):
         emitted = emit_triton(kernel, variants)
@@ -46,30 +46,53 @@ def main(arch: int) -> None:
             for stage in ready.stages:
                 compiled = compile_for(emitted, ready, stage, arch)
                 found = accesses(kernel, emitted, variant, stage, compiled.ptx)
-                print(json.dumps({
-                    "kernel": kernel.name, "variant": variant.name, "function": stage.function,
-                    "spills": compiled.spills, "aligned": bool(variant.aligned),
-                    "narrow": [str(a) for a in found if variant.aligned and not a.wide], "widest": widest(found),
-                    "wider_than_item": [str(a) for a in found if a.width > item_size(a.dtype)],
-                }))  # fmt: skip
+                print(
+                    json.dumps(
+                        {
+                            "kernel": kernel.name,
+                            "variant": variant.name,
+                            "function": stage.function,
+                            "spills": compiled.spills,
+                            "aligned": bool(variant.aligned),
+                            "narrow": [str(a) for a in found if variant.aligned and not a.wide],
+                            "widest": widest(found),
+                            "wider_than_item": [str(a) for a in found if a.width > item_size(a.dtype)],
+                        }
+                    )
+                )
     for combiner, dtype in (("add", "f32"), ("max", "bf16")) if arch == 90 else ():
         emitted = emit_triton(scatter(combiner, dtype))
         for stage in emitted.variants[-1].stages:
             compiled = compile_for(emitted, emitted.variants[-1], stage, arch)
-            print(json.dumps({"kernel": f"scatter {combiner}", "variant": "copied", "function": stage.function,
-                              "spills": compiled.spills, "aligned": False, "narrow": [], "wider_than_item": [],
-                              "widest": 0}))  # fmt: skip
+            print(
+                json.dumps(
+                    {
+                        "kernel": f"scatter {combiner}",
+                        "variant": "copied",
+                        "function": stage.function,
+                        "spills": compiled.spills,
+                        "aligned": False,
+                        "narrow": [],
+                        "wider_than_item": [],
+                        "widest": 0,
+                    }
+                )
+            )
 
 
 def scatter(combiner: str, dtype: str):  # noqa: ANN201
     """out0 = in0, with rows of in1 combined at in2."""
-    from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
-    from symshape.prover.expr import Expr
+    from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
+    from symshape.prover.numbers.expr import Expr
 
     s0, s1, s2, d0, d1 = (Expr.symbol(name) for name in ("s0", "s1", "s2", "d0", "d1"))
     one = Expr.const(1)
-    args = (Arg("in0", dtype, False, (s2, s1), (s1, one)), Arg("in1", dtype, False, (s0, s1), (s1, one)),
-            Arg("in2", "i64", False, (s0,), (one,)), Arg("out0", dtype, True, (s2, s1), (s1, one)))  # fmt: skip
+    args = (
+        Arg("in0", dtype, False, (s2, s1), (s1, one)),
+        Arg("in1", dtype, False, (s0, s1), (s1, one)),
+        Arg("in2", "i64", False, (s0,), (one,)),
+        Arg("out0", dtype, True, (s2, s1), (s1, one)),
+    )
     code = (
         Instr("load", (0,), (), "i64", False, arg=2, address=d1),
         Instr("arith.index_cast", (1,), (0,), "index", False, source_dtype="i64"),
@@ -89,8 +112,8 @@ def cases(arch: int):  # noqa: ANN201
     from triton_cases import S0, S1, concatenate, gather, layer_norm, loops, mixed, reduction, softmax, transpose
 
     from symshape.codegen.variants import Variant
-    from symshape.prover.condition import TRUE
-    from symshape.prover.expr import Expr
+    from symshape.prover.numbers.condition import TRUE
+    from symshape.prover.numbers.expr import Expr
 
     processors = Expr.symbol("processors")
 
@@ -101,27 +124,30 @@ def cases(arch: int):  # noqa: ANN201
     column, argmax = loops(reduction("add", column=True)), loops(reduction("argmax", column=True))
     rows = aligned(normal, "s1", "rnumel")
     tile = Variant("unaligned", "tile", TRUE, 64, yblock=64, num_warps=8, dims=("d0", "d1"))
-    yield normal, [
-        Variant("persistent", "persistent", TRUE, 1, rblock=1024, aligned=rows),
-        Variant("looped", "looped", TRUE, 1, rblock=2048, num_warps=8, aligned=rows),
-        Variant("split", "split", TRUE, 1, rblock=2048, num_warps=8, aligned=rows, splits=processors),
-        Variant("unaligned", "split", TRUE, 1, rblock=2048, num_warps=8, splits=processors),
-    ]
-    yield turned, [
-        replace(tile, name="tile", aligned=aligned(turned, "s0", "s1")),
-        tile,
-    ]
+    yield (
+        normal,
+        [
+            Variant("persistent", "persistent", TRUE, 1, rblock=1024, aligned=rows),
+            Variant("looped", "looped", TRUE, 1, rblock=2048, num_warps=8, aligned=rows),
+            Variant("split", "split", TRUE, 1, rblock=2048, num_warps=8, aligned=rows, splits=processors),
+            Variant("unaligned", "split", TRUE, 1, rblock=2048, num_warps=8, splits=processors),
+        ],
+    )
+    yield turned, [replace(tile, name="tile", aligned=aligned(turned, "s0", "s1")), tile]
     columns = aligned(column, "s0", "xnumel")
     yield column, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, aligned=columns, splits=processors)]
     if arch != 90:
         return
-    yield soft, [
-        Variant("persistent", "persistent", TRUE, 4, rblock=256, aligned=aligned(soft, "s1", "rnumel")),
-        Variant("wide", "looped", TRUE, 1, rblock=2048, num_warps=8, index_bits=64, aligned=aligned(soft, "s1")),
-        Variant("unaligned", "persistent", TRUE, 1, rblock=4096, num_warps=16),
-    ]
-    yield argmax, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, splits=processors,
-                           aligned=aligned(argmax, "s0", "xnumel"))]  # fmt: skip
+    yield (
+        soft,
+        [
+            Variant("persistent", "persistent", TRUE, 4, rblock=256, aligned=aligned(soft, "s1", "rnumel")),
+            Variant("wide", "looped", TRUE, 1, rblock=2048, num_warps=8, index_bits=64, aligned=aligned(soft, "s1")),
+            Variant("unaligned", "persistent", TRUE, 1, rblock=4096, num_warps=16),
+        ],
+    )
+    columns = aligned(argmax, "s0", "xnumel")
+    yield argmax, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, splits=processors, aligned=columns)]
     flat = Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(types, "s1"))
     tiled = Variant("tile", "tile", TRUE, 256, yblock=4, aligned=aligned(types, "s1", "xnumel"), dims=("d0", "d1"))
     yield types, [flat, tiled, Variant("unaligned", "pointwise", TRUE, 1024)]
@@ -149,7 +175,7 @@ def ops_kernel(dtype: str):  # noqa: ANN201
     from kernel_text import KernelText
     from triton_cases import S0
 
-    from symshape.codegen.triton_ops import OPS
+    from symshape.codegen.triton.ops import OPS
 
     binary = {"math.atan2", "math.copysign", "math.powf"}
     integers = ("math.absi", "math.cttz")

@@ -119,8 +119,11 @@ def test_gather_reports_indices_out_of_range() -> None:
 
 
 REDUCTIONS: dict[str, Any] = {
-    "add": lambda x: x.sum(1), "mul": lambda x: x.prod(1), "max": lambda x: x.amax(1), "min": lambda x: x.amin(1),
-}  # fmt: skip
+    "add": lambda x: x.sum(1),
+    "mul": lambda x: x.prod(1),
+    "max": lambda x: x.amax(1),
+    "min": lambda x: x.amin(1),
+}
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64, "i8": torch.int8}
 
 

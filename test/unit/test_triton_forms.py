@@ -23,10 +23,10 @@ from triton_cases import (
     transpose,
 )
 
-from symshape.codegen.triton_schedule import schedule
+from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.variants import Variant
-from symshape.prover.condition import TRUE, all_of, at_least, equals
-from symshape.prover.expr import Expr
+from symshape.prover.numbers.condition import TRUE, all_of, at_least, equals
+from symshape.prover.numbers.expr import Expr
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 PROCESSORS = Expr.symbol("processors")
@@ -111,9 +111,13 @@ def test_passes_over_the_row() -> None:
 
 
 RESULTS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "add": lambda x: x.sum(1), "mul": lambda x: x.prod(1), "max": lambda x: x.amax(1), "min": lambda x: x.amin(1),
-    "argmax": lambda x: (x.amax(1), x.argmax(1)), "argmin": lambda x: (x.amin(1), x.argmin(1)),
-}  # fmt: skip
+    "add": lambda x: x.sum(1),
+    "mul": lambda x: x.prod(1),
+    "max": lambda x: x.amax(1),
+    "min": lambda x: x.amin(1),
+    "argmax": lambda x: (x.amax(1), x.argmax(1)),
+    "argmin": lambda x: (x.amin(1), x.argmin(1)),
+}
 
 
 @pytest.mark.parametrize("column", [False, True], ids=["rows", "columns"])
@@ -217,16 +221,19 @@ def test_gather_in_a_tile_reports_indices() -> None:
 
 def test_the_launcher_chooses() -> None:
     """By sizes, addresses and processors; what several conditions share is computed once."""
-    from symshape.runtime.triton_launch import choose, launcher_source, load_triton
+    from symshape.runtime.triton.launch import choose, launcher_source, load_triton
 
     addresses = [Expr.symbol(f"address{i}") for i in range(2)]
     aligned = all_of(*(equals(e % 16, 0) for e in (*addresses, S1)))
     names = ("in0", "out0", "s1", "rnumel")
-    kernel = emit(softmax(), [
-        Variant("short", "persistent", all_of(at_least(16, S1), aligned), 4, rblock=16, aligned=names),
-        Variant("rows", "looped", all_of(at_least(S0, PROCESSORS), aligned), 1, rblock=16, aligned=names),
-        Variant("rest", "split", TRUE, 1, rblock=16, splits=PROCESSORS),
-    ])  # fmt: skip
+    kernel = emit(
+        softmax(),
+        [
+            Variant("short", "persistent", all_of(at_least(16, S1), aligned), 4, rblock=16, aligned=names),
+            Variant("rows", "looped", all_of(at_least(S0, PROCESSORS), aligned), 1, rblock=16, aligned=names),
+            Variant("rest", "split", TRUE, 1, rblock=16, splits=PROCESSORS),
+        ],
+    )
     assert choose(kernel, {"s0": 1, "s1": 16}, 2).name == "short"
     assert choose(kernel, {"s0": 2, "s1": 32}, 2).name == "rows"
     assert choose(kernel, {"s0": 1, "s1": 32}, 2).name == "rest"

@@ -22,8 +22,17 @@ def test_launches_on_a_gpu_and_warm_up(tmp_path: Path) -> None:
 
 def test_dry_run_of_the_gpu_benchmark(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
-    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--dry-run", "--only", "kernels,splits", "--kernels",
-               "gelu,sum_last", "--out", str(out)]  # fmt: skip
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "gpu.py"),
+        "--dry-run",
+        "--only",
+        "kernels,splits",
+        "--kernels",
+        "gelu,sum_last",
+        "--out",
+        str(out),
+    ]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "SYMSHAPE_CACHE": "0"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -31,6 +40,16 @@ def test_dry_run_of_the_gpu_benchmark(tmp_path: Path) -> None:
     assert [row["part"] for row in found["rows"]].count("splits") == 1
     assert {row["kernel"] for row in found["rows"] if row["part"] == "kernels"} == {"gelu", "sum_last"}
     assert not found["summary"]["failed"] and not found["summary"]["inaccurate"]
+
+
+class Compiled:
+    """In the place of a compiled kernel: notes each launch of it."""
+
+    def __init__(self, name: str, launched: list[tuple[str, int, tuple[object, ...]]]) -> None:
+        self.name, self.launched = name, launched
+
+    def __getitem__(self, grid: tuple[int, int, int]) -> object:
+        return lambda *arguments: self.launched.append((self.name, grid[0], arguments))
 
 
 def main() -> None:
@@ -41,30 +60,26 @@ def main() -> None:
     from triton.backends.compiler import GPUTarget
     from triton_cases import S0, S1, loops, softmax
 
-    from symshape.codegen.triton_kernel import emit_triton
+    from symshape.codegen.triton.kernel import emit_triton
     from symshape.codegen.variants import Variant
-    from symshape.prover.condition import TRUE, at_least
-    from symshape.prover.expr import Expr
-    from symshape.runtime import triton_launch
-    from symshape.runtime.triton_types import TritonStage
+    from symshape.prover.numbers.condition import TRUE, at_least
+    from symshape.prover.numbers.expr import Expr
+    from symshape.runtime.triton import launch as triton_launch
+    from symshape.runtime.triton.kernel_types import TritonStage
 
-    kernel = emit_triton(loops(softmax()), [
-        Variant("short", "persistent", at_least(64, S1), 4, rblock=64, num_warps=1),
-        Variant("rows", "looped", at_least(S0, Expr.symbol("processors")), 1, rblock=128, num_warps=1),
-        Variant("rest", "split", TRUE, 1, rblock=128, num_warps=1, splits=Expr.symbol("processors"), index_bits=64),
-    ])  # fmt: skip
+    kernel = emit_triton(
+        loops(softmax()),
+        [
+            Variant("short", "persistent", at_least(64, S1), 4, rblock=64, num_warps=1),
+            Variant("rows", "looped", at_least(S0, Expr.symbol("processors")), 1, rblock=128, num_warps=1),
+            Variant("rest", "split", TRUE, 1, rblock=128, num_warps=1, splits=Expr.symbol("processors"), index_bits=64),
+        ],
+    )
     hints = [{"s0": 5, "s1": 7}, {"s0": 2, "s1": 900}, {"s0": 1, "s1": 64}]
     names = triton_launch.warm_up(kernel, hints, GPUTarget("cuda", 90, 32), processors=3)
     assert names == ("short", "rest")
 
     launched: list[tuple[str, int, tuple[object, ...]]] = []
-
-    class Compiled:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def __getitem__(self, grid: tuple[int, int, int]) -> object:
-            return lambda *arguments: launched.append((self.name, grid[0], arguments))
 
     class Tensor:
         device = torch.device("cuda", 0)
@@ -76,7 +91,7 @@ def main() -> None:
             return self.address
 
     def compile_stage(_kernel: object, _variant: object, stage: TritonStage, _function: object) -> Compiled:
-        return Compiled(stage.function)
+        return Compiled(stage.function, launched)
 
     with (
         mock.patch.object(triton_launch, "compile_stage", compile_stage),
@@ -89,7 +104,7 @@ def main() -> None:
         launch(x, out, 0, 7)
         assert launched == []
         launch(x, out, 5, 7)
-        (name, programs, arguments), = launched
+        ((name, programs, arguments),) = launched
         assert (name, programs, arguments[:4]) == ("softmax_persistent", 2, (4096, 8192, 5, 7))
         assert arguments[5:] == (4, 64)
         launched.clear()

@@ -10,46 +10,95 @@ import torch
 from kernel_text import KernelText
 from triton_cases import S0, runner
 
-from symshape.codegen.triton_ops import COMPARISONS, FLOAT_COMPARISONS, OPS
+from symshape.codegen.triton.ops import COMPARISONS, FLOAT_COMPARISONS, OPS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-TORCH = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "i1": torch.bool, "i8": torch.int8,
-         "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "ui8": torch.uint8}  # fmt: skip
+TORCH = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "bf16": torch.bfloat16,
+    "i1": torch.bool,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "ui8": torch.uint8,
+}
 inf, nan = math.inf, math.nan
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, inf, -inf, nan, 1e30, -1e30, 1e-30, 88.5, -88.5, 27.0, 9.5]
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 UNARY: dict[str, Unary] = {
-    "arith.negf": torch.neg, "math.absf": torch.abs, "math.acos": torch.acos, "math.acosh": torch.acosh,
-    "math.asin": torch.asin, "math.asinh": torch.asinh, "math.atan": torch.atan, "math.atanh": torch.atanh,
-    "math.ceil": torch.ceil, "math.cos": torch.cos, "math.cosh": torch.cosh, "math.erf": torch.erf,
-    "math.erfc": torch.special.erfc, "math.exp": torch.exp, "math.exp2": torch.exp2, "math.expm1": torch.expm1,
-    "math.floor": torch.floor, "math.log": torch.log, "math.log10": torch.log10, "math.log1p": torch.log1p,
-    "math.log2": torch.log2, "math.roundeven": torch.round, "math.rsqrt": torch.rsqrt, "math.sin": torch.sin,
-    "math.sinh": torch.sinh, "math.sqrt": torch.sqrt, "math.tan": torch.tan, "math.tanh": torch.tanh,
-    "math.trunc": torch.trunc, "math.round": lambda x: torch.copysign((x.abs() + 0.5).floor(), x),
-}  # fmt: skip
+    "arith.negf": torch.neg,
+    "math.absf": torch.abs,
+    "math.acos": torch.acos,
+    "math.acosh": torch.acosh,
+    "math.asin": torch.asin,
+    "math.asinh": torch.asinh,
+    "math.atan": torch.atan,
+    "math.atanh": torch.atanh,
+    "math.ceil": torch.ceil,
+    "math.cos": torch.cos,
+    "math.cosh": torch.cosh,
+    "math.erf": torch.erf,
+    "math.erfc": torch.special.erfc,
+    "math.exp": torch.exp,
+    "math.exp2": torch.exp2,
+    "math.expm1": torch.expm1,
+    "math.floor": torch.floor,
+    "math.log": torch.log,
+    "math.log10": torch.log10,
+    "math.log1p": torch.log1p,
+    "math.log2": torch.log2,
+    "math.roundeven": torch.round,
+    "math.rsqrt": torch.rsqrt,
+    "math.sin": torch.sin,
+    "math.sinh": torch.sinh,
+    "math.sqrt": torch.sqrt,
+    "math.tan": torch.tan,
+    "math.tanh": torch.tanh,
+    "math.trunc": torch.trunc,
+    "math.round": lambda x: torch.copysign((x.abs() + 0.5).floor(), x),
+}
 BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "arith.addf": torch.add, "arith.subf": torch.sub, "arith.mulf": torch.mul, "arith.divf": torch.div,
-    "arith.remf": torch.fmod, "arith.maximumf": torch.maximum, "arith.minimumf": torch.minimum,
-    "arith.maxnumf": torch.fmax, "arith.minnumf": torch.fmin, "math.atan2": torch.atan2,
-    "math.copysign": torch.copysign, "math.powf": torch.pow,
-    "arith.addi": torch.add, "arith.subi": torch.sub, "arith.muli": torch.mul,
-    "arith.divsi": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "arith.remsi": torch.fmod,
+    "arith.addf": torch.add,
+    "arith.subf": torch.sub,
+    "arith.mulf": torch.mul,
+    "arith.divf": torch.div,
+    "arith.remf": torch.fmod,
+    "arith.maximumf": torch.maximum,
+    "arith.minimumf": torch.minimum,
+    "arith.maxnumf": torch.fmax,
+    "arith.minnumf": torch.fmin,
+    "math.atan2": torch.atan2,
+    "math.copysign": torch.copysign,
+    "math.powf": torch.pow,
+    "arith.addi": torch.add,
+    "arith.subi": torch.sub,
+    "arith.muli": torch.mul,
+    "arith.divsi": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "arith.remsi": torch.fmod,
     "arith.floordivsi": torch.floor_divide,
     "arith.ceildivsi": lambda a, b: (-torch.floor_divide(-a.long(), b)).to(a.dtype),
-    "arith.maxsi": torch.maximum, "arith.minsi": torch.minimum, "arith.andi": torch.bitwise_and,
-    "arith.ori": torch.bitwise_or, "arith.xori": torch.bitwise_xor,
-}  # fmt: skip
+    "arith.maxsi": torch.maximum,
+    "arith.minsi": torch.minimum,
+    "arith.andi": torch.bitwise_and,
+    "arith.ori": torch.bitwise_or,
+    "arith.xori": torch.bitwise_xor,
+}
 BINARY_FLOAT = [op for op in BINARY if op.endswith("f") or op.startswith("math.")]
 UNSIGNED: dict[str, Callable[[int, int], int]] = {
-    "arith.divui": lambda a, b: a // b, "arith.remui": lambda a, b: a % b, "arith.maxui": max, "arith.minui": min,
-}  # fmt: skip
+    "arith.divui": lambda a, b: a // b,
+    "arith.remui": lambda a, b: a % b,
+    "arith.maxui": max,
+    "arith.minui": min,
+}
 BINARY_INT = [*(op for op in BINARY if op not in BINARY_FLOAT), *UNSIGNED]
 SHIFTS: dict[str, Callable[[int, int, int], int]] = {
-    "arith.shli": lambda a, b, bits: a << b, "arith.shrsi": lambda a, b, bits: a >> b,
+    "arith.shli": lambda a, b, bits: a << b,
+    "arith.shrsi": lambda a, b, bits: a >> b,
     "arith.shrui": lambda a, b, bits: (a % (1 << bits)) >> b,
-}  # fmt: skip
+}
 
 
 def apply(body: str, result: str, *inputs: tuple[str, torch.Tensor]) -> torch.Tensor:
@@ -91,8 +140,21 @@ def close(actual: torch.Tensor, expected: torch.Tensor, ulp: float = 16, zeros: 
 
 
 def test_every_operation_is_tested() -> None:
-    here = {*UNARY, *BINARY, *BINARY_INT, *SHIFTS, *CASTS, "math.fma", "arith.select", "arith.bitcast", "math.isfinite",
-            "math.isinf", "math.isnan", "math.absi", "math.cttz"}  # fmt: skip
+    here = {
+        *UNARY,
+        *BINARY,
+        *BINARY_INT,
+        *SHIFTS,
+        *CASTS,
+        "math.fma",
+        "arith.select",
+        "arith.bitcast",
+        "math.isfinite",
+        "math.isinf",
+        "math.isnan",
+        "math.absi",
+        "math.cttz",
+    }
     assert {key.split(":")[0] for key in OPS} == here
 
 
@@ -154,8 +216,11 @@ def test_float_comparisons(predicate: str) -> None:
     ordered = ~(x.isnan() | y.isnan())
     compare = {"eq": x == y, "gt": x > y, "ge": x >= y, "lt": x < y, "le": x <= y, "ne": x != y}
     fixed = {"ord": ordered, "uno": ~ordered, "false": ordered & False, "true": ordered | True}
-    expected = fixed[predicate] if predicate in fixed else (
-        compare[predicate[1:]] & ordered if predicate[0] == "o" else compare[predicate[1:]] | ~ordered)  # fmt: skip
+    expected = (
+        fixed[predicate]
+        if predicate in fixed
+        else (compare[predicate[1:]] & ordered if predicate[0] == "o" else compare[predicate[1:]] | ~ordered)
+    )
     close(apply(f"%r = arith.cmpf {predicate}, %a0, %a1 : f32", "i1", ("f32", x), ("f32", y)), expected)
 
 
@@ -180,8 +245,11 @@ CASTS: dict[str, list[tuple[str, str, Unary]]] = {
     "arith.extsi": [("i8", "i64", lambda x: x.long()), ("i1", "i32", lambda x: -x.int())],
     "arith.extui": [("i8", "i32", lambda x: x.int() & 255), ("i1", "i64", lambda x: x.long())],
     "arith.trunci": [("i64", "i8", lambda x: x.to(torch.int8)), ("i32", "i1", lambda x: (x & 1).bool())],
-    "arith.sitofp": [("i8", "f32", lambda x: x.float()), ("i32", "bf16", lambda x: x.bfloat16()),
-                     ("i1", "f32", lambda x: (-x.int()).float())],
+    "arith.sitofp": [
+        ("i8", "f32", lambda x: x.float()),
+        ("i32", "bf16", lambda x: x.bfloat16()),
+        ("i1", "f32", lambda x: (-x.int()).float()),
+    ],
     "arith.uitofp": [("i8", "f32", lambda x: (x.int() & 255).float()), ("i1", "f32", lambda x: x.float())],
     "arith.fptosi": [("f32", "i32", lambda x: x.int())],
     "arith.fptoui": [("f32", "i8", lambda x: x.int().to(torch.int8))],

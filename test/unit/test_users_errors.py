@@ -13,9 +13,9 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import symshape
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
-from symshape.measure import Graphs
-from symshape.runtime.dynamo_errors import passing, users_error
+from symshape.frontend.patches.dynamo_errors import passing, users_error
 from symshape.settings import compile_with
+from symshape.tools.measure import Graphs
 
 
 @pytest.fixture(autouse=True)

@@ -11,19 +11,64 @@ import torch
 from loop_builder import narrow_target
 
 import symshape
-from symshape.codegen.cpu.emit import emit_cpu
-from symshape.codegen.cpu.jit import compile_objects
-from symshape.codegen.cpu.target import Target, default
-from symshape.codegen.loops import Arg, Dim, Instr, LoopKernel
-from symshape.prover.expr import Expr
-from symshape.runtime.cpu_kernels import load_object
+from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
+from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.objects.compile_objects import compile_objects
+from symshape.codegen.cpu.objects.target import Target, default
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.cpu.load_objects import load_object
 
 N, D0, ONE, ZERO = Expr.symbol("s0"), Expr.symbol("d0"), Expr.const(1), Expr.const(0)
 INF, NAN = float("inf"), float("nan")
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, 10.0, 100.0, 1000.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-38,
-           -1e-38, 1.17549435e-38, 3.4028235e38, -3.4028235e38, 88.72283, 88.72284, -103.97, -104.0, -87.4, 1e-10,
-           -1e-10, 1e10, -1e10, 3.1415927, 1.5707964, -1.5707964, 0.99999994, -0.99999994, 1.0000001, 16777216.0,
-           127.99999, 128.0, -149.0, -150.0, 9.0, 4.0, 3.919, 10.05, 10.1]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.0,
+    -2.0,
+    3.0,
+    10.0,
+    100.0,
+    1000.0,
+    INF,
+    -INF,
+    NAN,
+    1e-45,
+    -1e-45,
+    1e-38,
+    -1e-38,
+    1.17549435e-38,
+    3.4028235e38,
+    -3.4028235e38,
+    88.72283,
+    88.72284,
+    -103.97,
+    -104.0,
+    -87.4,
+    1e-10,
+    -1e-10,
+    1e10,
+    -1e10,
+    3.1415927,
+    1.5707964,
+    -1.5707964,
+    0.99999994,
+    -0.99999994,
+    1.0000001,
+    16777216.0,
+    127.99999,
+    128.0,
+    -149.0,
+    -150.0,
+    9.0,
+    4.0,
+    3.919,
+    10.05,
+    10.1,
+]
 
 
 @dataclass(frozen=True)
@@ -76,8 +121,13 @@ def kernel(case: Case, dtype: str) -> LoopKernel:
     dialect = "arith" if case.name == "remf" else "math"
     code.append(Instr(f"{dialect}.{case.name}", (9,), operands, dtype, False, source_dtype=dtype))
     code.append(Instr("store", (), (9,), dtype, False, arg=case.arity, address=D0))
-    return LoopKernel(f"{case.name}_{dtype}", (Dim("d0", N, False),), (*args, Arg("y", dtype, True, (N,), (ONE,))),
-                      ("s0",), tuple(code))
+    return LoopKernel(
+        f"{case.name}_{dtype}",
+        (Dim("d0", N, False),),
+        (*args, Arg("y", dtype, True, (N,), (ONE,))),
+        ("s0",),
+        tuple(code),
+    )
 
 
 def compiled(dtype: str, target: Target) -> dict[str, Callable[..., None]]:
@@ -133,7 +183,7 @@ def test_f32(functions: dict[str, Callable[..., None]], case: Case) -> None:
 
 
 def test_sigmoid() -> None:
-    """It is made of other operations (`passes/aten/unary.py`)."""
+    """It is made of other operations (`passes/lowering/aten/unary.py`)."""
     (x,) = inputs(Case("sigmoid", torch.sigmoid, (-105, 20)))
     errors = ulp_errors(symshape.compile(torch.sigmoid)(x), torch.sigmoid(x.double()))
     assert errors.max() <= 2.0, (x[errors.argmax()], errors.max())

@@ -8,12 +8,12 @@ from typing import Any
 
 from kernel_text import KernelText, Size, sym
 
-from symshape.codegen.loops import LoopKernel
-from symshape.codegen.normalise_loops import normalise
-from symshape.codegen.triton_kernel import TritonKernel, emit_triton
+from symshape.analysis.loops import LoopKernel
+from symshape.analysis.normalise_loops import normalise
+from symshape.codegen.triton.kernel import TritonKernel, emit_triton
 from symshape.codegen.variants import Variant
-from symshape.prover.condition import TRUE, at_least
-from symshape.prover.expr import product
+from symshape.prover.numbers.condition import TRUE, at_least
+from symshape.prover.numbers.expr import product
 
 S0, S1, S2 = sym(0), sym(1), sym(2)
 IDENTITY = "(d0, d1) -> (d0, d1)"
@@ -25,14 +25,22 @@ def loops(text: KernelText) -> LoopKernel:
     return normalise(text.read())
 
 
-REDUCING = {v.name: v for v in (
-    Variant("persistent", "persistent", TRUE, 4, rblock=128), Variant("looped", "looped", TRUE, 4, rblock=64),
-    Variant("looped_wide", "looped", TRUE, 1, rblock=2048, num_warps=8, index_bits=64),
-)}  # fmt: skip
-FLAT = {v.name: v for v in (
-    Variant("small", "pointwise", TRUE, 256, num_warps=2), Variant("large", "pointwise", TRUE, 1024),
-    Variant("large_wide", "pointwise", TRUE, 1024, index_bits=64),
-)}  # fmt: skip
+REDUCING = {
+    v.name: v
+    for v in (
+        Variant("persistent", "persistent", TRUE, 4, rblock=128),
+        Variant("looped", "looped", TRUE, 4, rblock=64),
+        Variant("looped_wide", "looped", TRUE, 1, rblock=2048, num_warps=8, index_bits=64),
+    )
+}
+FLAT = {
+    v.name: v
+    for v in (
+        Variant("small", "pointwise", TRUE, 256, num_warps=2),
+        Variant("large", "pointwise", TRUE, 1024),
+        Variant("large_wide", "pointwise", TRUE, 1024, index_bits=64),
+    )
+}
 
 
 def table(kernel: LoopKernel) -> list[Variant]:
@@ -50,7 +58,7 @@ def emit(text: KernelText | LoopKernel, variants: Sequence[Variant] = ()) -> Tri
 
 def runner(text: KernelText | LoopKernel | TritonKernel, variant: str | Variant = "") -> Callable[..., None]:
     """The loaded kernel; ``variant`` (a name of the tables above, or any) is run whatever the sizes."""
-    from symshape.runtime.triton_launch import load_triton
+    from symshape.runtime.triton.launch import load_triton
 
     if isinstance(text, TritonKernel):
         return load_triton(text)
@@ -81,10 +89,13 @@ def layer_norm(size: Size = S1) -> KernelText:
     count = f"%n = arith.index_cast {k.index(size)} : index to i64\n    %f = arith.sitofp %n : i64 to f32\n    "
     mean = k.generic([k.reduce(v, "add")], "f32", count + "%r = arith.divf %a0, %f : f32", row=True)
     square = k.generic([v, mean], "f32", "%d = arith.subf %a0, %a1 : f32\n    %r = arith.mulf %d, %d : f32")
-    body = count + """%v = arith.divf %a0, %f : f32
+    body = (
+        count
+        + """%v = arith.divf %a0, %f : f32
     %eps = arith.constant 1.0e-5 : f32
     %e = arith.addf %v, %eps : f32
     %r = math.rsqrt %e : f32"""
+    )
     scale = k.generic([k.reduce(square, "add")], "f32", body, row=True)
     body = "%d = arith.subf %a0, %a1 : f32\n    %m = arith.mulf %d, %a2 : f32\n    %r = arith.mulf %m, %a3 : f32"
     k.store(k.generic([v, mean, scale, weight], "f32", body), out, IDENTITY)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from symshape.passes.base import Pass, PassContext, fail
+from symshape.passes.framework.base import Pass, PassContext, fail
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
-from symshape.passes.base import Pass, PassContext
-from symshape.prover.condition import equals
-from symshape.prover.expr import Expr
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.prover.numbers.condition import equals
+from symshape.prover.numbers.expr import Expr
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,186 @@
+"""Folds what is known of index arithmetic: ``x[arange(n)]`` becomes a plain load that later stages can merge and tile.
+
+Before: index d1; muli by 1; addi 0; cmpi slt 0; select (the wrap of negative indices); check_index s1; extract.
+After:  load at d0*s1 + d1, with no check and no error slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub
+
+from symshape.analysis.kernel_facts import SpaceFacts, space_facts
+from symshape.analysis.loops import EFFECTS, Instr, LoopKernel
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts
+
+_ARITHMETIC: dict[str, Callable[[Expr, Expr], Expr]] = {"arith.addi": add, "arith.subi": sub, "arith.muli": mul}
+_ORDERED: dict[str, Callable[[float, float], bool]] = {
+    "oeq": eq,
+    "one": ne,
+    "une": ne,
+    "olt": lt,
+    "ole": le,
+    "ogt": gt,
+    "oge": ge,
+}
+_CASTS = ("arith.index_cast", "arith.index_castui")
+_WIDE = ("index", "i64")
+_MOST_TERMS, _MOST_FACTORS = 64, 16  # of a product: powers of indices grow without end, and are no addresses
+_SMALL = 1 << 31  # sums and products of sizes with larger factors might wrap around
+
+
+def fold(kernel: LoopKernel) -> LoopKernel:
+    """The same kernel with fewer instructions."""
+    folder = _Folder(kernel, space_facts(kernel.args, kernel.dims))
+    for instr in kernel.code:
+        folder.visit(instr)
+    return replace(kernel, code=_used(folder.code))
+
+
+class _Folder:
+    """``exprs``, ``conditions`` and ``numbers``: results whose value is known; ``names``: those that are another's."""
+
+    def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
+        self.kernel, self.facts = kernel, facts
+        self.code: list[Instr] = []
+        self.exprs: dict[int, Expr] = {}
+        self.conditions: dict[int, bool] = {}
+        self.numbers: dict[int, float] = {}
+        self.names: dict[int, int] = {}
+
+    def visit(self, instr: Instr) -> None:
+        """Takes over the instruction, or records what it is."""
+        instr = replace(instr, operands=tuple(self.names.get(operand, operand) for operand in instr.operands))
+        facts = self.facts.row if instr.row else self.facts.full
+        if instr.op == "extract":
+            instr = self._read(instr)
+        same = self._same(instr, facts)
+        if same is not None:
+            self.names[instr.results[0]] = same
+            return
+        self._learn(instr, facts)
+        condition = self.conditions.get(instr.results[0]) if instr.results else None
+        if condition is not None:
+            instr = Instr("constant", instr.results, (), "i1", instr.row, value=condition)
+        self.code.append(instr)
+
+    def _read(self, instr: Instr) -> Instr:
+        """An extract at known indices is a load."""
+        indices = [self.exprs.get(operand) for operand in instr.operands]
+        address = Expr.const(0)
+        for index, stride in zip(indices, self.kernel.args[instr.arg].strides, strict=True):
+            if index is None:
+                return instr
+            address = address + index * stride
+        return replace(instr, op="load", operands=(), address=address)
+
+    def _learn(self, instr: Instr, facts: Facts) -> None:
+        """Notes the value of an instruction where it is known."""
+        result = instr.results[0] if instr.results else -1
+        operands = [self.exprs.get(operand) for operand in instr.operands]
+        if instr.op == "index" and instr.address is not None:
+            self.exprs[result] = instr.address
+        elif instr.op == "constant" and instr.dtype == "i1":
+            self.conditions[result] = bool(instr.value)
+        elif instr.op == "constant" and instr.dtype in _WIDE and abs(int(instr.value or 0)) < _SMALL:
+            self.exprs[result] = Expr.const(int(instr.value or 0))
+        elif instr.op in _CASTS and operands[0] is not None and instr.dtype in _WIDE:
+            self.exprs[result] = operands[0]
+        elif instr.op in _ARITHMETIC and instr.dtype in _WIDE and None not in operands:
+            left, right = operands
+            assert left is not None and right is not None
+            if instr.op == "arith.muli" and _is_large(left, right):
+                return
+            value = _ARITHMETIC[instr.op](left, right)
+            if all(abs(coefficient) < _SMALL for coefficient, _ in value.terms):
+                self.exprs[result] = value
+        elif instr.op == "constant" and isinstance(instr.value, float):
+            self.numbers[result] = instr.value
+        elif instr.op == "arith.cmpf" and all(operand in self.numbers for operand in instr.operands):
+            x, y = (self.numbers[operand] for operand in instr.operands)
+            if instr.predicate in _ORDERED and x == x and y == y:
+                self.conditions[result] = _ORDERED[instr.predicate](x, y)
+        elif instr.op == "arith.cmpi" and None not in operands:
+            left, right = operands
+            assert left is not None and right is not None
+            known = _decide(facts, instr.predicate, left, right)
+            if known is not None:
+                self.conditions[result] = known
+
+    def _same(self, instr: Instr, facts: Facts) -> int | None:
+        """The earlier value that the instruction's result is, if any."""
+        operands, conditions = instr.operands, self.conditions
+        match instr.op:
+            case "check_index":
+                return operands[0] if self._in_range(instr, facts) else None
+            case "arith.select":
+                chosen = conditions.get(operands[0])
+                return None if chosen is None else operands[1 if chosen else 2]
+            case "arith.andi" | "arith.ori" if instr.dtype == "i1":
+                neutral = instr.op == "arith.andi"
+                for known, other in (operands, operands[::-1]):
+                    if known in conditions:
+                        return other if conditions[known] == neutral else known
+            case "arith.xori" if instr.dtype == "i1":
+                for known, other in (operands, operands[::-1]):
+                    if conditions.get(known) is False:
+                        return other
+            case "arith.addi" | "arith.subi" if self.exprs.get(operands[1]) == 0:
+                return operands[0]
+            case "arith.addi" if self.exprs.get(operands[0]) == 0:
+                return operands[1]
+            case "arith.muli" if self.exprs.get(operands[1]) == 1:
+                return operands[0]
+            case "arith.muli" if self.exprs.get(operands[0]) == 1:
+                return operands[1]
+        return None
+
+    def _in_range(self, instr: Instr, facts: Facts) -> bool:
+        index, size = self.exprs.get(instr.operands[0]), instr.address
+        if index is None or size is None:
+            return False
+        return facts.nonnegative(index) and facts.less_equal(index + 1, size)
+
+
+def _is_large(left: Expr, right: Expr) -> bool:
+    """Whether the product is too large to be of use."""
+    degrees = [max((len(atoms) for _, atoms in side.terms), default=0) for side in (left, right)]
+    return len(left.terms) * len(right.terms) > _MOST_TERMS or sum(degrees) > _MOST_FACTORS
+
+
+def _decide(facts: Facts, predicate: str, left: Expr, right: Expr) -> bool | None:
+    """A signed comparison, where it is the same at all points."""
+    match predicate:
+        case "slt":
+            return _either(facts, left + 1, right)
+        case "sle":
+            return _either(facts, left, right)
+        case "sgt":
+            return _either(facts, right + 1, left)
+        case "sge":
+            return _either(facts, right, left)
+        case "eq" | "ne" if facts.equal(left, right):
+            return predicate == "eq"
+        case "eq" | "ne" if facts.less_equal(left + 1, right) or facts.less_equal(right + 1, left):
+            return predicate == "ne"
+    return None
+
+
+def _either(facts: Facts, low: Expr, high: Expr) -> bool | None:
+    """Whether low <= high, or always the opposite."""
+    if facts.less_equal(low, high):
+        return True
+    return False if facts.less_equal(high + 1, low) else None
+
+
+def _used(code: list[Instr]) -> tuple[Instr, ...]:
+    """The instructions that a store (or a check) needs."""
+    needed: set[int] = set()
+    kept = []
+    for instr in reversed(code):
+        if instr.op in EFFECTS or not needed.isdisjoint(instr.results):
+            kept.append(instr)
+            needed.update(instr.operands)
+    return tuple(reversed(kept))

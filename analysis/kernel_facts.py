@@ -1,0 +1,69 @@
+"""What holds at the points of a kernel's iteration space: dims in their ranges, sizes not negative, assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from typing import Final
+
+from symshape.analysis.loops import Arg, Dim
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts, Row
+
+_KEPT: Final = 64  # the kernels of a graph have few different sizes, and what is proven of them is kept
+
+
+class SpaceFacts:
+    """The facts at the points of a space. At row level the reduced dims may be empty."""
+
+    def __init__(self, symbols: Facts, dims: Sequence[Dim]) -> None:
+        self.symbols, self._dims = symbols, dims
+
+    @cached_property
+    def full(self) -> Facts:
+        return self.symbols.with_dims({d.name: d.size for d in self._dims})
+
+    @cached_property
+    def row(self) -> Facts:
+        if not any(d.reduced for d in self._dims):
+            return self.full
+        return self.symbols.with_dims({d.name: d.size for d in self._dims if not d.reduced})
+
+    def simplify(self, expr: Expr, row: bool) -> Expr:
+        """The expression in its simplest form, for use at row or at full level."""
+        return (self.row if row else self.full).simplify(expr)
+
+
+def space_facts(args: Iterable[Arg], dims: Iterable[Dim]) -> SpaceFacts:
+    """What is known where nothing is assumed: the size of a tensor is never negative."""
+    return _space_facts(_symbolic_sizes(args), tuple(dims))
+
+
+def symbol_facts(args: Iterable[Arg]) -> Facts:
+    """Facts of the symbols alone, to which assumptions may be added."""
+    return _symbol_facts(_symbolic_sizes(args)).copy()
+
+
+def divides(facts: Facts, factor: Expr, size: Expr) -> bool:
+    """Whether the factor is proven to divide the size."""
+    number = factor.as_int()
+    return facts.equal(size % factor, 0) if number is None else number != 0 and facts.divides(number, size)
+
+
+def _symbolic_sizes(args: Iterable[Arg]) -> tuple[Expr, ...]:
+    return tuple(dict.fromkeys(size for arg in args for size in arg.sizes if size.as_int() is None))
+
+
+@lru_cache(maxsize=_KEPT)
+def _space_facts(sizes: tuple[Expr, ...], dims: tuple[Dim, ...]) -> SpaceFacts:
+    return SpaceFacts(_symbol_facts(sizes), dims)
+
+
+@lru_cache(maxsize=_KEPT)
+def _symbol_facts(sizes: tuple[Expr, ...]) -> Facts:
+    names = {name for size in sizes for name in size.symbols}
+    facts = Facts({name: Row(0, None) for name in sorted(names) if Expr.symbol(name) in sizes})
+    # Simple ones first: from them the others follow without an assumption of their own.
+    for size in sorted(sizes, key=lambda size: (len(size.terms), len(size.python()))):
+        facts.assume_nonnegative(size)
+    return facts

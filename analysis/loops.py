@@ -1,0 +1,110 @@
+"""The loop program of one kernel: what the CPU and the Triton emitter print from.
+
+Plain, frozen data without IR handles. Names of scalar operations are MLIR's ("arith.addf", "math.exp").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from symshape.prover.numbers.expr import Expr
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dim of the iteration space. ``name`` ("d0") is the symbol that stands for it in address expressions.
+
+    ``origin``: the dim of the kernel's space that it is, or is the fast part of.
+    """
+
+    name: str
+    size: Expr  # over the kernel's index symbols
+    reduced: bool
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A tensor argument: ``dtype`` is MLIR's element type as text ("f32", "bf16", "i1", "ui8", ...)."""
+
+    name: str
+    dtype: str
+    output: bool
+    sizes: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One scalar instruction, evaluated at every point of its level.
+
+    op          operands                      attributes used
+    "load"      -                             arg, address, mask; the value is of the argument's dtype
+    "store"     (value)                       arg, address (no result)
+    "scatter"   (value, index values)         arg, combiner; value: the argument that ``arg`` is a copy of at the start;
+                                              in order of the reduced dims (no result)
+    "extract"   (index values, one per dim)   arg, mask; address = sum of index * stride of the argument
+    "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
+                                              affine.apply, index args)
+    "constant"  -                             value: int | float | bool
+    "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
+    "check_index" (index)                     address: the size (Expr); result is the clamped index
+    "arith.*", "math.*"  operands             predicate for cmpi/cmpf (MLIR's text: "slt", "olt", "une", ...)
+    """
+
+    op: str
+    results: tuple[int, ...]
+    operands: tuple[int, ...]
+    dtype: str  # of the first result ("f32", "i1", "index", ...); of the stored value for "store"
+    row: bool  # row level (parallel dims only) or full level
+    arg: int = -1
+    address: Expr | None = None  # elements, relative to the argument's data pointer
+    mask: tuple[Expr, ...] = ()  # what is read is there where every expression is >= 0
+    combiner: str = ""  # add mul max min or and argmax argmin; of a scatter also set
+    value: int | float | bool | None = None
+    predicate: str = ""
+    source_dtype: str = ""  # of the first operand, for casts and comparisons
+
+
+EFFECTS = frozenset({"store", "scatter", "check_index"})  # what instructions are there for
+INTEGER_DIVISIONS = frozenset(
+    {
+        "arith.divsi",
+        "arith.divui",
+        "arith.remsi",
+        "arith.remui",
+        "arith.floordivsi",
+        "arith.ceildivsi",
+        "arith.ceildivui",
+    }
+)
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """A kernel over one iteration space: ``code`` in dependence order, row-level and full-level instructions mixed."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    args: tuple[Arg, ...]
+    symbols: tuple[str, ...]  # index arguments, in order, as named in the expressions ("s0", ...)
+    code: tuple[Instr, ...]
+
+    @property
+    def scatter(self) -> Instr | None:
+        """What a kernel does that writes at data-dependent places: it does nothing else."""
+        return next((i for i in self.code if i.op == "scatter"), None)
+
+    @property
+    def checks_index(self) -> bool:
+        return any(i.op == "check_index" for i in self.code)
+
+    @property
+    def may_divide_by_zero(self) -> bool:
+        """An integer division by anything but a constant other than 0."""
+        constants = {i.results[0] for i in self.code if i.op == "constant" and i.value}
+        return any(i.op in INTEGER_DIVISIONS and i.operands[1] not in constants for i in self.code)
+
+    def has_error_slot(self, target: str) -> bool:
+        """Whether the kernel may find an error. Division by zero is one on CPUs, and some number on GPUs: eager's."""
+        return self.checks_index or target == "cpu" and self.may_divide_by_zero

@@ -1,0 +1,248 @@
+"""Scalar operations in the body of a ``linalg.generic`` as instructions of a loop program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.analysis.instr_builder import HALF, InstrBuilder
+from symshape.analysis.loops import Arg
+from symshape.dialects.affine_maps import read_exprs
+from symshape.dialects.sizes import Sizes
+from symshape.errors import KernelError
+from symshape.prover.numbers.expr import Expr
+
+_CMPI: Final = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+_CMPF: Final = (
+    "false",
+    "oeq",
+    "ogt",
+    "oge",
+    "olt",
+    "ole",
+    "one",
+    "ord",
+    "ueq",
+    "ugt",
+    "uge",
+    "ult",
+    "ule",
+    "une",
+    "uno",
+    "true",
+)
+PREDICATES: Final = {"arith.cmpi": _CMPI, "arith.cmpf": _CMPF}
+# What a reduction's body may combine with. Unsigned order is not in it: such values are widened before.
+_COMBINES: Final = {
+    "add": {"arith.addf", "arith.addi"},
+    "mul": {"arith.mulf", "arith.muli"},
+    "max": {"arith.maximumf", "arith.maxsi"},
+    "min": {"arith.minimumf", "arith.minsi"},
+    "or": {"arith.ori"},
+    "and": {"arith.andi"},
+}
+ARG_COMBINERS: Final = frozenset({"argmax", "argmin"})
+# Index arithmetic that is left out of expressions: the operands' sign is not known in a body.
+_SIGNED: Final = frozenset({"arith.remsi"})
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """Stands for a value that depends on a reduction's accumulator; ``operand`` is what was combined with it."""
+
+    operand: int | None = None
+
+
+Scalar = int | Expr | Accumulator
+
+
+@dataclass
+class Body:
+    """The generic whose body is being read: its level, its combiner, the value of every scalar in it."""
+
+    op: Any
+    row: bool
+    index_names: tuple[str, ...]  # what linalg.index i stands for
+    combiner: str
+    scalars: dict[ir.Value, Scalar] = field(default_factory=dict)
+
+
+class BodyReader:
+    """Turns body operations into instructions. One reader serves all bodies of a kernel."""
+
+    def __init__(self, builder: InstrBuilder, sizes: Sizes, args: list[Arg], arg_of: dict[ir.Value, int]) -> None:
+        self._builder, self._sizes, self._args, self._arg_of = builder, sizes, args, arg_of
+        self._types: dict[ir.Type, str] = {}
+        self._special = {
+            "linalg.index": self._index,
+            "affine.apply": self._apply,
+            "arith.constant": self._constant,
+            "tensor.extract": self._extract,
+            "symshape.check_index": self._check_index,
+            "builtin.unrealized_conversion_cast": self._reinterpret,
+            "arith.extf": self._cast,
+            "arith.truncf": self._cast,
+        }
+
+    def text(self, type_: ir.Type) -> str:
+        """An element type as text; printing one costs more than the rest of an instruction, hence the cache."""
+        found = self._types.get(type_)
+        if found is None:
+            found = self._types[type_] = str(type_)
+        return found
+
+    def read(self, op: Any, body: Body) -> None:
+        """Takes in one operation of a body."""
+        name = op.name
+        operands = list(op.operands)
+        if any(isinstance(body.scalars.get(value), Accumulator) for value in operands):
+            body.scalars[op.results[0]] = self._combine(op, operands, body)
+            return
+        special = self._special.get(name)
+        if special is not None:
+            body.scalars[op.results[0]] = special(op, body)
+            return
+        if name not in _SIGNED and self._sizes.read(op) and op.results[0] in self._sizes:
+            return
+        if not name.startswith(("arith.", "math.")) or len(op.results) != 1:
+            raise KernelError(
+                f"{name} is not supported in a kernel",
+                where=str(op.location),
+                next_step="lower the op to a library call instead",
+            )
+        values = tuple(self.value(value, body) for value in operands)
+        fields: dict[str, Any] = {"source_dtype": self.text(operands[0].type)} if operands else {}
+        if name in PREDICATES:
+            fields["predicate"] = PREDICATES[name][ir.IntegerAttr(op.attributes["predicate"]).value]
+        dtype = self.text(op.results[0].type)
+        body.scalars[op.results[0]] = self._builder.emit(name, values, dtype, row=body.row, **fields)
+
+    def value(self, value: ir.Value, body: Body) -> int:
+        """The number of a scalar; index expressions become "index" instructions where something else uses them."""
+        scalar = self._scalar(value, body)
+        if isinstance(scalar, Expr):
+            return self._builder.index(scalar, row=body.row)
+        if isinstance(scalar, Accumulator):
+            raise KernelError(
+                "a reduction's accumulator is used outside its combination",
+                where=str(body.op.location),
+                next_step="this is a bug of the lowering pass",
+            )
+        return scalar
+
+    def reduce(self, value: int, out_types: list[ir.Type], body: Body) -> list[int]:
+        """The reduction of a value; half values are reduced in float32 and rounded after."""
+        dtype = self.text(out_types[0])
+        wide = "f32" if dtype in HALF else dtype
+        if dtype in HALF:
+            value = self._builder.cast("arith.extf", value, dtype, "f32")
+        results = 2 if body.combiner in ARG_COMBINERS else 1
+        first = self._builder.emit("reduce", (value,), wide, results=results, combiner=body.combiner)
+        rounded = self._builder.cast("arith.truncf", first, "f32", dtype) if dtype in HALF else first
+        return [rounded, first + 1][:results]
+
+    def _scalar(self, value: ir.Value, body: Body) -> Scalar:
+        scalar = body.scalars.get(value)
+        if scalar is not None:
+            return scalar
+        if value in self._sizes:
+            return self._sizes.expr(value)
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and owner.operation.name.startswith(("arith.", "math.")):
+            self.read(owner.operation, body)  # a scalar that is computed outside: taken in where it is first used
+            return self._scalar(value, body)
+        raise KernelError(
+            f"kernel uses a scalar that is not its own: {value}",
+            where=str(body.op.location),
+            next_step="this is a bug of the fusion pass",
+        )
+
+    def _expr(self, value: ir.Value, body: Body) -> Expr:
+        scalar = self._scalar(value, body)
+        if not isinstance(scalar, Expr):
+            raise KernelError(
+                "affine.apply of an index that is data",
+                where=str(body.op.location),
+                next_step="use arith operations on it",
+            )
+        return scalar
+
+    def _combine(self, op: Any, operands: list[ir.Value], body: Body) -> Accumulator:
+        if body.combiner in ARG_COMBINERS:
+            return Accumulator()
+        others = [v for v in operands if not isinstance(body.scalars.get(v), Accumulator)]
+        if op.name not in _COMBINES.get(body.combiner, ()) or len(operands) != 2 or len(others) != 1:
+            raise KernelError(
+                f"a reduction '{body.combiner}' combines with {op.name}",
+                where=str(op.location),
+                next_step=f"known combinations: {_COMBINES}",
+            )
+        return Accumulator(self.value(others[0], body))
+
+    def _index(self, op: Any, body: Body) -> Scalar:
+        expr = Expr.symbol(body.index_names[ir.IntegerAttr(op.attributes["dim"]).value])
+        self._sizes.define(op.results[0], expr)
+        return expr
+
+    def _apply(self, op: Any, body: Body) -> Scalar:
+        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        exprs = [self._expr(value, body) for value in op.operands]
+        (expr,) = read_exprs(map_.results, exprs[: map_.n_dims], exprs[map_.n_dims :])
+        self._sizes.define(op.results[0], expr)
+        return expr
+
+    def _constant(self, op: Any, body: Body) -> Scalar:
+        attribute = op.attributes["value"]
+        if isinstance(attribute, (ir.IntegerAttr, ir.FloatAttr, ir.BoolAttr)):
+            dtype = self.text(op.results[0].type)
+            value = attribute.value
+            if dtype == "index":
+                self._sizes.define(op.results[0], Expr.const(value))
+                return Expr.const(value)
+            value = bool(value) if dtype == "i1" else value
+            return self._builder.emit("constant", (), dtype, row=body.row, value=value)
+        raise KernelError(
+            f"constant {attribute} in a kernel",
+            where=str(op.location),
+            next_step="scalars only: a tensor constant is a kernel input",
+        )
+
+    def _extract(self, op: Any, body: Body) -> Scalar:
+        source, *indices = op.operands
+        arg = self._arg_of.get(source)
+        if arg is None:
+            raise KernelError(
+                "tensor.extract from a value that is no kernel argument",
+                where=str(op.location),
+                next_step="this is a bug of the fusion pass",
+            )
+        dtype = self._args[arg].dtype
+        scalars = [self._scalar(value, body) for value in indices]
+        exprs = [scalar for scalar in scalars if isinstance(scalar, Expr)]
+        if len(exprs) == len(scalars):
+            address = self._builder.simplify(address_of(exprs, self._args[arg]), body.row)
+            return self._builder.emit("load", (), dtype, row=body.row, arg=arg, address=address)
+        values = tuple(self.value(value, body) for value in indices)
+        return self._builder.emit("extract", values, dtype, row=body.row, arg=arg)
+
+    def _check_index(self, op: Any, body: Body) -> Scalar:
+        index, size = op.operands
+        address = self._builder.simplify(self._expr(size, body), body.row)
+        return self._builder.emit("check_index", (self.value(index, body),), "index", row=body.row, address=address)
+
+    def _reinterpret(self, op: Any, body: Body) -> Scalar:
+        (value,) = op.operands
+        return self._scalar(value, body)
+
+    def _cast(self, op: Any, body: Body) -> Scalar:
+        (operand,) = op.operands
+        source, dtype = self.text(operand.type), self.text(op.results[0].type)
+        for_good = "roundingmode" in op.attributes
+        return self._builder.cast(op.name, self.value(operand, body), source, dtype, row=body.row, for_good=for_good)
+
+
+def address_of(indices: list[Expr], arg: Arg) -> Expr:
+    """The element that ``indices`` stand for, relative to the argument's data pointer."""
+    return sum((index * stride for index, stride in zip(indices, arg.strides, strict=True)), Expr.const(0))

@@ -1,0 +1,279 @@
+"""Reads a kernel function (the one normal form of docs/architecture.md) into a loop program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.analysis.instr_builder import InstrBuilder
+from symshape.analysis.kernel_facts import SpaceFacts, space_facts, symbol_facts
+from symshape.analysis.loops import Arg, Dim, LoopKernel
+from symshape.analysis.read_body import Accumulator, Body, BodyReader, address_of
+from symshape.dialects.affine_maps import read_exprs, read_set
+from symshape.dialects.conditions import read_condition
+from symshape.dialects.sizes import Sizes
+from symshape.errors import KernelError
+from symshape.prover.numbers.decided import learn
+from symshape.prover.numbers.expr import Expr
+
+_BUG: Final = "this is a bug of the fusion pass"
+# Made where a destination-passing form needs them; a loop program has neither destinations nor initial values.
+_IGNORED: Final = frozenset(
+    {
+        "func.func",
+        "func.return",
+        "tensor.empty",
+        "tensor.splat",
+        "builtin.unrealized_conversion_cast",
+        "linalg.fill",
+        "symshape.expect_true",
+    }
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A view of a kernel argument: not loaded before something uses it."""
+
+    arg: int
+    address: Expr
+    mask: tuple[Expr, ...]
+
+
+def read_kernel(func_op: Any) -> LoopKernel:
+    """The loop program of a kernel function: addresses composed with strides and simplified, bodies as instructions."""
+    func = func_op.operation
+    ops: list[Any] = []
+
+    def collect(op: Any) -> Any:
+        ops.append(op)
+        return ir.WalkResult.ADVANCE
+
+    # One flat walk: iterating over blocks builds a view of every op, which costs more than reading it.
+    func.walk(collect, ir.WalkOrder.PRE_ORDER)
+    with func.context, func.location:
+        reader = _KernelReader(func, ops)
+        for op in ops:
+            reader.read(op)
+        return reader.finish()
+
+
+class _KernelReader:
+    def __init__(self, func: Any, ops: Sequence[Any]) -> None:
+        block = func.regions[0].blocks[0]
+        self._name: str = ir.StringAttr(func.attributes["sym_name"]).value
+        self._sizes = Sizes(block)
+        self._body: Body | None = None
+        self._arg_of: dict[ir.Value, int] = {}
+        self._args: list[Arg] = []
+        self._numbers: dict[ir.Value, int] = {}  # tensor values that are computed, by the number of their scalar
+        self._views: dict[ir.Value, View] = {}
+        self._symbols: list[str] = []
+        self._read_head(func, block, ops)
+        self._facts = self._read_facts(ops)
+        self._builder = InstrBuilder(frozenset(d.name for d in self._dims if d.reduced), self._facts.simplify)
+        self._bodies = BodyReader(self._builder, self._sizes, self._args, self._arg_of)
+
+    # Arguments and the iteration space, which everything else refers to.
+
+    def _read_head(self, func: Any, block: ir.Block, ops: Sequence[Any]) -> None:
+        tensors: list[ir.Value] = []
+        for value in block.arguments:
+            if value.type == self._sizes.index_type:
+                self._sizes.define(value, Expr.symbol(f"s{len(self._symbols)}"))
+                self._symbols.append(f"s{len(self._symbols)}")
+            else:
+                tensors.append(value)
+        space = None
+        for op in ops:
+            space = op if op.name == "symshape.space" else space
+            if op.name.startswith("arith.") or op.name == "symshape.bind":
+                if op.parent == func:
+                    self._sizes.read(op)
+        if space is None:
+            raise KernelError(f"{self._name} has no symshape.space", next_step=_BUG)
+        self._dims = self._read_space(space)
+        self._parallel = [d.name for d in self._dims if not d.reduced]
+        self._read_args(func, tensors)
+
+    def _read_facts(self, ops: Sequence[Any]) -> SpaceFacts:
+        assumed = [op for op in ops if op.name == "symshape.assume"]
+        if not assumed:
+            return space_facts(self._args, self._dims)
+        facts = symbol_facts(self._args)
+        for op in assumed:
+            condition = read_condition(self._sizes, op.operands[0])
+            if condition is not None:
+                learn(facts, condition)
+        return SpaceFacts(facts, self._dims)
+
+    def _read_space(self, space: Any) -> tuple[Dim, ...]:
+        iterators = [ir.StringAttr(a).value for a in ir.ArrayAttr(space.attributes["iterators"])]
+        dims = []
+        for i, (value, iterator) in enumerate(zip(space.operands, iterators, strict=True)):
+            dims.append(Dim(f"d{i}", self._sizes.expr(value), iterator == "reduction", f"d{i}"))
+        return tuple(dims)
+
+    def _read_args(self, func: Any, tensors: Sequence[ir.Value]) -> None:
+        inputs = ir.IntegerAttr(func.attributes["symshape.num_inputs"]).value
+        for i, value in enumerate(tensors):
+            layout = self._sizes.layouts.get(value)
+            if layout is None:
+                raise KernelError(f"{self._name}: tensor argument {i} has no symshape.bind", next_step=_BUG)
+            dtype = str(ir.RankedTensorType(value.type).element_type)
+            name = f"in{i}" if i < inputs else f"out{i - inputs}"
+            self._arg_of[value] = i
+            self._args.append(Arg(name, dtype, i >= inputs, layout.sizes, layout.strides))
+
+    # Operations, in order.
+
+    def read(self, op: Any) -> None:
+        name = op.name
+        if self._body is not None:
+            self._finish_generic(op) if name == "linalg.yield" else self._bodies.read(op, self._body)
+        elif name == "symshape.view":
+            self._views[op.results[0]] = self._read_view(op)
+        elif name == "linalg.generic":
+            self._body = self._start_generic(op)
+        elif name == "symshape.store":
+            self._read_store(op)
+        elif name == "symshape.scatter":
+            self._read_scatter(op)
+        elif name == "linalg.yield" or name in _IGNORED:  # the yield is a fill's
+            return
+        elif not name.startswith(("arith.", "symshape.")):  # those are read with the head, or where they are used
+            raise self._error(op, f"{name} is not supported in a kernel")
+
+    def finish(self) -> LoopKernel:
+        return LoopKernel(self._name, self._dims, tuple(self._args), tuple(self._symbols), self._builder.finish())
+
+    def _names(self, op: Any, rank: int) -> tuple[str, ...]:
+        """The dims of the level that has this rank: the whole space, or its parallel dims renumbered."""
+        if rank == len(self._dims):
+            return tuple(d.name for d in self._dims)
+        if rank == len(self._parallel):
+            return tuple(self._parallel)
+        raise self._error(op, f"iterates over {rank} dims, but the space has {len(self._dims)}")
+
+    def _is_row(self, names: Sequence[Any]) -> bool:
+        return len(names) < len(self._dims)
+
+    def _read_view(self, op: Any) -> View:
+        source, *indices = op.operands
+        arg = self._arg_of.get(source)
+        if arg is None:
+            raise self._error(op, "a view of a value that is no kernel argument")
+        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        dims = [Expr.symbol(name) for name in self._names(op, map_.n_dims)]
+        symbols = [self._sizes.expr(value) for value in indices[map_.n_dims :]]
+        row = self._is_row(dims)
+        address = self._facts.simplify(address_of(read_exprs(map_.results, dims, symbols), self._args[arg]), row)
+        mask: list[Expr] = []
+        if "domain" in op.attributes:
+            facts = self._facts.row if row else self._facts.full
+            constraints = [facts.simplify(e) for e in read_set(op.attributes["domain"], dims, symbols)]
+            mask = [e for e in dict.fromkeys(constraints) if not facts.nonnegative(e)]
+        return View(arg, address, tuple(mask))
+
+    def _operand(self, value: ir.Value, names: Sequence[str], op: Any) -> int:
+        """The number of a tensor operand's scalar at the point of iteration."""
+        number = self._numbers.get(value)
+        if number is not None:
+            return number
+        view = self._views.get(value)
+        if view is None:
+            arg = self._arg_of.get(value)
+            rank = ir.RankedTensorType(value.type).rank
+            if arg is None or rank != len(names):
+                raise self._error(op, "an operand that is neither a view of an argument nor computed in this kernel")
+            indices: list[Expr] = [Expr.symbol(name) for name in names]
+            view = View(arg, self._facts.simplify(address_of(indices, self._args[arg]), self._is_row(names)), ())
+        dtype = self._args[view.arg].dtype
+        return self._builder.emit("load", (), dtype, arg=view.arg, address=view.address, mask=view.mask)
+
+    def _start_generic(self, op: Any) -> Body:
+        maps = [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        names = self._names(op, maps[0].n_dims if maps else 0)
+        attributes = op.attributes
+        combiner = ir.StringAttr(attributes["symshape.combiner"]).value if "symshape.combiner" in attributes else ""
+        body = Body(op, self._is_row(names) and not combiner, names, combiner)
+        arguments = op.regions[0].blocks[0].arguments
+        outs = len(op.results)
+        operands = list(op.operands)
+        for i, (value, map_, argument) in enumerate(zip(operands, maps, arguments, strict=True)):
+            read = [names[d.position] if isinstance(d, ir.AffineDimExpr) else "" for d in map_.results]
+            if i >= len(operands) - outs:
+                if combiner:
+                    body.scalars[argument] = Accumulator()
+                    self._require(op, read == self._parallel and bool(combiner))
+                else:
+                    self._require(op, read == list(names))
+                continue
+            self._require(op, read == list(names) or read == self._parallel)
+            body.scalars[argument] = self._operand(value, read, op)
+        return body
+
+    def _finish_generic(self, op: Any) -> None:
+        body, self._body = self._body, None
+        assert body is not None
+        if not body.combiner:
+            for result, value in zip(body.op.results, op.operands, strict=True):
+                self._numbers[result] = self._bodies.value(value, body)
+            return
+        yielded = [body.scalars.get(value) for value in op.operands]
+        first = yielded[0]
+        if isinstance(first, Accumulator) and first.operand is not None and len(yielded) == 1:
+            value = first.operand
+        else:  # arg-reductions: what the body does is known, only its operand matters
+            value = self._arg_reduced(body)
+        types = [argument.type for argument in body.op.regions[0].blocks[0].arguments][-len(yielded) :]
+        for result, number in zip(body.op.results, self._bodies.reduce(value, types, body), strict=True):
+            self._numbers[result] = number
+
+    def _arg_reduced(self, body: Body) -> int:
+        arguments = list(body.op.regions[0].blocks[0].arguments)
+        if len(arguments) != 3 or body.combiner not in ("argmax", "argmin") or arguments[0].type != arguments[1].type:
+            raise self._error(body.op, f"a reduction '{body.combiner}' that is not in normal form")
+        return self._bodies.value(arguments[0], body)
+
+    def _read_scatter(self, op: Any) -> None:
+        """An index per dim of the destination: computed, or a dim of the space."""
+        value, source, dest, *indices = op.operands
+        names, given = [d.name for d in self._dims], iter(indices)
+        at = [
+            self._builder.index(Expr.symbol(names[dim])) if dim >= 0 else self._operand(next(given), names, op)
+            for dim in (ir.IntegerAttr(each).value for each in ir.ArrayAttr(op.attributes["dims"]))
+        ]
+        arg = self._arg_of[dest]
+        self._builder.emit(
+            "scatter",
+            (self._operand(value, names, op), *at),
+            self._args[arg].dtype,
+            results=0,
+            arg=arg,
+            value=self._arg_of[source],
+            combiner=ir.StringAttr(op.attributes["combiner"]).value,
+        )
+
+    def _read_store(self, op: Any) -> None:
+        value, dest, *indices = op.operands
+        arg = self._arg_of.get(dest)
+        if arg is None or not self._args[arg].output:
+            raise self._error(op, "a store into a value that is no destination of the kernel")
+        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        names = self._names(op, map_.n_dims)
+        exprs = read_exprs(map_.results, [Expr.symbol(name) for name in names], [self._sizes.expr(v) for v in indices])
+        address = self._facts.simplify(address_of(exprs, self._args[arg]), self._is_row(names))
+        number = self._operand(value, names, op)
+        dtype = self._args[arg].dtype
+        self._builder.emit("store", (number,), dtype, row=self._is_row(names), results=0, arg=arg, address=address)
+
+    def _require(self, op: Any, holds: bool) -> None:
+        if not holds:
+            raise self._error(op, "indexing maps other than the identity and the projection to the parallel dims")
+
+    def _error(self, op: Any, what: str) -> KernelError:
+        return KernelError(f"{self._name}: {what}", where=str(op.location), next_step=_BUG)

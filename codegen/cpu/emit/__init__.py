@@ -1,0 +1,1 @@
+"""A ``LoopKernel`` as MLIR text."""

@@ -1,0 +1,317 @@
+"""The body of a kernel: a loop over units of work, in each of which row level and passes take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from symshape.analysis.loops import Dim, Instr
+from symshape.codegen.cpu.emit import rows_along_lanes as together
+from symshape.codegen.cpu.emit import split, transpose
+from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
+from symshape.codegen.cpu.emit.expressions import floor_divide, scalar
+from symshape.codegen.cpu.emit.state import State
+from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, PassLoops, Values, instruction, peel, side_by_side
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
+from symshape.codegen.cpu.schedule.sweep_order import Schedule
+
+Result = TypeVar("Result")
+
+
+class Body:
+    """Writes the units of one kernel. ``unit``: the current unit's number."""
+
+    def __init__(self, state: State, schedule: Schedule, layout: Layout) -> None:
+        self.state, self.schedule, self.layout = state, schedule, layout
+        self.reductions = [[reduction(instr) for instr in one.reduces] for one in schedule.passes]
+        self.unit = self.position = self.end = ""
+        self.copies, self.full = layout.copies, layout.full(state.width)
+        self.ranges: dict[str, Bounds] = {}
+        self.given: Values = {}
+        self.rooms: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
+
+    def compute(self, begin: str, end: str) -> None:
+        """All of the units in [begin, end)."""
+
+        def one(unit: str, counters: dict[str, str]) -> None:
+            self.unit = unit
+            self._enter_split(counters.get(SPLIT_INDEX, ""))
+            self._over_lanes(counters.get(BLOCK_INDEX), self._stages)
+
+        for_units(self.state, self.layout.counters, begin, end, one)
+
+    def join(self, count: str) -> None:
+        """The second stage of split reductions: combines the chunks of each unit and does the row level's work."""
+
+        def one(unit: str, counters: dict[str, str]) -> None:
+            self.unit = unit
+            self._over_lanes(counters.get(BLOCK_INDEX), self._join_stages)
+
+        counters = [counter for counter in self.layout.counters if counter[0] != SPLIT_INDEX]
+        for_units(self.state, counters, self.state.constant(0, "i64"), count, one)
+
+    def _enter_split(self, number: str) -> None:
+        """The range of the split dim that is this unit's."""
+        if self.layout.split is None:
+            return
+        state, pure = self.state, self.state.writer.pure
+        length = scalar(state, self.layout.chunk)
+        lower = pure(f"arith.muli {number}, {length} : i64")
+        after = pure(f"arith.addi {lower}, {length} : i64")
+        upper = pure(f"arith.minsi {after}, {scalar(state, self.layout.split.size)} : i64")
+        self.ranges = {self.layout.split.name: (lower, upper)}
+
+    def _over_lanes(self, block: str | None, inside: Callable[[], None]) -> None:
+        """inside() for each position of a parallel lane dim in the unit; once where there is none."""
+        state, layout, pure = self.state, self.layout, self.state.writer.pure
+        state.uniform_depth = state.writer.depth
+        if layout.rows is not None:
+            self._together(layout.rows)
+            return
+        if layout.lane is None or layout.across:
+            inside()
+            return
+        begin, end = state.constant(0, "i64"), scalar(state, layout.lane.size)
+        if block is not None:
+            length = state.constant(layout.block, "i64")
+            begin = pure(f"arith.muli {block}, {length} : i64")
+            end = pure(f"arith.minsi {pure(f'arith.addi {begin}, {length} : i64')}, {end} : i64")
+        self.end = end
+        if layout.tile is not None:
+            inside = self._short if layout.short else self._tile
+        if layout.block == layout.copies * state.width:
+            self.position = begin
+            inside()
+            return
+
+        def vectors(position: str, _: list[str]) -> list[str]:
+            self.position = position
+            inside()
+            return []
+
+        def loop(first: str, last: str, copies: int, full: bool) -> None:
+            self.copies, self.full = copies, full
+            state.writer.loop((first, last, state.constant(copies * state.width, "i64")), [], vectors)
+
+        if not layout.peeled:
+            loop(begin, end, layout.copies, layout.full(state.width))
+            return
+        whole = peel(state, begin, end, layout.copies * state.width)
+        loop(begin, whole, layout.copies, True)
+        loop(whole, end, 1, False)
+
+    def _tile(self) -> None:
+        """The stages for each index of the tile, with the transposed reads' vectors in buffers."""
+        state, layout, pure = self.state, self.layout, self.state.writer.pure
+        tile, lane = layout.tile, layout.lane
+        assert tile is not None and lane is not None
+        width, zero, one = (state.constant(value, "i64") for value in (state.width, 0, 1))
+        first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {width} : i64")
+        left = pure(f"arith.subi {scalar(state, tile.size)}, {first} : i64")
+        rows = pure(f"arith.minsi {left}, {width} : i64")
+        columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
+        state.symbols[tile.name], state.symbols[lane.name] = first, self.position
+        rooms = [transpose.buffer(state, instr) for instr in layout.transposed]
+        for instr, room in zip(layout.transposed, rooms, strict=True):
+            transpose.fill(state, instr, lane, room, rows, columns)
+
+        def row(index: str, _: list[str]) -> list[str]:
+            state.symbols[tile.name] = pure(f"arith.addi {first}, {index} : i64")
+            state.uniform_depth = state.writer.depth
+            pairs = zip(layout.transposed, rooms, strict=True)
+            self.given = {instr.results[0]: transpose.row(state, instr, room, index) for instr, room in pairs}
+            self._stages()
+            return []
+
+        state.writer.loop((zero, rows, one), [], row)
+
+    def _short(self) -> None:
+        """The stages for a vector of rows that wait in buffers, transposed, as their results do."""
+        state, layout, pure = self.state, self.layout, self.state.writer.pure
+        tile, lane = layout.tile, layout.lane
+        assert tile is not None and lane is not None
+        width, rows = state.constant(state.width, "i64"), scalar(state, tile.size)
+        columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
+        self.rooms = {instr: transpose.buffer(state, instr) for instr in (*layout.transposed, *layout.returned)}
+        state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
+        for instr in layout.transposed:
+            transpose.fill(state, instr, lane, self.rooms[instr], rows, columns)
+        self._stages()
+        state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
+        for instr in layout.returned:
+            transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
+
+    def _together(self, dim: Dim) -> None:
+        """Each pass for the rows of a vector of them, one after the other; the row level's work for all at once."""
+        state, pure = self.state, self.state.writer.pure
+        width, size = state.constant(state.width, "i64"), scalar(state, dim.size)
+        first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {width} : i64")
+        count = pure(f"arith.minsi {pure(f'arith.subi {size}, {first} : i64')}, {width} : i64")
+        values: list[Values] = [{}]
+
+        def stage(number: int, totals: Accumulators) -> None:
+            def all_rows(_: int) -> None:
+                if number:
+                    self._results(self.reductions[number - 1], totals, values[0], uniform=False)
+                self._rows(number, values)
+
+            state.uniform_depth = state.writer.depth
+            side_by_side(state, dim, first, size, all_rows, copies=1, full=False)
+
+        stage(0, [])
+        for k in range(len(self.schedule.passes)):
+            stage(k + 1, self._rows_in_turn(k, dim, first, count, values[0]))
+
+    def _rows_in_turn(self, k: int, dim: Dim, first: str, count: str, values: Values) -> Accumulators:
+        """Pass number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
+        state, reductions = self.state, self.reductions[k]
+        waiting = together.spill(state, self.schedule.passes[k], values)
+        rooms = together.rooms(state, reductions)
+
+        def row(index: str, _: list[str]) -> list[str]:
+            state.symbols[dim.name] = state.writer.pure(f"arith.addi {first}, {index} : i64")
+            state.uniform_depth = state.writer.depth
+            (found,) = self._pass(k, [together.reload(state, waiting, values, index)])
+            together.save(state, reductions, found, rooms, index)
+            return []
+
+        state.writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], row)
+        return together.totals(state, reductions, rooms)
+
+    def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
+        """body(k) for the vectors of the unit."""
+        if self.layout.lane is None or self.layout.across:
+            return [body(0)]
+        return side_by_side(
+            self.state, self.layout.lane, self.position, self.end, body, copies=self.copies, full=self.full
+        )
+
+    def _stages(self) -> None:
+        values: list[Values] = [{} for _ in range(self.copies)]
+        self._rows(0, values)
+        for k in range(len(self.schedule.passes)):
+            accumulators = self._pass(k, values)
+            if self.layout.split is not None:
+                self._finish_or_save(accumulators, values)
+                return
+            self._finish(self.reductions[k], accumulators, values)
+            self._rows(k + 1, values)
+
+    def _pass(self, k: int, values: list[Values]) -> list[Accumulators]:
+        """The accumulators of pass number ``k``."""
+        loops = PassLoops(
+            self.state,
+            self.layout,
+            self.schedule.passes[k],
+            self.reductions[k],
+            self._vectors,
+            self.ranges,
+            self.given,
+            self.rooms,
+        )
+        return loops.run(values)
+
+    def _finish_or_save(self, accumulators: list[Accumulators], values: list[Values]) -> None:
+        """What follows the only pass: at once where there is one chunk, else in `join`."""
+        state, reductions = self.state, self.reductions[0]
+
+        def finish() -> list[str]:
+            self._finish(reductions, accumulators, values)
+            self._rows(1, values)
+            return []
+
+        def save() -> list[str]:
+            split.save(state, reductions, accumulators, self.unit, self.layout.lane is None)
+            return []
+
+        one = state.constant(1, "i64")
+        whole = state.writer.pure(f"arith.cmpi eq, {state.symbols[SPLITS]}, {one} : i64")
+        state.writer.branch(whole, [], finish, save)
+
+    def _join_stages(self) -> None:
+        values: list[Values] = [{} for _ in range(self.copies)]
+        self._rows(0, values)
+        sets = 1 if self.layout.across else self.layout.copies
+        accumulators = split.load(self.state, self.reductions[0], sets, self.unit, self.layout.lane is None)
+        self._finish(self.reductions[0], accumulators, values)
+        self._rows(1, values)
+
+    def _rows(self, stage: int, values: list[Values]) -> None:
+        """The row-level instructions before pass number ``stage``."""
+
+        def one(k: int) -> None:
+            for instr in self.schedule.rows[stage]:
+                instruction(self.state, instr, values[k])
+
+        if self.schedule.rows[stage]:
+            self._vectors(one)
+
+    def _finish(self, reductions: list[Reduction], accumulators: list[Accumulators], values: list[Values]) -> None:
+        """The results of a pass's reductions become row-level values."""
+        across = self.layout.across
+        for current, names in zip(values, accumulators, strict=False):
+            if across:
+                names = [across_lanes(self.state, one, total) for one, total in zip(reductions, names, strict=True)]
+            self._results(reductions, names, current, across or self.layout.lane is None)
+
+    def _results(self, reductions: list[Reduction], totals: Accumulators, values: Values, uniform: bool) -> None:
+        for one, total in zip(reductions, totals, strict=True):
+            values.update(zip(one.instr.results, results(self.state, one, total, uniform), strict=True))
+
+
+def for_units(
+    state: State,
+    counters: Sequence[tuple[str, object]],
+    begin: str,
+    end: str,
+    body: Callable[[str, dict[str, str]], None],
+) -> None:
+    """body(number, counters) for units in [begin, end): counters by division at the start, then like an odometer."""
+    writer, names = state.writer, [name for name, _ in counters]
+    step = state.constant(1, "i64")
+
+    def call(unit: str, current: Sequence[str]) -> None:
+        found = dict(zip(names, current, strict=True))
+        state.symbols.update(found)
+        body(unit, found)
+
+    if len(names) <= 1:
+
+        def single(unit: str, _: list[str]) -> list[str]:
+            call(unit, [unit] * len(names))
+            return []
+
+        writer.loop((begin, end, step), [], single)
+        return
+    sizes = [scalar(state, size) for _, size in counters]  # type: ignore[arg-type]
+    start = _divided(state, begin, sizes)
+
+    def several(unit: str, current: list[str]) -> list[str]:
+        call(unit, current)
+        return _advanced(state, current, sizes)
+
+    writer.loop((begin, end, step), [(value, "i64") for value in start], several)
+
+
+def _divided(state: State, number: str, sizes: list[str]) -> list[str]:
+    """The counters' values in the unit of that number."""
+    values, one = [], state.constant(1, "i64")
+    for size in reversed(sizes[1:]):
+        positive = state.writer.pure(f"arith.maxsi {size}, {one} : i64")
+        number, rest = floor_divide(state, number, positive)
+        values.append(rest)
+    return [number, *reversed(values)]
+
+
+def _advanced(state: State, current: list[str], sizes: list[str]) -> list[str]:
+    """The counters of the next unit."""
+    pure, zero = state.writer.pure, state.constant(0, "i64")
+    carry, following = state.constant(1, "i64"), []
+    for position in range(len(current) - 1, -1, -1):
+        value = pure(f"arith.addi {current[position]}, {carry} : i64")
+        if position:
+            full = pure(f"arith.cmpi eq, {value}, {sizes[position]} : i64")
+            value = pure(f"arith.select {full}, {zero}, {value} : i64")
+            carry = pure(f"arith.extui {full} : i1 to i64")
+        following.append(value)
+    return following[::-1]

@@ -1,0 +1,136 @@
+"""Address expressions (`Expr`) as scalar or per-lane integer arithmetic."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from symshape.codegen.cpu.emit.state import State
+from symshape.prover.numbers.expr import Expr, Function, Symbol
+
+_EXTREMUM = {"max": "arith.maxsi", "min": "arith.minsi"}
+
+
+def scalar(state: State, expr: Expr) -> str:
+    """The expression as an i64 scalar; the lane dim stands for its value in lane 0."""
+    return _sum(state, expr, {})
+
+
+def _sum(state: State, expr: Expr, known: dict[Function, str]) -> str:
+    """``known``: the values of functions that are written, because one is often at several places of an expression."""
+    value = expr.as_int()
+    if value is not None:
+        return state.constant(value, "i64")
+    terms = [_term(state, coefficient, atoms, known) for coefficient, atoms in expr.terms]
+    terms.sort(key=state.writer.depth_of)  # outer parts first: their sum leaves the loop
+    return reduce(lambda left, right: state.writer.pure(f"arith.addi {left}, {right} : i64"), terms)
+
+
+def _term(state: State, coefficient: int, atoms: tuple[Symbol | Function, ...], known: dict[Function, str]) -> str:
+    factors = sorted((_atom(state, atom, known) for atom in atoms), key=state.writer.depth_of)
+    if coefficient != 1 or not factors:
+        factors.insert(0, state.constant(coefficient, "i64"))
+    return reduce(lambda left, right: state.writer.pure(f"arith.muli {left}, {right} : i64"), factors)
+
+
+def _atom(state: State, atom: Symbol | Function, known: dict[Function, str]) -> str:
+    if isinstance(atom, Symbol):
+        return state.symbols[atom.name]
+    if atom not in known:
+        known[atom] = _function(state, atom, known)
+    return known[atom]
+
+
+def _function(state: State, atom: Function, known: dict[Function, str]) -> str:
+    operation = _EXTREMUM.get(atom.kind)
+    arguments = [_sum(state, argument, known) for argument in atom.args]
+    if operation:
+        return reduce(lambda left, right: state.writer.pure(f"{operation} {left}, {right} : i64"), arguments)
+    left, right = arguments
+    if atom.args[1].as_int() is None:
+        right = _nonzero(state, right)
+    return floor_divide(state, left, right)[atom.kind == "mod"]
+
+
+def _nonzero(state: State, divisor: str) -> str:
+    """A divisor that cannot trap when it is computed ahead of a loop that never runs (sizes of 0)."""
+    zero, one = state.constant(0, "i64"), state.constant(1, "i64")
+    is_zero = state.writer.pure(f"arith.cmpi eq, {divisor}, {zero} : i64")
+    return state.writer.pure(f"arith.select {is_zero}, {one}, {divisor} : i64")
+
+
+def floor_divide(state: State, left: str, right: str) -> tuple[str, str]:
+    """Quotient and rest of Python's floor division of i64 scalars (the divisor is neither 0 nor traps)."""
+    pure, zero = state.writer.pure, state.constant(0, "i64")
+    quotient = pure(f"arith.divsi {left}, {right} : i64")
+    rest = pure(f"arith.subi {left}, {pure(f'arith.muli {quotient}, {right} : i64')} : i64")
+    signs = pure(f"arith.cmpi slt, {pure(f'arith.xori {rest}, {right} : i64')}, {zero} : i64")
+    wrong = pure(f"arith.andi {signs}, {pure(f'arith.cmpi ne, {rest}, {zero} : i64')} : i1")
+    one = pure(f"arith.extui {wrong} : i1 to i64")
+    correction = pure(f"arith.select {wrong}, {right}, {zero} : i64")
+    return pure(f"arith.subi {quotient}, {one} : i64"), pure(f"arith.addi {rest}, {correction} : i64")
+
+
+def per_lane(state: State, expr: Expr) -> str:
+    """The expression as a vector of i64, for expressions that are not affine in the lane dim."""
+    assert state.lane is not None
+    if state.lane not in expr.symbols:
+        return state.broadcast(scalar(state, expr), "i64")
+    coefficient = expr.coefficient(state.lane)
+    if coefficient is not None:
+        return state.along(scalar(state, expr), scalar(state, coefficient), "i64")
+    uniform = Expr.const(0)
+    varying: list[str] = []
+    for factor, atoms in expr.terms:
+        inside = [atom for atom in atoms if state.lane in _symbols(atom)]
+        outside = Expr.const(factor)
+        for atom in atoms:
+            if atom not in inside:
+                outside = outside * _expr(atom)
+        if inside:
+            varying.append(_product(state, [_atom_per_lane(state, atom) for atom in inside], outside))
+        else:
+            uniform = uniform + outside
+    if uniform.as_int() != 0:
+        varying.insert(0, state.broadcast(scalar(state, uniform), "i64"))
+    return reduce(lambda left, right: _binary(state, "arith.addi", left, right), varying)
+
+
+def _symbols(atom: Symbol | Function) -> frozenset[str]:
+    return frozenset({atom.name}) if isinstance(atom, Symbol) else atom.symbols
+
+
+def _expr(atom: Symbol | Function) -> Expr:
+    return Expr.symbol(atom.name) if isinstance(atom, Symbol) else atom.rebuild(atom.args)
+
+
+def _binary(state: State, operation: str, left: str, right: str) -> str:
+    return state.writer.pure(f"{operation} {left}, {right} : {state.vector('i64')}")
+
+
+def _product(state: State, factors: list[str], outside: Expr) -> str:
+    if outside.as_int() != 1:
+        factors.insert(0, state.broadcast(scalar(state, outside), "i64"))
+    return reduce(lambda left, right: _binary(state, "arith.muli", left, right), factors)
+
+
+def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
+    if isinstance(atom, Symbol):
+        return state.along(state.symbols[atom.name], state.constant(1, "i64"), "i64")
+    arguments = [per_lane(state, argument) for argument in atom.args]
+    operation = _EXTREMUM.get(atom.kind)
+    if operation:
+        return reduce(lambda left, right: _binary(state, operation, left, right), arguments)
+    quotient = _floor_divide_lanes(state, *arguments)
+    if atom.kind == "floordiv":
+        return quotient
+    return _binary(state, "arith.subi", arguments[0], _binary(state, "arith.muli", quotient, arguments[1]))
+
+
+def _floor_divide_lanes(state: State, left: str, right: str) -> str:
+    """Through f64: exact for magnitudes below 2**52, which every address is; x86 divides no integer vectors."""
+    pure, double, integer = state.writer.pure, state.vector("f64"), state.vector("i64")
+    quotient = pure(
+        f"arith.divf {pure(f'arith.sitofp {left} : {integer} to {double}')}, "
+        f"{pure(f'arith.sitofp {right} : {integer} to {double}')} : {double}"
+    )
+    return pure(f"arith.fptosi {pure(f'math.floor {quotient} : {double}')} : {double} to {integer}")

@@ -1,0 +1,174 @@
+"""`emit_cpu`: the MLIR text of one kernel."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from symshape.analysis.loops import LoopKernel
+from symshape.codegen.cpu.emit import launch, scatter, split, staged
+from symshape.codegen.cpu.emit.body import Body
+from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.state import State
+from symshape.codegen.cpu.emit.writer import Writer
+from symshape.codegen.cpu.objects.target import Target, default
+from symshape.codegen.cpu.schedule.forms import Form, cost, forms_of
+from symshape.codegen.cpu.schedule.layout import MAX_SPLITS, SPLITS, Layout
+from symshape.codegen.cpu.schedule.sweep_order import weight
+from symshape.codegen.scatter_kernels import copy_of, memories
+from symshape.prover.numbers.expr import product
+
+_UNIT_WORK = 256  # a unit's own cost, in elementwise operations
+
+
+def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
+    """MLIR text: the C function ``kernel.name`` and its internal functions, then the helper functions they call.
+
+    Destinations must not overlap inputs or each other.
+    """
+    target = target or default()
+    if kernel.scatter is not None:
+        return _scatter(kernel, target)
+    shared: dict[str, str] = {}
+    forms = forms_of(kernel, target)
+    lines = _entry(kernel, forms, target)
+    for form in forms:
+        lines += _functions(kernel.name, form, target, shared)
+    return "\n".join([*lines, *(launch.shared(name, text) for name, text in shared.items()), ""])
+
+
+def _scatter(kernel: LoopKernel, target: Target) -> str:
+    """The destination becomes a copy of the source, where it is not written in place; then the body of the scatter."""
+    shared: dict[str, str] = {}
+    writer = Writer()
+    state = State(writer, kernel, target)
+    names = launch.words(writer, launch.arguments(kernel))
+    state.symbols.update(zip(kernel.symbols, names[len(kernel.args) :], strict=False))
+    source, dest = memories(kernel)
+    moved = writer.pure(f"arith.cmpi ne, {names[source]}, {names[dest]} : i64")
+    copy = copy_of(kernel)
+
+    def start_copy() -> list[str]:
+        writer.effect(f"llvm.call @{copy.name}(%words) : (!llvm.ptr) -> ()")
+        return []
+
+    writer.branch(moved, [], start_copy)
+    context = launch.context(writer, names)
+    plan = scatter.plan(kernel)
+    work = scalar(state, product(dim.size for dim in kernel.dims) * scatter.COST)
+    launch.start(writer, f"{kernel.name}_body", context, scalar(state, plan.units), work)
+    lines = launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
+    state = State(Writer(), kernel, target, shared=shared)
+    _enter(state, None, ("%begin", "%end"))
+    scatter.compute(state, plan, "%begin", "%end")
+    lines += launch.function(f"{kernel.name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
+    own = lines
+    copies = forms_of(copy, target)[:1]
+    lines = _entry(copy, copies, target) + _functions(copy.name, copies[0], target, shared)
+    return "\n".join([*lines, *own, *(launch.shared(name, text) for name, text in shared.items()), ""])
+
+
+def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) -> list[str]:
+    """The body, and the second stage of a split reduction; or all stages."""
+    name, division = kernel + form.suffix, form.division
+
+    def enter(names: tuple[str, ...]) -> State:
+        state = State(Writer(), form.kernel, target, shared=shared, groups=division.groups)
+        _enter(state, division, names)
+        return state
+
+    if division.staged:
+        return staged.functions(name, form.plan, division, enter)
+    state = enter(("%begin", "%end"))
+    Body(state, form.plan, division).compute("%begin", "%end")
+    lines = launch.function(f"{name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
+    if division.split is not None:
+        state = enter(("%count",))
+        Body(state, form.plan, division).join("%count")
+        lines += launch.function(f"{name}_join", "%context: !llvm.ptr, %count: i64", state.writer)
+    return lines
+
+
+def _enter(state: State, division: Layout | None, names: tuple[str, ...]) -> None:
+    """Reads the context: pointers, symbols, error slot, and what a split reduction needs."""
+    writer, kernel = state.writer, state.kernel
+    for name in ("%context", *names):
+        writer.argument(name)
+
+    def word(index: int) -> str:
+        address = writer.emit(launch.word(index))
+        return writer.emit(f"llvm.load {address} {{alignment = 8 : i64}} : !llvm.ptr -> i64")
+
+    def pointer(value: str) -> str:
+        return writer.emit(f"llvm.inttoptr {value} : i64 to !llvm.ptr")
+
+    words = [word(launch.HEADER + i) for i in range(launch.arguments(kernel))]
+    count = len(kernel.args)
+    state.pointers = [pointer(value) for value in words[:count]]
+    state.symbols.update(zip(kernel.symbols, words[count:], strict=False))
+    state.safe = "%context"
+    if kernel.has_error_slot("cpu"):
+        state.error = pointer(words[-1])
+    if division is not None and division.split is not None:
+        state.symbols[SPLITS] = word(launch.SPLITS_WORD)
+        state.workspace = pointer(word(launch.WORKSPACE_WORD))
+
+
+def _entry(kernel: LoopKernel, forms: list[Form], target: Target) -> list[str]:
+    """The C function: arguments into a context on the stack, sizes into the form, units and work, then `ss_launch`."""
+    writer = Writer()
+    state = State(writer, kernel, target)
+    names = launch.words(writer, launch.arguments(kernel))
+    state.symbols.update(zip(kernel.symbols, names[len(kernel.args) :], strict=False))
+    context = launch.context(writer, names)
+
+    def start(form: Form) -> list[str]:
+        _start(state, form, context)
+        return []
+
+    def choose(others: list[Form]) -> list[str]:
+        if not others:
+            return start(forms[0])
+        writer.branch(_holds(state, others[0]), [], lambda: start(others[0]), lambda: choose(others[1:]))
+        return []
+
+    choose(forms[1:])
+    return launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
+
+
+def _holds(state: State, form: Form) -> str:
+    """Whether the sizes are within the form's bounds."""
+    pure, conditions = state.writer.pure, []
+    for size, least, most in form.bounds:
+        value = scalar(state, size)
+        if least:
+            conditions.append(pure(f"arith.cmpi sge, {value}, {state.constant(least, 'i64')} : i64"))
+        if most is not None:
+            conditions.append(pure(f"arith.cmpi sle, {value}, {state.constant(most, 'i64')} : i64"))
+    return reduce(lambda left, right: pure(f"arith.andi {left}, {right} : i1"), conditions)
+
+
+def _start(state: State, form: Form, context: str) -> None:
+    """Runs one form of the kernel."""
+    dims, writer, division = form.kernel.dims, state.writer, form.division
+    name = state.kernel.name + form.suffix
+    points = product(dim.size for dim in dims)
+
+    def work(operations: int) -> str:
+        return scalar(state, points * (operations + 2) + division.units * _UNIT_WORK)
+
+    if division.split is None:
+        launch.start(writer, f"{name}_body", context, scalar(state, division.units), work(cost(form.plan)))
+        return
+    splits = state.symbols[SPLITS] = scalar(state, division.splits(dims))
+    if division.staged:
+        launch.workspace(writer, context, splits, staged.room(state, form.plan, division))
+        passes = [sum(map(weight, one.code)) for one in form.plan.passes]
+        staged.start(state, name, form.plan, division, context, lambda number: work(passes[number]))
+        return
+    reductions = Body(state, form.plan, division).reductions[0]
+    sets = 1 if division.across else division.copies
+    launch.workspace(writer, context, splits, MAX_SPLITS * split.slot_bytes(reductions, sets, state.width))
+    launch.start(writer, f"{name}_body", context, scalar(state, division.units), work(cost(form.plan)))
+    many = writer.pure(f"arith.cmpi sgt, {splits}, {state.constant(1, 'i64')} : i64")
+    count = writer.pure(f"arith.divui {scalar(state, division.units)}, {splits} : i64")
+    writer.branch(many, [], lambda: launch.call(writer, f"{name}_join", context, count))

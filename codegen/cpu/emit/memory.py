@@ -1,0 +1,349 @@
+"""Loads, stores and data-dependent reads of kernel arguments."""
+
+from __future__ import annotations
+
+from symshape.analysis.loops import Instr
+from symshape.codegen.cpu.emit import types
+from symshape.codegen.cpu.emit.expressions import per_lane, scalar
+from symshape.codegen.cpu.emit.state import State, Value
+from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
+from symshape.prover.numbers.expr import Expr, product
+
+_FAR = 1 << 30
+_LINE = 64  # bytes of a cache line
+
+
+def load(state: State, instr: Instr) -> Value:
+    """The element at the address, where the mask allows; elsewhere zero."""
+    assert instr.address is not None
+    dtype = state.kernel.args[instr.arg].dtype
+    stride = Expr.const(0) if state.lane is None else instr.address.coefficient(state.lane)
+    scalars, vectors = _conditions(state, instr.mask)
+    pointer = state.pointers[instr.arg]
+    if stride is not None and stride.as_int() == 0 and not vectors:
+        base = element(state, pointer, scalar(state, instr.address), dtype)
+        return Value(_load_scalar(state, base, dtype, scalars), dtype)
+    if instr in state.groups and state.mask is None:
+        return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
+    if scalars:
+        pointer = _select(state, scalars, pointer, state.safe)
+    mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
+    if stride is not None and stride.as_int() == 1:
+        return Value(_contiguous(state, pointer, instr.address, dtype, mask), dtype, uniform=False)
+    if stride is None:
+        addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
+    else:
+        base = element(state, pointer, scalar(state, instr.address), dtype)
+        step = state.along(state.constant(0, "i64"), scalar(state, stride), "i64")
+        addresses = _elements(state, base, step, dtype)
+    return Value(_gather(state, addresses, dtype, mask), dtype, uniform=False)
+
+
+def prefetch(state: State, instr: Instr) -> None:
+    """Asks for the cache lines of a vector's elements, which need not be there."""
+    assert instr.address is not None
+    dtype = state.kernel.args[instr.arg].dtype
+    first = _contiguous_address(state, state.pointers[instr.arg], instr.address, dtype)
+    for offset in range(0, state.width * types.size(dtype), _LINE):
+        place = state.writer.pure(f"llvm.getelementptr {first}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        hints = "cache = 1 : i32, hint = 3 : i32, rw = 0 : i32"
+        state.writer.effect(f'"llvm.intr.prefetch"({place}) <{{{hints}}}> : (!llvm.ptr) -> ()')
+
+
+def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
+    """A data-dependent read: the address is the sum of index*stride."""
+    arg = state.kernel.args[instr.arg]
+    whole = Expr.const(0)  # the lanes' stride, where all indices are affine
+    base = state.constant(0, "i64")
+    varying: list[str] = []
+    for index, stride in zip(indices, arg.strides, strict=True):
+        step = scalar(state, stride)
+        if index.affine:
+            base = _add(state, base, _multiply(state, index.name, step))
+            whole = whole + stride * index.stride
+        else:
+            lanes = state.vector("i64")
+            varying.append(
+                index.name
+                if stride.as_int() == 1
+                else state.writer.pure(f"arith.muli {index.name}, {state.broadcast(step, 'i64')} : {lanes}")
+            )
+    some = nonempty(state, instr.arg)
+    first = element(state, state.pointers[instr.arg], base, arg.dtype)
+    if not varying and whole.as_int() == 0:
+        return Value(_load_scalar(state, first, arg.dtype, some), arg.dtype)
+    mask = _all(state, [state.broadcast(some, "i1")] if some else [])
+    if not varying and whole.as_int() == 1:
+        return Value(_load_vector(state, first, arg.dtype, mask), arg.dtype, uniform=False)
+    if whole.as_int() != 0:
+        varying.append(state.along(state.constant(0, "i64"), scalar(state, whole), "i64"))
+    offsets = varying[0]
+    for more in varying[1:]:
+        offsets = state.writer.pure(f"arith.addi {offsets}, {more} : {state.vector('i64')}")
+    gathered = _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
+    return Value(gathered, arg.dtype, uniform=False)
+
+
+def store(state: State, instr: Instr, value: Value) -> None:
+    """Writes the value at the address (of the active lanes)."""
+    assert instr.address is not None
+    dtype = state.kernel.args[instr.arg].dtype
+    pointer = state.pointers[instr.arg]
+    kind, pure = types.memory(dtype), state.writer.pure
+    align = types.size(dtype)
+    if state.lane is None:
+        name = pure(f"arith.extui {value.name} : i1 to i8") if dtype == "i1" else value.name
+        address = element(state, pointer, scalar(state, instr.address), dtype)
+        state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
+        return
+    vector, bools = state.vector(kind), state.vector("i1")
+    name = state.lanes(value)
+    if dtype == "i1":
+        name = pure(f"arith.extui {name} : {bools} to {vector}")
+    stride = instr.address.coefficient(state.lane)
+    if stride is not None and stride.as_int() == 1:
+        address = _contiguous_address(state, pointer, instr.address, dtype)
+        store_vector(state, name, address, vector, align)
+        return
+    if instr in state.groups and state.mask is None:
+        _spread(state, instr, state.groups[instr], name)
+        return
+    addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
+    state.writer.effect(
+        f"llvm.intr.masked.scatter {name}, {addresses}, {state.active()} {{alignment = {align} : i32}}"
+        f" : {vector}, {bools} into vector<{state.width}x!llvm.ptr>"
+    )
+
+
+def _picked(state: State, instr: Instr, member: Member) -> str:
+    """One value of a group of loads, from the vectors that hold all of them."""
+    assert instr.address is not None
+    dtype, pure = state.kernel.args[instr.arg].dtype, state.writer.pure
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector, first = state.vector(kind), scalar(state, instr.address - member.index)
+    base = element(state, state.pointers[instr.arg], first, dtype)
+    parts = []
+    for k in range(member.stride):
+        address = element(state, base, state.constant(k * state.width, "i64"), dtype)
+        text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+        parts.append(pure(text, at_least=state.writer.depth))
+    orders = picked(member.stride, member.index, state.width)
+    return as_register(state, _shuffled(state, parts, orders, vector), dtype, vector)
+
+
+def _spread(state: State, instr: Instr, member: Member, name: str) -> None:
+    """One value of a group of stores, which is made when the last value is there."""
+    assert instr.address is not None
+    dtype = state.kernel.args[instr.arg].dtype
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector = state.vector(kind)
+    values = state.waiting.setdefault(member.group, {})
+    values[member.index] = name
+    if len(values) < member.stride:
+        return
+    parts = [values[k] for k in range(member.stride)]
+    del state.waiting[member.group]
+    base = element(state, state.pointers[instr.arg], scalar(state, instr.address - member.index), dtype)
+    for k in range(member.stride):
+        address = element(state, base, state.constant(k * state.width, "i64"), dtype)
+        whole = _shuffled(state, parts, spread(member.stride, k, state.width), vector)
+        state.writer.effect(f"llvm.store {whole}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
+
+
+def _shuffled(state: State, parts: list[str], orders: list[list[int]], vector: str) -> str:
+    """The first part, shuffled with each of the others in turn."""
+    found = parts[0]
+    for part, order in zip(parts[1:], orders, strict=True):
+        lanes = ", ".join(map(str, order))
+        found = state.writer.pure(f"vector.shuffle {found}, {part} [{lanes}] : {vector}, {vector}")
+    return found
+
+
+def check_index(state: State, instr: Instr, index: Value) -> Value:
+    """The index clamped to [0, size); an active lane outside is reported in the error slot."""
+    assert instr.address is not None
+    size = scalar(state, instr.address)
+    name = index.name if index.uniform else state.lanes(index)
+    type_ = "i64" if index.uniform else state.vector("i64")
+    wide = size if index.uniform else state.broadcast(size, "i64")
+    pure = state.writer.pure
+    outside = pure(f"arith.cmpi uge, {name}, {wide} : {type_}")
+    report(state, outside, uniform=index.uniform, code=1)
+    zero = state.constant(0, "i64") if index.uniform else state.splat(0, "i64")
+    one = state.constant(1, "i64") if index.uniform else state.splat(1, "i64")
+    low = pure(f"arith.minsi {name}, {pure(f'arith.subi {wide}, {one} : {type_}')} : {type_}")
+    return Value(pure(f"arith.maxsi {low}, {zero} : {type_}"), instr.dtype, uniform=index.uniform)
+
+
+def report(state: State, condition: str, *, uniform: bool, code: int) -> None:
+    """Writes the code to the error slot if the condition holds (in an active lane). Nothing without an error slot."""
+    if not state.error:
+        return
+    if not uniform:
+        bools = state.vector("i1")
+        if state.mask is not None:
+            condition = state.writer.pure(f"arith.andi {condition}, {state.mask} : {bools}")
+        condition = state.writer.pure(f"vector.reduction <or>, {condition} : {bools} into i1")
+    value = state.constant(code, "i64")
+
+    def write() -> list[str]:
+        state.writer.effect(f"llvm.store {value}, {state.error} : i64, !llvm.ptr")
+        return []
+
+    state.writer.branch(condition, [], write)
+
+
+def _conditions(state: State, mask: tuple[Expr, ...]) -> tuple[str, list[str]]:
+    """The conditions ``expr >= 0``: the uniform ones as one i1 ("" for none), the others as vectors."""
+    uniform, vectors, pure = "", [], state.writer.pure
+    for expr in mask:
+        constant = expr.as_int()
+        if constant is not None and constant >= 0:
+            continue
+        stride = Expr.const(0) if state.lane is None else expr.coefficient(state.lane)
+        step = None if stride is None else stride.as_int()
+        if step == 0:
+            zero = state.constant(0, "i64")
+            one = pure(f"arith.cmpi sge, {scalar(state, expr)}, {zero} : i64")
+            uniform = pure(f"arith.andi {uniform}, {one} : i1") if uniform else one
+        elif step is not None and abs(step) < _FAR >> 8:
+            vectors.append(_near(state, scalar(state, expr), step))
+        else:
+            lanes, zero = per_lane(state, expr), state.splat(0, "i64")
+            vectors.append(pure(f"arith.cmpi sge, {lanes}, {zero} : {state.vector('i64')}"))
+    return uniform, vectors
+
+
+def _near(state: State, base: str, step: int) -> str:
+    """base + lane*step >= 0, compared as i32: half the work of i64. The base is clamped so that nothing wraps."""
+    pure, lanes = state.writer.pure, state.vector("i32")
+    low = pure(f"arith.maxsi {base}, {state.constant(-_FAR, 'i64')} : i64")
+    near = pure(f"arith.minsi {low}, {state.constant(_FAR, 'i64')} : i64")
+    narrow = pure(f"arith.trunci {near} : i64 to i32")
+    moved = state.along(narrow, state.constant(step, "i32"), "i32")
+    return pure(f"arith.cmpi sge, {moved}, {state.splat(0, 'i32')} : {lanes}")
+
+
+def _all(state: State, masks: list[str]) -> str | None:
+    """The masks and the active lanes; None when nothing restricts."""
+    parts = masks + ([state.mask] if state.mask is not None else [])
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = state.writer.pure(f"arith.andi {result}, {part} : {state.vector('i1')}")
+    return result
+
+
+def nonempty(state: State, arg: int) -> str:
+    """Whether the argument has elements, "" if it always has: a clamped index into an empty one reads nothing."""
+    sizes = [size for size in state.kernel.args[arg].sizes if (size.as_int() or 0) <= 0]
+    if not sizes:
+        return ""
+    return state.writer.pure(f"arith.cmpi sgt, {scalar(state, product(sizes))}, {state.constant(0, 'i64')} : i64")
+
+
+def _add(state: State, left: str, right: str) -> str:
+    return state.writer.pure(f"arith.addi {left}, {right} : i64")
+
+
+def _multiply(state: State, left: str, right: str) -> str:
+    return state.writer.pure(f"arith.muli {left}, {right} : i64")
+
+
+def _select(state: State, condition: str, pointer: str, otherwise: str) -> str:
+    return state.writer.pure(f"llvm.select {condition}, {pointer}, {otherwise} : i1, !llvm.ptr")
+
+
+def element(state: State, pointer: str, offset: str, dtype: str) -> str:
+    kind = types.memory(dtype)
+    return state.writer.pure(f"llvm.getelementptr {pointer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+
+
+def _elements(state: State, pointer: str, offsets: str, dtype: str) -> str:
+    lanes, kind = state.vector("i64"), types.memory(dtype)
+    pointers = f"vector<{state.width}x!llvm.ptr>"
+    return state.writer.pure(f"llvm.getelementptr {pointer}[{offsets}] : (!llvm.ptr, {lanes}) -> {pointers}, {kind}")
+
+
+def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -> str:
+    """The address of lane 0, as (rest) + lane dim: the rest leaves the vector loop."""
+    assert state.lane is not None
+    rest = element(state, pointer, scalar(state, address - Expr.symbol(state.lane)), dtype)
+    return element(state, rest, state.symbols[state.lane], dtype)
+
+
+def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
+    return _load_vector(state, _contiguous_address(state, pointer, address, dtype), dtype, mask)
+
+
+def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> str:
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector, bools = state.vector(kind), state.vector("i1")
+    plain = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+    text = plain
+    if mask is not None:
+        text = (
+            f"llvm.intr.masked.load {address}, {mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
+            f" : (!llvm.ptr, {bools}, {vector}) -> {vector}"
+        )
+    if mask is not None and mask == state.mask and not state.target.fast_masks:
+        writer = state.writer
+        (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
+        return as_register(state, name, dtype, vector)
+    return as_register(state, state.writer.pure(text, at_least=state.writer.depth), dtype, vector)
+
+
+def store_vector(state: State, name: str, address: str, vector: str, align: int) -> None:
+    plain = f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr"
+    if state.mask is None:
+        state.writer.effect(plain)
+        return
+    masked = (
+        f"llvm.intr.masked.store {name}, {address}, {state.mask} {{alignment = {align} : i32}}"
+        f" : {vector}, {state.vector('i1')} into !llvm.ptr"
+    )
+    if state.target.fast_masks:
+        state.writer.effect(masked)
+        return
+
+    def write(text: str) -> list[str]:
+        state.writer.effect(text)
+        return []
+
+    state.writer.branch(state.whole, [], lambda: write(plain), lambda: write(masked))
+
+
+def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
+    kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
+    vector, bools, pointers = state.vector(kind), state.vector("i1"), f"vector<{state.width}x!llvm.ptr>"
+    if kind not in types.GATHERED and mask is not None:  # one branch per lane else: read a safe place in inactive lanes
+        safe = pure(f"vector.broadcast {state.safe} : !llvm.ptr to {pointers}")
+        addresses = pure(f"llvm.select {mask}, {addresses}, {safe} : {bools}, {pointers}")
+        mask = None
+    active = state.splat(True, "i1") if mask is None else mask
+    text = (
+        f"llvm.intr.masked.gather {addresses}, {active}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
+        f" : ({pointers}, {bools}, {vector}) -> {vector}"
+    )
+    return as_register(state, pure(text, at_least=state.writer.depth), dtype, vector)
+
+
+def _load_scalar(state: State, address: str, dtype: str, condition: str) -> str:
+    """A scalar load outside the vector loop; only where the condition (unless "") holds, else zero."""
+    writer, kind = state.writer, types.memory(dtype)
+    text = f"llvm.load {address} {{alignment = {types.size(dtype)} : i64}} : !llvm.ptr -> {kind}"
+    depth = min(writer.depth, max(state.uniform_depth, writer.depth_of(address, *([condition] if condition else []))))
+    if not condition:
+        return as_register(state, writer.pure(text, at_least=depth), dtype, kind)
+    zero = state.constant(0, kind)
+    with writer.within(depth):
+        (name,) = writer.branch(condition, [kind], lambda: [writer.emit(text)], lambda: [zero])
+    return as_register(state, name, dtype, kind)
+
+
+def as_register(state: State, name: str, dtype: str, type_: str) -> str:
+    if dtype != "i1":
+        return name
+    zero = state.constant(0, "i8") if type_ == "i8" else state.splat(0, "i8")
+    return state.writer.pure(f"arith.cmpi ne, {name}, {zero} : {type_}")

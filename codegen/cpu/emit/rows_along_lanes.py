@@ -1,0 +1,130 @@
+"""Rows that lie along the lanes, as many at a time as a vector has lanes.
+
+One row's accumulators take log2(lanes) dependent shuffles and combinations to become one number. Those of a vector of
+rows take one combination of two shuffles less than there are rows, and what follows is done for all of them at once.
+Each step combines the halves of two vectors, until lane k of a single one belongs to row k. Between the passes the
+values of each row wait in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from symshape.codegen.cpu.emit import memory, types
+from symshape.codegen.cpu.emit.combiners import Reduction, combine, narrowed, wide, widened
+from symshape.codegen.cpu.emit.state import State, Value
+from symshape.codegen.cpu.emit.sweep import Accumulators
+from symshape.codegen.cpu.schedule.sweep_order import Pass
+
+Rooms = list[list[str]]  # per reduction and part of its accumulators: where those of the rows wait
+
+
+def fits(reduction: Reduction) -> bool:
+    """Whether the accumulators are numbers, or a flag beside one."""
+    return reduction.element != "i1"
+
+
+def rooms(state: State, reductions: list[Reduction]) -> Rooms:
+    """Room on the stack for the accumulators of a vector of rows."""
+    return [
+        [_room(state, state.width * (1 if element == "i1" else state.width), element) for element in one.elements]
+        for one in reductions
+    ]
+
+
+def _room(state: State, count: int, dtype: str) -> str:
+    kind, many = types.memory(dtype), state.constant(count, "i64")
+    with state.writer.within(0):
+        return state.writer.emit(f"llvm.alloca {many} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
+
+
+def save(state: State, reductions: list[Reduction], accumulators: Accumulators, places: Rooms, index: str) -> None:
+    """Writes the accumulators of row ``index`` of the vector of rows; of a flag, whether it is set in any lane."""
+    pure = state.writer.pure
+    for one, names, targets in zip(reductions, accumulators, places, strict=True):
+        for name, target, element in zip(names, targets, one.elements, strict=True):
+            if element == "i1":
+                anywhere = pure(f"vector.reduction <or>, {name} : {state.vector('i1')} into i1")
+                value, type_, offset = pure(f"arith.extui {anywhere} : i1 to i8"), "i8", index
+            else:
+                value, type_ = name, state.vector(element)
+                offset = pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
+            address = _at(state, target, offset, element)
+            state.writer.effect(f"llvm.store {value}, {address} {{alignment = 1 : i64}} : {type_}, !llvm.ptr")
+
+
+def spill(state: State, current: Pass, values: Mapping[int, Value]) -> dict[int, str]:
+    """Room for the row-level values that the pass takes, in which lane k waits for row k."""
+    taken = {operand for instr in current.code for operand in instr.operands}
+    waiting = {}
+    for number in sorted(taken & values.keys()):
+        value = values[number]
+        if value.uniform:
+            continue
+        vector, name = state.vector(types.memory(value.dtype)), state.lanes(value)
+        if value.dtype == "i1":
+            name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
+        waiting[number] = _room(state, state.width, value.dtype)
+        state.writer.effect(f"llvm.store {name}, {waiting[number]} {{alignment = 64 : i64}} : {vector}, !llvm.ptr")
+    return waiting
+
+
+def reload(state: State, waiting: Mapping[int, str], values: Mapping[int, Value], index: str) -> dict[int, Value]:
+    """The values of row ``index`` of the vector of rows."""
+    found = {number: value for number, value in values.items() if value.uniform}
+    for number, place in waiting.items():
+        dtype = values[number].dtype
+        kind = types.memory(dtype)
+        name = state.writer.emit(f"llvm.load {_at(state, place, index, kind)} : !llvm.ptr -> {kind}")
+        found[number] = Value(memory.as_register(state, name, dtype, kind), dtype)
+    return found
+
+
+def totals(state: State, reductions: list[Reduction], places: Rooms) -> Accumulators:
+    """The accumulators of the rows, one row per lane."""
+    return [_total(state, one, found) for one, found in zip(reductions, places, strict=True)]
+
+
+def _total(state: State, reduction: Reduction, places: list[str]) -> list[str]:
+    """Vector i holds blocks of ``size`` lanes of the rows i, i + size, i + 2*size ...; each step halves ``size``. As in
+    `across_lanes`, the last four numbers of each row's sum are added up wide."""
+    numbers = [element for element in reduction.elements if element != "i1"]
+    size, current = state.width, reduction
+    vectors = [[_row(state, place, k, element) for place, element in zip(places, numbers)] for k in range(size)]
+    flags = [_flags(state, place) for place in places[len(numbers) :]]
+    none = [state.splat(False, "i1") for _ in flags]
+    while size > 1:
+        half = size // 2
+        lower = [b % 2 * state.width + b // 2 * size + lane for b in range(state.width // half) for lane in range(half)]
+        upper = [lane + half for lane in lower]
+        pairs = list(zip(vectors[:half], vectors[half:], strict=True))
+        lows, highs = ([_picked(state, *pair, order, current) + none for pair in pairs] for order in (lower, upper))
+        if size == 4:
+            current = wide(reduction)
+            lows, highs = ([widened(state, reduction, one, False) for one in side] for side in (lows, highs))
+        found = [combine(state, current, low, high, uniform=False) for low, high in zip(lows, highs, strict=True)]
+        vectors, size = [one[: len(numbers)] for one in found], half
+    return [*narrowed(state, reduction, vectors[0], False), *flags]
+
+
+def _picked(state: State, left: list[str], right: list[str], order: list[int], reduction: Reduction) -> list[str]:
+    lanes = ", ".join(map(str, order))
+    return [
+        state.writer.pure(f"vector.shuffle {a}, {b} [{lanes}] : {state.vector(e)}, {state.vector(e)}")
+        for a, b, e in zip(left, right, reduction.elements)
+    ]
+
+
+def _row(state: State, place: str, number: int, element: str) -> str:
+    address = _at(state, place, state.constant(number * state.width, "i64"), element)
+    return state.writer.emit(f"llvm.load {address} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector(element)}")
+
+
+def _flags(state: State, place: str) -> str:
+    name = state.writer.emit(f"llvm.load {place} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector('i8')}")
+    return state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
+
+
+def _at(state: State, place: str, offset: str, element: str) -> str:
+    kind = types.memory(element)
+    return state.writer.pure(f"llvm.getelementptr {place}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")

@@ -1,0 +1,196 @@
+"""Kernels that write at data-dependent places: lines of the destination side by side, each in order of its points.
+
+A point's place varies along the reduced dims of the space; points that differ in a parallel dim never meet. So threads
+take different lines, and within one everything is done in order: results are the same for any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.analysis.loops import Dim, Instr, LoopKernel
+from symshape.codegen.cpu.emit import arithmetic, memory, types
+from symshape.codegen.cpu.emit.body import for_units
+from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.state import State, Value
+from symshape.codegen.cpu.emit.sweep import Values, instruction, peel
+from symshape.codegen.scatter_kernels import operation
+from symshape.prover.numbers.expr import Expr, ceildiv
+
+COST: Final = 8  # of a point, in elementwise operations
+_LINES = 512  # elements of the innermost parallel dim that a unit has, if they lie side by side
+_APART = 16  # and if they do not
+_BLOCK = "scatter_block"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``lane``: the innermost parallel dim, of which a unit has up to ``block`` elements. ``inner``: it is the
+    innermost loop, because neighbours lie side by side; in ``vectors``, where they also have one place."""
+
+    kernel: LoopKernel
+    lane: Dim | None
+    block: int
+    inner: bool
+    vectors: bool
+
+    @property
+    def counters(self) -> list[tuple[str, Expr]]:
+        """What numbers a unit: parallel dims, then the block of the lane dim."""
+        outer = [(d.name, d.size) for d in self.kernel.dims if not d.reduced and d is not self.lane]
+        return [*outer, (_BLOCK, ceildiv(self.lane.size, self.block))] if self.lane is not None else outer
+
+    @property
+    def units(self) -> Expr:
+        total = Expr.const(1)
+        for _, size in self.counters:
+            total = total * size
+        return total
+
+
+def plan(kernel: LoopKernel) -> Plan:
+    """How the loops lie."""
+    parallel = [dim for dim in kernel.dims if not dim.reduced]
+    if not parallel:
+        return Plan(kernel, None, 1, False, False)
+    lane = parallel[-1]
+    varying = varies(kernel, lane.name)
+    write = kernel.scatter
+    assert write is not None
+    steps = [i.address.coefficient(lane.name) for i in kernel.code if i.op == "load" and i.address is not None]
+    inner = all(step is not None and step.as_int() in (0, 1) for step in steps)
+    made = {number: i for i in kernel.code for number in i.results}
+    along = [i for i, number in enumerate(write.operands[1:]) if number in varying]
+    vectors = (
+        inner
+        and len(along) == 1
+        and kernel.args[write.arg].strides[along[0]].as_int() == 1
+        and (
+            made[write.operands[1 + along[0]]].address == Expr.symbol(lane.name)
+            and made[write.operands[1 + along[0]]].op == "index"
+        )
+    )
+    return Plan(kernel, lane, _LINES if inner else _APART, inner, vectors)
+
+
+def varies(kernel: LoopKernel, dim: str) -> frozenset[int]:
+    """Values that vary along a dim."""
+    found: set[int] = set()
+    for instr in kernel.code:
+        own = instr.address is not None and dim in instr.address.symbols
+        if own or not found.isdisjoint(instr.operands):
+            found.update(instr.results)
+    return frozenset(found)
+
+
+def compute(state: State, plan: Plan, begin: str, end: str) -> None:
+    """All of the units in [begin, end)."""
+    reduced = [dim for dim in plan.kernel.dims if dim.reduced]
+    writer, pure, one = state.writer, state.writer.pure, state.constant(1, "i64")
+
+    def unit(_: str, counters: dict[str, str]) -> None:
+        if plan.lane is None:
+            _nest(state, reduced, lambda: _point(state, {}, plan.kernel.code))
+            return
+        first = pure(f"arith.muli {counters[_BLOCK]}, {state.constant(plan.block, 'i64')} : i64")
+        after = pure(f"arith.addi {first}, {state.constant(plan.block, 'i64')} : i64")
+        last = pure(f"arith.minsi {after}, {scalar(state, plan.lane.size)} : i64")
+        if plan.inner:
+            _nest(state, reduced, lambda: _lanes(state, plan, first, last))
+            return
+
+        def line(index: str, _: list[str]) -> list[str]:
+            assert plan.lane is not None
+            state.symbols[plan.lane.name] = index
+            _nest(state, reduced, lambda: _point(state, {}, plan.kernel.code))
+            return []
+
+        writer.loop((first, last, one), [], line)
+
+    for_units(state, plan.counters, begin, end, unit)
+
+
+def _nest(state: State, dims: Sequence[Dim], inside: object) -> None:
+    if not dims:
+        state.uniform_depth = state.writer.depth
+        inside()  # type: ignore[operator]
+        return
+    dim, *others = dims
+
+    def step(index: str, _: list[str]) -> list[str]:
+        state.symbols[dim.name] = index
+        _nest(state, others, inside)
+        return []
+
+    state.writer.loop((state.constant(0, "i64"), scalar(state, dim.size), state.constant(1, "i64")), [], step)
+
+
+def _lanes(state: State, plan: Plan, first: str, last: str) -> None:
+    """The points of a unit that have the same reduced indices: whole vectors, then one by one."""
+    assert plan.lane is not None
+    name, varying = plan.lane.name, varies(plan.kernel, plan.lane.name)
+    shared = [i for i in plan.kernel.code if i.op != "scatter" and varying.isdisjoint(i.results)]
+    own = [i for i in plan.kernel.code if i not in shared]
+    values: Values = {}
+    for instr in shared:
+        instruction(state, instr, values)
+
+    def loop(begin: str, end: str, lane: str | None, width: int) -> None:
+        def step(index: str, _: list[str]) -> list[str]:
+            state.symbols[name], state.lane = index, lane
+            state.uniform_depth = state.writer.depth
+            _point(state, dict(values), own)
+            state.lane = None
+            return []
+
+        state.writer.loop((begin, end, state.constant(width, "i64")), [], step)
+
+    if plan.vectors:
+        whole = peel(state, first, last, state.width)
+        loop(first, whole, name, state.width)
+        first = whole
+    loop(first, last, None, 1)
+
+
+def _point(state: State, values: Values, code: Sequence[Instr]) -> None:
+    for instr in code:
+        if instr.op == "scatter":
+            _write(state, instr, values)
+        else:
+            instruction(state, instr, values)
+
+
+def _write(state: State, instr: Instr, values: Values) -> None:
+    """One element, or a vector of neighbours, read, combined and written; nothing in a destination without elements."""
+    arg, pure, writer = state.kernel.args[instr.arg], state.writer.pure, state.writer
+    value, *indices = (values[operand] for operand in instr.operands)
+    offset = state.constant(0, "i64")
+    for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim
+        offset = pure(f"arith.addi {offset}, {pure(f'arith.muli {index.name}, {scalar(state, stride)} : i64')} : i64")
+    kind, align = types.memory(arg.dtype), types.size(arg.dtype)
+    vector = state.vector(kind) if state.lane is not None else kind
+    address = memory.element(state, state.pointers[instr.arg], offset, arg.dtype)
+    if state.lane is not None:
+        value = Value(state.lanes(value), value.dtype, uniform=False)
+
+    def write() -> list[str]:
+        new = value
+        if instr.combiner != "set":
+            text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+            name = memory.as_register(state, writer.emit(text), arg.dtype, vector)
+            old = Value(name, arg.dtype, uniform=state.lane is None)
+            new = arithmetic.apply(state, operation(instr.combiner, arg.dtype), [old, value])
+        name = new.name
+        if arg.dtype == "i1":
+            bools = "i1" if state.lane is None else state.vector("i1")
+            name = pure(f"arith.extui {name} : {bools} to {vector}")
+        writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
+        return []
+
+    condition = memory.nonempty(state, instr.arg)
+    if condition:
+        writer.branch(condition, [], write)
+    else:
+        write()

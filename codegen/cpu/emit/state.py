@@ -1,0 +1,103 @@
+"""Values in flight: uniform over the lanes, affine in the lane number, or one per lane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from symshape.analysis.loops import Instr, LoopKernel
+from symshape.codegen.cpu.emit import types
+from symshape.codegen.cpu.emit.writer import Writer
+from symshape.codegen.cpu.objects.target import Target
+from symshape.codegen.cpu.schedule.interleave import Member
+
+
+@dataclass(frozen=True)
+class Value:
+    """``name``: the SSA value. A scalar if uniform; if ``stride`` is not 0, the scalar of lane 0, to which lane i adds
+    i*stride (only i64 registers); else a vector."""
+
+    name: str
+    dtype: str
+    uniform: bool = True
+    stride: int = 0
+    literal: int | float | bool | None = None  # of a constant
+
+    @property
+    def affine(self) -> bool:
+        """Whether a scalar and a constant stride describe it."""
+        return self.uniform or self.stride != 0
+
+
+@dataclass
+class State:
+    """Where the emitter stands in one kernel body.
+
+    ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim that runs over the lanes here; None at
+    places where one point is computed at a time. ``mask``: the active lanes, None when all are; ``whole``: an i1,
+    whether all are. ``uniform_depth``: the innermost region around the vector loop, where scalar loads go. ``error``:
+    the address of the error slot, "" without one. ``safe``: memory that may always be read, for lanes that must not
+    read. ``workspace``: where split reductions wait.
+    """
+
+    writer: Writer
+    kernel: LoopKernel
+    target: Target
+    symbols: dict[str, str] = field(default_factory=dict)
+    pointers: list[str] = field(default_factory=list)
+    lane: str | None = None
+    mask: str | None = None
+    whole: str = ""
+    uniform_depth: int = 0
+    error: str = ""
+    safe: str = ""
+    workspace: str = ""
+    shared: dict[str, str] = field(default_factory=dict)  # helper functions this kernel calls: name -> text
+    groups: Mapping[Instr, Member] = field(default_factory=dict)  # accesses that are made together, see `interleave`
+    waiting: dict[int, dict[int, str]] = field(default_factory=dict)  # what is to be stored together: group -> values
+
+    @property
+    def width(self) -> int:
+        """Lanes per vector."""
+        return self.target.lanes
+
+    def vector(self, type_: str) -> str:
+        """The vector type of an element type."""
+        return f"vector<{self.width}x{type_}>"
+
+    def constant(self, value: float | int | bool, type_: str) -> str:
+        """A scalar constant."""
+        suffix = f" : {type_}" if type_ != "i1" else ""
+        return self.writer.pure(f"arith.constant {types.literal(value, type_)}{suffix}")
+
+    def splat(self, value: float | int | bool, type_: str) -> str:
+        """A vector constant with the same value in all lanes."""
+        return self.writer.pure(f"arith.constant dense<{types.literal(value, type_)}> : {self.vector(type_)}")
+
+    def iota(self, type_: str = "i64") -> str:
+        """The lane numbers."""
+        lanes = ", ".join(map(str, range(self.width)))
+        return self.writer.pure(f"arith.constant dense<[{lanes}]> : {self.vector(type_)}")
+
+    def broadcast(self, name: str, type_: str) -> str:
+        """A scalar in all lanes."""
+        return self.writer.pure(f"vector.broadcast {name} : {type_} to {self.vector(type_)}")
+
+    def lanes(self, value: Value) -> str:
+        """The value as a vector."""
+        type_ = types.register(value.dtype)
+        if value.uniform:
+            return self.broadcast(value.name, type_)
+        if not value.stride:
+            return value.name
+        return self.along(value.name, self.constant(value.stride, type_), type_)
+
+    def along(self, base: str, stride: str, type_: str) -> str:
+        """base + lane number * stride, as a vector of integers."""
+        vector = self.vector(type_)
+        step = self.writer.pure(f"arith.muli {self.broadcast(stride, type_)}, {self.iota(type_)} : {vector}")
+        return self.writer.pure(f"arith.addi {self.broadcast(base, type_)}, {step} : {vector}")
+
+    def active(self) -> str:
+        """The mask of active lanes, as a vector of i1."""
+        return self.mask or self.splat(True, "i1")

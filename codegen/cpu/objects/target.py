@@ -1,0 +1,38 @@
+"""What the emitters know of the processor that they print for."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import cache
+
+from symshape.runtime.cpu import instruction_sets as cpu_level
+
+
+@dataclass(frozen=True)
+class Target:
+    """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations
+    of all widths cost no more than plain ones. ``scalef``: AVX-512's instruction is there (needs 16 lanes).
+    ``converts_f16``: instructions convert between f16 and f32. ``level``: the instructions that LLVM may use, see
+    `runtime/cpu/instruction_sets.py`."""
+
+    lanes: int
+    fast_masks: bool
+    scalef: bool
+    converts_f16: bool = True
+    level: str = cpu_level.NATIVE
+
+
+@cache
+def target_of(level: str) -> Target:
+    """16 lanes with AVX-512 (F, BW, DQ, VL), else 8. OptionError as `cpu_level.check`."""
+    cpu_level.check(level)
+    has = cpu_level.host_features() if level == cpu_level.NATIVE else set(cpu_level.features(level))
+    wide = has >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+    arm = platform.machine().lower() in ("aarch64", "arm64")  # converts without any extension
+    return Target(16 if wide else 8, wide, wide, arm or "f16c" in has, level)
+
+
+def default() -> Target:
+    """What the environment says (``SYMSHAPE_CPU``), else the processor this process runs on."""
+    return target_of(cpu_level.from_environment())

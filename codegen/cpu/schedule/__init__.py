@@ -1,0 +1,1 @@
+"""In which order and in which form a kernel's points are computed."""

@@ -1,0 +1,154 @@
+"""The forms of a kernel: ways to run it, each for sizes of some kind, from which its entry chooses at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from symshape.analysis.loops import LoopKernel
+from symshape.codegen.cpu.emit import rows_along_lanes as together
+from symshape.codegen.cpu.emit.combiners import reduction
+from symshape.codegen.cpu.emit.moments import with_moments
+from symshape.codegen.cpu.objects.target import Target
+from symshape.codegen.cpu.schedule import interleave
+from symshape.codegen.cpu.schedule import layout as layouts
+from symshape.codegen.cpu.schedule.layout import Layout, layout
+from symshape.codegen.cpu.schedule.small_dims import unrolled
+from symshape.codegen.cpu.schedule.sweep_order import Schedule, schedule, weight
+from symshape.prover.numbers.expr import Expr
+
+_THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
+_SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
+_LONG = 65536  # elements: two passes over a row of fewer find it in the cache
+_FEW = 8  # rows: of more, each has a thread of its own, and its second pass finds it in the cache
+_MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to run a kernel, for sizes of which all ``bounds`` hold: (size, least, most). ``suffix`` tells its
+    functions apart; ``kernel`` is what they compute, with the arguments of the kernel itself."""
+
+    suffix: str
+    kernel: LoopKernel
+    plan: Schedule
+    division: Layout
+    bounds: tuple[tuple[Expr, int, int | None], ...] = ()
+
+
+def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
+    """The usual form, then those for sizes that may turn out to be too small for it; the first that fits is run."""
+    kernel = _without_small(kernel)
+    plan, width = schedule(kernel), target.lanes
+    usual = layout(kernel, plan, width)
+    found = [Form("", kernel, plan, usual)]
+    if usual.tile is not None:
+        found += _thin(kernel, plan, usual, width)
+    elif usual.across:
+        found += [*_small(kernel, plan.lane, range(1, interleave.MOST + 1), width), *_rows(kernel, plan, width)]
+    else:
+        reduced = [position for position, dim in enumerate(kernel.dims) if dim.reduced]
+        single = [*reduced, plan.lane] if reduced else []
+        counts = range(1, interleave.MOST + 1) if cost(plan) <= layouts.LIGHT else (1,)
+        found += [form for position in single for form in _small(kernel, position, counts, width)]
+        if usual.lane is not None and usual.copies > 1 and reduced:
+            narrow = layout(kernel, plan, width, narrow=True)
+            found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
+    found += _long(kernel, plan, usual, width)
+    return [form for form in found if all(size.as_int() is None for size, _, most in form.bounds if most is not None)]
+
+
+def cost(plan: Schedule) -> int:
+    """What a point costs, in cheap operations."""
+    return sum(weight(instr) for one in plan.passes for instr in one.code)
+
+
+def _without_small(kernel: LoopKernel) -> LoopKernel:
+    """The kernel without the reduced dim that is known to have a few elements."""
+    for position, dim in enumerate(kernel.dims):
+        size = dim.size.as_int()
+        if dim.reduced and size is not None and 1 <= size <= interleave.MOST:
+            smaller = unrolled(kernel, position, size)
+            if smaller is not None and cost(schedule(smaller)) <= _MOST_TWICE:
+                return smaller
+    return kernel
+
+
+def _small(kernel: LoopKernel, position: int | None, counts: Iterable[int], width: int) -> Iterator[Form]:
+    """A form for each of the numbers of elements that a dim may have: the dim is unrolled."""
+    for count in counts:
+        smaller = None if position is None else unrolled(kernel, position, count)
+        if smaller is None:
+            return
+        plan = schedule(smaller)
+        if count > 1 and cost(plan) > _MOST_TWICE:
+            return
+        assert position is not None
+        bounds = ((kernel.dims[position].size, count, count),)
+        yield Form(f"_{kernel.dims[position].name}_{count}", smaller, plan, layout(smaller, plan, width), bounds)
+
+
+def _thin(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Iterator[Form]:
+    """Without tiles, which would be nearly empty: a form for each small number of elements, or, where the dim's size
+    is not one symbol, lanes along the other of the two dims."""
+    assert usual.lane is not None and usual.tile is not None and plan.lane is not None
+    other = kernel.dims.index(usual.tile)
+    flat = list(_small(kernel, other, range(1, interleave.MOST + 1), width))
+    along = list(_small(kernel, plan.lane, range(1, interleave.MOST + 1), width))
+    yield from flat
+    yield from along
+    if not flat:
+        division = layout(kernel, plan, width, tiled=False)
+        yield Form("_flat", kernel, plan, division, ((usual.tile.size, 0, _THIN),))
+    if not along:
+        sideways = schedule(kernel, lane=other)
+        division = layout(kernel, sideways, width, tiled=False)
+        yield Form("_along", kernel, sideways, division, ((usual.lane.size, 0, _THINNER),))
+
+
+def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
+    """A vector of rows at a time, where there are rows enough to fill one: computed side by side where a row fits into
+    a vector, one after the other where it is a few vectors long."""
+    assert plan.lane is not None
+    if sum(dim.reduced for dim in kernel.dims) > 1 or cost(plan) > _MOST_TWICE:
+        return []
+    rows = schedule(kernel, short=plan.lane)
+    if rows.lane is None:
+        return []
+    length, many = kernel.dims[plan.lane].size, (kernel.dims[rows.lane].size, width, None)
+    found, division = [], layout(kernel, rows, width)
+    if division.transposed:
+        found.append(Form("_rows", kernel, rows, division, ((length, 0, width), many)))
+    most, constant = _SHORT_VECTORS * width, length.as_int()
+    numbers = all(together.fits(reduction(instr)) for one in plan.passes for instr in one.reduces)
+    if numbers and (constant is None or constant <= most):
+        division = layouts.together(kernel, plan, kernel.dims[rows.lane], width, most)
+        short = ((length, 0, most),) if constant is None else ()
+        found.append(Form("_together", kernel, plan, division, (*short, many)))
+    return found
+
+
+def _long(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:
+    """For rows that do not stay in the cache: read once for a variance, and shared by threads where they are few."""
+    once = kernel
+    if usual.across and sum(dim.reduced for dim in kernel.dims) == 1 and cost(plan) <= _MOST_TWICE:
+        once = with_moments(kernel)
+    if once is kernel:
+        return _staged(kernel, plan, usual)
+    plan = schedule(once, lane=plan.lane)
+    division = layout(once, plan, width)
+    assert division.lane is not None
+    long = ((division.lane.size, _LONG, None),)
+    return [*_staged(once, plan, division), Form("_long", once, plan, division, long)]
+
+
+def _staged(kernel: LoopKernel, plan: Schedule, usual: Layout) -> list[Form]:
+    """A launch for each pass, where rows are so few and so long that threads have to share them."""
+    if not any(one.reduces for one in plan.passes) or cost(plan) > _MOST_TWICE:
+        return []
+    division = layouts.staged(kernel, usual)
+    units = Expr.const(_FEW + 1) if division is None else division.rows_apart
+    if division is None or (units.as_int() or 0) > _FEW:
+        return []
+    few = ((units, 0, _FEW),) if units.as_int() is None else ()
+    return [Form("_staged", kernel, plan, division, (*few, (division.splits(kernel.dims), 2, None)))]

@@ -1,0 +1,218 @@
+"""What is computed when: the dim that runs over the lanes, passes over the reduced dims, values kept between passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+
+from symshape.analysis.loops import Instr, LoopKernel
+
+_HEAVY = 8  # a value of at least this weight is kept in memory between passes rather than computed again
+_WEIGHTS = {
+    "math.exp": 10,
+    "math.exp2": 8,
+    "math.tanh": 14,
+    "math.erf": 16,
+    "math.log": 12,
+    "math.log2": 12,
+    "math.rsqrt": 8,
+    "math.sqrt": 4,
+    "math.absf": 1,
+    "math.floor": 1,
+    "math.ceil": 1,
+    "math.trunc": 1,
+    "math.roundeven": 1,
+    "math.copysign": 1,
+    "math.fma": 1,
+    "arith.divf": 3,
+    "arith.remf": 20,
+    "arith.divsi": 40,
+    "arith.remsi": 40,
+    "arith.floordivsi": 40,
+    "constant": 0,
+    "index": 0,
+    "extract": 16,
+}
+_MATH = 24  # other functions
+_GATHER, _NONAFFINE, _SCATTER = 16, 24, 40  # reads and writes with one address per lane
+_TYPICAL_LANES = 16
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One sweep over the reduced dims (over everything, without reductions): its full-level instructions in order."""
+
+    code: tuple[Instr, ...]
+    reduces: tuple[Instr, ...]
+    kept: tuple[tuple[Instr, Instr], ...] = ()  # (instruction, store whose output holds its value until the last pass)
+    loaded: tuple[tuple[Instr, Instr], ...] = ()  # values read back from there
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``rows[k]`` runs before ``passes[k]``; one more after the last pass. ``lane`` is the index of the vector dim,
+    None for a kernel of one point. ``short``: the index of a reduced dim that fits into one vector, though it is not
+    the lanes'; what is contiguous along it is transposed."""
+
+    lane: int | None
+    rows: tuple[tuple[Instr, ...], ...]
+    passes: tuple[Pass, ...]
+    short: int | None = None
+
+
+def weight(instr: Instr) -> int:
+    """The cost of an instruction, in cheap vector operations."""
+    return _WEIGHTS.get(instr.op, _MATH if instr.op.startswith("math.") else 1)
+
+
+def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = None) -> Schedule:
+    """Each reduction runs in the first pass that can compute its operand; other values are computed in every pass.
+
+    ``short``: see `Schedule`; ``lane``: the lane dim, where it is not to be the best one."""
+    depths: dict[int, int] = {}
+    stages: list[tuple[int, Instr]] = []
+    for instr in kernel.code:
+        depth = max((depths[operand] for operand in instr.operands), default=0)
+        stages.append((depth, instr))
+        depths.update(dict.fromkeys(instr.results, depth + (instr.op == "reduce")))
+    full = [(depth, instr) for depth, instr in stages if not instr.row]
+    sinks = [(depth, instr) for depth, instr in full if instr.op in ("reduce", "store")]
+    count = 1 + max((depth for depth, _ in sinks), default=-1)
+    last = max([count, *(depth for depth, instr in stages if instr.row)])
+    rows = [tuple(instr for depth, instr in stages if instr.row and depth == k) for k in range(last + 1)]
+    merged = [*rows[:count], tuple(instr for group in rows[count:] for instr in group)]
+    passes = [closure(kernel.code, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
+    code = [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)]
+    lane = lane_dim(kernel, code, short) if lane is None else lane
+    return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane, short), short)
+
+
+def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[int] = ()) -> Pass:
+    """The full-level instructions that the sinks need, without those whose results are given."""
+    needed = {id(sink) for sink in sinks}
+    wanted = {operand for sink in sinks for operand in sink.operands}
+    have = set(given)
+    code = []
+    for instr in reversed(program):
+        if instr.row:
+            continue
+        takes = instr.op != "reduce" and any(result in wanted and result not in have for result in instr.results)
+        if id(instr) in needed or takes:
+            code.append(instr)
+            wanted.update(instr.operands)
+    code.reverse()
+    return Pass(tuple(code), tuple(instr for instr in code if instr.op == "reduce"))
+
+
+def contiguous(kernel: LoopKernel, instr: Instr, dim: int | None) -> bool:
+    """Whether it is an access of neighbours along the dim."""
+    if dim is None or instr.op not in ("load", "store") or instr.address is None:
+        return False
+    return instr.address.coefficient(kernel.dims[dim].name) == 1
+
+
+def _keep(
+    kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: int | None, short: int | None
+) -> tuple[Pass, ...]:
+    """Dear values that later passes need again wait in the row of an output that only the last pass stores."""
+    stores = [instr for instr in passes[-1].code if instr.op == "store"] if len(passes) > 1 else []
+    earlier = {instr.arg for one in passes[:-1] for instr in one.code if instr.op == "store"}
+    stores = [s for s in stores if s.arg not in earlier and sum(o.arg == s.arg for o in stores) == 1]
+    result = list(passes)
+    for store in stores:
+        dtype = kernel.args[store.arg].dtype
+        if lane is None or dtype == "i1":
+            continue
+        if access_cost(store, kernel.dims[lane].name) > 1 and not contiguous(kernel, store, short):
+            continue
+        candidates = []
+        for instr in result[-1].code:
+            first = depths[instr.results[0]] if len(instr.results) == 1 else len(passes)
+            if instr.dtype == dtype and first < len(passes) - 1 and instr in result[first].code:
+                candidates.append((_cost(kernel, instr, kernel.dims[lane].name), first, instr))
+        if candidates:
+            cost, first, instr = max(candidates, key=lambda one: one[0])
+            if cost >= _HEAVY:
+                _keep_one(kernel, result, first, instr, store)
+    return tuple(result)
+
+
+def _cost(kernel: LoopKernel, instr: Instr, lane: str) -> int:
+    """What computing the value again costs."""
+    return sum(weight(one) + access_cost(one, lane) for one in closure(kernel.code, [instr]).code)
+
+
+def access_cost(instr: Instr, lane: str) -> int:
+    """A load or store along the lanes, in cheap vector operations; 0 for other instructions and uniform ones."""
+    if instr.op not in ("load", "store") or instr.address is None or lane not in instr.address.symbols:
+        return 0
+    stride = instr.address.coefficient(lane)
+    if stride is None:
+        return _SCATTER if instr.op == "store" else _NONAFFINE
+    if stride.as_int() == 1:
+        return 1
+    return _SCATTER if instr.op == "store" else _GATHER
+
+
+def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, store: Instr) -> None:
+    """Stores the value in pass ``first`` and reads it in the later ones, which then compute less."""
+    before = passes[first]
+    passes[first] = Pass(before.code, before.reduces, (*before.kept, (instr, store)), before.loaded)
+    for k in range(first + 1, len(passes)):
+        if instr in passes[k].code:
+            loaded = (*passes[k].loaded, (instr, store))
+            sinks = [i for i in passes[k].code if i.op in ("reduce", "store")]
+            reduced = closure(kernel.code, sinks, [i.results[0] for i, _ in loaded])
+            passes[k] = Pass(reduced.code, reduced.reduces, passes[k].kept, loaded)
+
+
+def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None) -> int | None:
+    """The dim along which the accesses of ``code`` (each instruction as often as it runs) cost least; among equals a
+    reduced one, then the last. With a ``short`` dim a parallel one."""
+    code = [instr for instr in code if not contiguous(kernel, instr, short)]
+
+    def cost(position: int) -> tuple[float, bool, int]:
+        dim = kernel.dims[position]
+        total = 4.0
+        varying = _varying(kernel.code, dim.name)
+        for instr in code:
+            if instr.op == "extract":
+                total += _extract_cost(kernel, instr, position, varying)
+            elif not (instr.row and dim.reduced):
+                total += access_cost(instr, dim.name)
+        size = dim.size.as_int()
+        contiguous = any(access_cost(instr, dim.name) == 1 for instr in code)
+        idle = max(1.0, _TYPICAL_LANES / max(size, 1)) if size is not None else 1.0  # lanes without work
+        if size is None and position == 0 < len(kernel.dims) - 1 and not contiguous:
+            idle = 4.0  # a batch, which may be small
+        return (total * idle, not dim.reduced, -position)
+
+    candidates = [i for i, dim in enumerate(kernel.dims) if short is None or not dim.reduced]
+    return min(candidates, key=cost, default=None)
+
+
+def _extract_cost(kernel: LoopKernel, instr: Instr, position: int, varying: Set[int]) -> int:
+    """1 where the last index is this dim itself and has stride 1 (a contiguous read), 0 where no index varies."""
+    if varying.isdisjoint(instr.operands):
+        return 0
+    producers = {result: other for other in kernel.code for result in other.results}
+    strides = kernel.args[instr.arg].strides
+    *others, last = instr.operands
+    if strides[-1].as_int() != 1 or not varying.isdisjoint(others):
+        return _GATHER
+    index = producers[last]
+    while index.op.startswith("arith.index_cast"):
+        index = producers[index.operands[0]]
+    name = kernel.dims[position].name
+    stride = index.address.coefficient(name) if index.op == "index" and index.address is not None else None
+    return 1 if stride is not None and stride.as_int() == 1 else _GATHER
+
+
+def _varying(code: Iterable[Instr], name: str) -> set[int]:
+    """The values that depend on the dim; what is reduced is seen as one value."""
+    found: set[int] = set()
+    for instr in code:
+        here = instr.address is not None and name in instr.address.symbols
+        if instr.op != "reduce" and (here or not found.isdisjoint(instr.operands)):
+            found.update(instr.results)
+    return found

@@ -1,0 +1,1 @@
+"""Math functions as arithmetic on vectors."""

@@ -1,0 +1,413 @@
+"""The host program: Python source that binds sizes, allocates, launches, calls and frees.
+
+Printed from the main function at the ``kernels`` stage. Buffers die at their last use; outputs have the strides that
+their binds promise; every constraint that was not proven is checked as soon as its operands exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.codegen.host.entry_guards import read_entry
+from symshape.codegen.host.error_lines import FALLIBLE, lines_of
+from symshape.codegen.host.guard_stub import Constraint, check_lines, check_texts
+from symshape.codegen.host.program_text import Buffer, LibraryCall, ProgramText
+from symshape.dialects.conditions import condition_of, read_condition
+from symshape.dialects.locations import source_line, source_lines
+from symshape.dialects.reals import is_real, python
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.template import substitute
+from symshape.dialects.types import TORCH_NAMES, dtype_of
+from symshape.errors import CompileError
+from symshape.prover.numbers.condition import TRUE
+from symshape.prover.numbers.expr import Expr, product
+
+# The result strides of these are what the tracer says on every backend: no check at run time.
+_EXACT_STRIDES = frozenset(
+    {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"}
+)
+
+
+Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element type
+
+
+def emit_program(functions: Sequence[Any], *, pointers: bool, checking: frozenset[str], device: str) -> ProgramText:
+    """``functions``: of a module, those that are no kernels: main, and branches of ``host.cond``, which become Python
+    functions of their names. ``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels
+    with an error slot."""
+    branches = [f for f in functions if "symshape.branch" in f.operation.attributes]
+    (main,) = (f for f in functions if f not in branches)
+    text = ProgramText()
+    for function in (main, *branches):
+        writer = _Writer(function.regions[0].blocks[0], pointers, checking, device, text)
+        stub = writer.write()
+        name = "program" if function is main else ir.StringAttr(function.attributes["sym_name"]).value
+        head, *lines = [f"def {name}(args):\n", *(f"    {line}\n" for line in writer.lines)]
+        first = text.source.count("\n") + 2
+        text.places += [(first + line, place) for line, place in writer.places]
+        text.source += head + "".join(lines)
+        if function is main:
+            text.stub = head + "".join(lines[:stub])
+            text.entry = read_entry(writer.block, writer.sizes)
+    return text
+
+
+class _Writer:
+    """Writes the lines of one function; what functions share goes into ``text``."""
+
+    def __init__(
+        self, block: ir.Block, pointers: bool, checking: frozenset[str], device: str, text: ProgramText
+    ) -> None:
+        self.block, self.pointers, self.checking, self.device, self.text = block, pointers, checking, device, text
+        self.sizes = Sizes(block)
+        self.lines: list[str] = []
+        self.places: list[tuple[int, str]] = []
+        self.names: dict[ir.Value, str] = {}
+        self.exprs: dict[Expr, str] = {}
+        self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
+        self.alias: dict[ir.Value, ir.Value] = {}  # destination -> launch result
+        self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
+        self.tensors: dict[ir.Value, Held] = {}  # those that stand for a value of another shape or type
+        self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
+        self.counter = 0
+        self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
+        self._defined: tuple[int, set[str]] = 0, set()  # lines that were looked at, and the names that they define
+
+    def write(self) -> int:
+        """Fills ``lines``. How many of them come before any work."""
+        operations = [view.operation for view in self.block.operations]
+        for i, argument in enumerate(self.block.arguments):
+            self.names[argument] = f"arg{i}"
+        self._learn(operations)
+        last = self._last_uses(operations)
+        names = ", ".join(self.names[a] for a in self.block.arguments)
+        if names:
+            self.lines.append(f"{names}{',' if len(self.block.arguments) == 1 else ''} = args")
+        self.lines.append("args.clear()")
+        stub = 0
+        for position, op in enumerate(operations):
+            if not _is_quiet(op):
+                self.check()
+            stub = stub or (len(self.lines) if _is_work(op) else 0)
+            handler = _HANDLERS.get(op.name)
+            if op.name in FALLIBLE:
+                self.places.append((len(self.lines), "\n".join(lines_of(op, self.checking))))
+            if handler is not None:
+                handler(self, op)
+            elif op.name not in _SILENT and not op.name.startswith("arith."):
+                raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
+            if op.name != "func.return":
+                self._free(last.get(position, ()))
+        return stub
+
+    def _learn(self, operations: list[Any]) -> None:
+        for op in operations:
+            if op.name == "host.launch":
+                dests = list(op.operands)[: len(op.operands)]
+                tensors = [v for v in dests if isinstance(v.type, ir.RankedTensorType)]
+                for result, dest in zip(op.results, tensors[len(tensors) - len(op.results) :]):
+                    self.alias[dest] = result
+            elif op.name == "symshape.view":
+                source = op.operands[0]
+                self.roots[op.results[0]] = self.roots.get(source, source)
+            if op.name not in ("symshape.view", "symshape.bind"):
+                self.used.update(op.operands)
+        self.sizes.learn(operations)
+
+    def _last_uses(self, operations: list[Any]) -> dict[int, list[ir.Value]]:
+        """Position -> tensors that no later operation uses."""
+        seen: dict[ir.Value, int] = {}
+        for position, op in enumerate(operations):
+            if op.name == "symshape.bind":
+                continue
+            operands = [self.roots[op.results[0]]] if op.name == "symshape.view" else list(op.operands)
+            if op.name == "symshape.view" and op.results[0] not in self.used:
+                continue
+            for value in (*operands, *op.results):
+                if isinstance(value.type, ir.RankedTensorType):
+                    seen[self.alias.get(value, value)] = position
+        result: dict[int, list[ir.Value]] = {}
+        for value, position in seen.items():
+            result.setdefault(position, []).append(value)
+        return result
+
+    def _free(self, values: Sequence[ir.Value]) -> None:
+        names = [self.names[v] for v in values if v in self.names]
+        if names:
+            self.lines.append("del " + ", ".join(names))
+
+    def check(self) -> None:
+        """One joint test of the pending constraints."""
+        first = len(self.text.checks)
+        self.text.checks += check_texts(self.pending, self.sources)
+        self.lines += check_lines(self.pending, f"fail({first}, {len(self.text.checks)}, {{values}})")
+        self.pending = []
+
+    def is_defined(self, name: str) -> bool:
+        """Whether a line so far gives the name a value."""
+        looked_at, names = self._defined
+        names.update(line.partition(" = ")[0] for line in self.lines[looked_at:])
+        self._defined = len(self.lines), names
+        return name in names
+
+    def name(self, value: ir.Value) -> str:
+        value = self.alias.get(value, value)
+        if value not in self.names:
+            self.names[value] = f"t{self.counter}"
+            self.counter += 1
+        return self.names[value]
+
+    def size(self, expr: Expr) -> str:
+        """The Python text of a size; anything longer than a symbol is computed once."""
+        if expr.as_int() is not None or expr in self.exprs:
+            return self.exprs.get(expr) or str(expr.as_int())
+        text = expr.python()
+        if text.isidentifier():
+            return text
+        name = f"n{len(self.exprs)}"
+        self.exprs[expr] = name
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def tuple(self, exprs: Sequence[Expr]) -> str:
+        parts = [self.size(e) for e in exprs]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+    def layout(self, value: ir.Value) -> Layout:
+        return self.sizes.layouts[value]
+
+    def held(self, value: ir.Value) -> Held:
+        """What the tensor that the program has for a value looks like."""
+        layout = self.layout(value)
+        return self.tensors.get(value, (layout.sizes, layout.strides, dtype_of(value)))
+
+    def buffers(self, values: Sequence[ir.Value]) -> list[Buffer]:
+        """The storages of tensors, each once: whole sizes, and the element type."""
+        roots = dict.fromkeys(self.alias.get(root, root) for v in values for root in [self.roots.get(v, v)])
+        return [(self.layout(r).sizes, dtype_of(r)) for r in roots if r in self.sizes.layouts]
+
+    def operand(self, value: ir.Value) -> str:
+        """Any operand of a call: a tensor, a size, or another scalar."""
+        if is_real(value):
+            return python(value, self.sizes, self.size)
+        condition = read_condition(self.sizes, value) if str(value.type) == "i1" else None
+        if condition is not None:
+            return f"({condition.python()})"
+        return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
+
+
+def _symbol(w: _Writer, op: Any) -> None:
+    w.sizes.read(op)
+    name, binding, source = (ir.StringAttr(op.attributes[k]).value for k in ("name", "binding", "source"))
+    w.sources[name] = source
+    w.lines.append(f"{name} = {binding}" + ("()" if binding.endswith(".offset") else ""))
+    w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
+
+
+def _unbacked(w: _Writer, op: Any) -> None:
+    name, kind = (ir.StringAttr(op.attributes[k]).value for k in ("name", "kind"))
+    source = w.name(op.operands[0])
+    dim = ir.IntegerAttr(op.attributes["dim"]).value if "dim" in op.attributes else 0
+    w.sources[name] = f"{kind} at {source_line(op.location)}"
+    reading = {"item": f"int({source}.item())", "number": source}.get(kind) or f"{source}.{kind}({dim})"
+    w.lines.append(f"{name} = {reading}")
+
+
+def _expect_true(w: _Writer, op: Any) -> None:
+    condition = condition_of(w.sizes, op.operands[0])
+    if condition == TRUE:
+        return
+    message = ir.StringAttr(op.attributes["message"]).value
+    w.pending.append(Constraint(condition, message, "\n".join(source_lines(op.location))))
+
+
+def _empty(w: _Writer, op: Any) -> None:
+    value = w.alias[op.results[0]]
+    layout = w.layout(value)
+    dtype = TORCH_NAMES[dtype_of(op.results[0])]
+    sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+    w.lines.append(f"{w.name(value)} = empty_strided({sizes}, {strides}, {dtype})")
+
+
+def _reuse(w: _Writer, op: Any) -> None:
+    """Dead memory goes by a new name. The tensor that stands for it becomes one of the new type and shape only where
+    that can be seen: kernels take addresses on a CPU, and know the layout of their arguments everywhere."""
+    source, value = w.alias.get(op.operands[0], op.operands[0]), w.alias[op.results[0]]
+    sizes, strides, dtype = w.held(source)
+    users = {use.owner.operation.name for use in value.uses} - {"symshape.bind", "symshape.reuse"}
+    text, wanted = w.name(source), dtype_of(value)
+    if dtype != wanted and not (w.pointers and users <= {"host.launch"}):
+        text = f"reinterpret({text}, {w.tuple([product(sizes)])}, (1,), 0).view({TORCH_NAMES[wanted]})"
+        sizes, strides, dtype = (product(w.layout(value).sizes),), (Expr.const(1),), wanted
+    shape = w.layout(value).sizes, w.layout(value).strides
+    if (sizes, strides) != shape and not users <= {"host.launch", "symshape.view"}:
+        text = f"reinterpret({text}, {w.tuple(shape[0])}, {w.tuple(shape[1])}, 0)"
+        sizes, strides = shape
+    w.tensors[value] = sizes, strides, dtype
+    w.lines.append(f"{w.name(value)} = {text}")
+
+
+def _launch(w: _Writer, op: Any) -> None:
+    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    if callee not in w.text.kernels:
+        w.text.kernels.append(callee)
+    args = []
+    indices = tuple(w.sizes.expr(v) for v in op.operands if not isinstance(v.type, ir.RankedTensorType))
+    w.text.launches.append((callee, indices))
+    for value in op.operands:
+        if isinstance(value.type, ir.RankedTensorType):
+            args.append(w.name(value) + (".data_ptr()" if w.pointers else ""))
+        else:
+            args.append(w.size(w.sizes.expr(value)))
+    if callee in w.checking:
+        w.lines.append("slot = error_slot()")
+        w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.pointers else 'slot'})")
+        w.lines.append(f"if error_code(slot): raise_index_error(error_code(slot), {callee!r})")
+    else:
+        w.lines.append(f"{callee}({', '.join(args)})")
+
+
+def _view(w: _Writer, op: Any) -> None:
+    result = op.results[0]
+    if result not in w.used:
+        return  # only a step to another view
+    source = w.roots[result]
+    if result not in w.sizes.layouts:
+        raise CompileError("a view that is no strided alias reached the host program", where=str(op.location))
+    layout, base = w.layout(result), w.layout(w.alias.get(source, source))
+    offset = w.size(layout.offset - base.offset)
+    sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+    w.lines.append(f"{w.name(result)} = reinterpret({w.name(source)}, {sizes}, {strides}, {offset})")
+
+
+def _call(w: _Writer, op: Any) -> None:
+    target = ir.StringAttr(op.attributes["target"]).value
+    arguments = substitute(ir.StringAttr(op.attributes["arguments"]).value, [w.operand(v) for v in op.operands])
+    if target == "symshape.constant":
+        w.lines.append(f"{w.name(op.results[0])} = constant[{arguments.strip('(),')}]")
+        return
+    if target == "symshape.storage":
+        x, result = op.operands[0], op.results[0]
+        back = w.size(Expr.const(0) - w.layout(w.alias.get(x, x)).offset)
+        w.lines.append(f"{w.name(result)} = reinterpret({w.name(x)}, {w.tuple(w.layout(result).sizes)}, (1,), {back})")
+        return
+    python_name = "".join(c if c.isalnum() else "_" for c in target)
+    w.text.targets[python_name] = target
+    w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(_is_used, op.results)]))))
+    text = f"{python_name}{_call_arguments(arguments)}"
+    results = list(op.results)
+    if not results:
+        w.lines.append(text)
+        return
+    if "result_indices" in op.attributes:
+        w.lines.append(f"results = {text}")
+        indices = list(ir.DenseI64ArrayAttr(op.attributes["result_indices"]))
+        for result, i in zip(results, indices):
+            w.lines.append(f"{_result_name(w, result)} = results[{i}]")
+        w.lines.append("del results")
+    else:
+        w.lines.append(f"{_result_name(w, results[0])} = {text}")
+    if "checked" in op.attributes:
+        for result in results:
+            _ensure_promised(w, result, target, source_line(op.location))
+    elif target not in _EXACT_STRIDES:
+        for result in results:
+            _ensure_layout(w, result)
+
+
+def _cond(w: _Writer, op: Any) -> None:
+    predicate, *operands = op.operands
+    true, false = (ir.FlatSymbolRefAttr(op.attributes[key]).value for key in ("true", "false"))
+    arguments = ", ".join(w.operand(v) for v in operands)
+    names = ", ".join(_result_name(w, result) for result in op.results)
+    chosen = f"({true} if {w.operand(predicate)} else {false})([{arguments}])"
+    w.lines.append(f"{names}{',' if len(op.results) == 1 else ''} = {chosen}" if names else chosen)
+    for result in op.results:
+        _ensure_layout(w, result)
+
+
+def _is_used(result: ir.Value) -> bool:
+    return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
+
+
+def _call_arguments(arguments: str) -> str:
+    return arguments[:-2] + ")" if arguments.endswith(",)") else arguments
+
+
+def _result_name(w: _Writer, result: ir.Value) -> str:
+    if result in w.sizes:  # an integer result is a symbol of its own name
+        return w.sizes.expr(result).python()
+    return w.name(result)
+
+
+def _ensure_layout(w: _Writer, result: ir.Value) -> None:
+    """Library results may come back with other strides than the tracer foresaw: no kernel may read them wrongly."""
+    layout = w.sizes.layouts.get(result)
+    if layout is None or not layout.sizes or not _is_used(result):
+        return
+    pending = [e for e in (*layout.sizes, *layout.strides) if not all(map(w.is_defined, e.symbols))]
+    if not pending:
+        name = w.name(result)
+        w.lines.append(f"{name} = with_layout({name}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)})")
+
+
+def _ensure_promised(w: _Writer, result: ir.Value, target: str, line: str) -> None:
+    """Sizes and type of a custom operator's result are what its rule says, or an error: kernels rely on them."""
+    layout = w.sizes.layouts.get(result)
+    if layout is None or not _is_used(result):
+        return
+
+    def known(exprs: Sequence[Expr]) -> bool:
+        return all(w.is_defined(symbol) for expr in exprs for symbol in expr.symbols)
+
+    sizes = "".join(f"{w.size(e) if known([e]) else None}, " for e in layout.sizes)
+    strides = w.tuple(layout.strides) if known(layout.strides) else "None" if _is_contiguous(layout) else '"any"'
+    name, dtype = w.name(result), TORCH_NAMES[dtype_of(result)]
+    w.lines.append(f"{name} = promised({name}, ({sizes}), {strides}, {dtype}, {target!r}, {line!r})")
+
+
+def _is_contiguous(layout: Layout) -> bool:
+    step = Expr.const(1)
+    for size, stride in zip(reversed(layout.sizes), reversed(layout.strides)):
+        if stride != step:
+            return False
+        step = step * size
+    return True
+
+
+def _return(w: _Writer, op: Any) -> None:
+    names = [w.operand(v) for v in op.operands]
+    template = op.attributes["symshape.outputs"] if "symshape.outputs" in op.attributes else None
+    text = substitute(ir.StringAttr(template).value, names) if template is not None else f"({', '.join(names)},)"
+    w.lines.append(f"return {text}")
+
+
+def _is_quiet(op: Any) -> bool:
+    """Does it touch no tensor but to read an argument's sizes? Then checks after it join those before it."""
+    return op.name in ("symshape.symbol", "symshape.expect_true", *_SILENT) or op.name.startswith("arith.")
+
+
+def _is_work(op: Any) -> bool:
+    """Does it do something with tensors, other than to bring in a constant?"""
+    if op.name == "host.call":
+        return bool(ir.StringAttr(op.attributes["target"]).value != "symshape.constant")
+    return op.name in _WORK
+
+
+_WORK = frozenset({"tensor.empty", "symshape.reuse", "host.cond", "host.launch", "symshape.view", "func.return"})
+_SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
+_HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
+    "symshape.symbol": _symbol,
+    "symshape.unbacked_symbol": _unbacked,
+    "symshape.expect_true": _expect_true,
+    "tensor.empty": _empty,
+    "symshape.reuse": _reuse,
+    "host.launch": _launch,
+    "symshape.view": _view,
+    "host.call": _call,
+    "host.cond": _cond,
+    "func.return": _return,
+}

@@ -1,0 +1,35 @@
+"""What the writer of the host program leaves: its source, and what the loader and the report need of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from symshape.codegen.host.entry_guards import EntryGuards
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.checks import CheckText
+
+Buffer = tuple[tuple[Expr, ...], str]  # sizes, element type
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """``buffers``: sizes and element type of each buffer that it reads or makes; views stand for what they show, and
+    results that nothing uses are left out (as in the metrics of Inductor)."""
+
+    target: str
+    buffers: tuple[Buffer, ...]
+
+
+@dataclass
+class ProgramText:
+    """``source`` defines ``program(args)``; the names it uses besides its own are listed for the loader."""
+
+    source: str = ""
+    kernels: list[str] = field(default_factory=list)  # names of launched kernels
+    targets: dict[str, str] = field(default_factory=dict)  # Python name -> library op
+    checks: list[CheckText] = field(default_factory=list)
+    launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
+    places: list[tuple[int, str]] = field(default_factory=list)  # from this line on, what comes from these user's lines
+    stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
+    calls: list[LibraryCall] = field(default_factory=list)  # in order
+    entry: EntryGuards = field(default_factory=EntryGuards)

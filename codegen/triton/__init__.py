@@ -1,0 +1,1 @@
+"""A ``LoopKernel`` and its variants as Triton source with a launcher."""

@@ -1,0 +1,212 @@
+"""The statements of a Triton kernel: index recovery, instructions, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from symshape.analysis.loops import Dim, Instr, LoopKernel
+from symshape.codegen.triton.index import IndexText
+from symshape.codegen.triton.ops import TYPES, bare_operand, literal, op_text, typed
+from symshape.codegen.triton.reduce import reduce_tile
+from symshape.errors import KernelError
+from symshape.prover.numbers.expr import Expr, product
+
+# The axes of a tile that a value varies along: "x" for the parallel points ("y" and "x" for those of two dims), "r" for
+# the reduced ones.
+Axes = frozenset[str]
+ROW: Final[Axes] = frozenset({"x"})
+_MASKS: Final = {"x": "xmask", "y": "ymask", "r": "rmask"}
+
+
+class TritonBody:
+    """Prints instructions as statements. ``axis_of``: the axis of a dim, by default "x", "r" if it is reduced; "" for
+    a dim that is one number in a program."""
+
+    def __init__(self, kernel: LoopKernel, index: IndexText, axis_of: dict[str, str] | None = None) -> None:
+        self.kernel, self.index = kernel, index
+        self.lines: list[str] = []
+        self.indent = "    "
+        self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims} | (axis_of or {})
+        self._all: Axes = frozenset({"x", *self._axis_of.values()} - {""})
+        self._text: dict[int, str] = {}
+        self._axes: dict[int, Axes] = {}
+        self._constants: dict[int, Instr] = {}
+        self._checked: set[int] = set()
+        exprs = [e for i in kernel.code for e in (*i.mask, *(() if i.address is None else (self._address(i),)))]
+        self._used = frozenset().union(*(e.symbols for e in exprs))
+
+    def _address(self, instr: Instr) -> Expr:
+        assert instr.address is not None
+        return self.index.flat(instr.address) if instr.op in ("load", "store") else instr.address
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    # Indices.
+
+    def recover(self, axis: str, dims: Sequence[Dim]) -> None:
+        """Dims from the number of a point, row-major."""
+        for i, dim in enumerate(dims):
+            if dim.name not in self._used:
+                continue
+            inner = product(d.size for d in dims[i + 1 :])
+            text = axis if inner == 1 else f"{axis} // ({self.index.expr(inner)})"
+            self.line(f"{dim.name} = {text}" + (f" % ({self.index.expr(dim.size)})" if i else ""))
+
+    def _axes_of(self, *exprs: Expr) -> Axes:
+        return frozenset(axis for e in exprs for name in e.symbols if (axis := self._axis_of.get(name)))
+
+    def _level(self, instr: Instr) -> Axes:
+        return self._all - {"r"} if instr.row else self._all
+
+    def _pointer(self, arg: int, address: str, has: Axes, needs: Axes) -> str:
+        """An address that varies (by nothing) along every axis that its mask or value varies along."""
+        terms = ([] if address == "0" else [address]) + [f"0 * {axis}" for axis in sorted(needs - has)]
+        name = self.kernel.args[arg].name
+        return f"{name} + ({' + '.join(terms)})" if terms else name
+
+    # Instructions.
+
+    def emit(self, instr: Instr) -> None:
+        """Prints one instruction."""
+        handler = {
+            "load": self._load,
+            "store": self._store,
+            "extract": self._extract,
+            "index": self._index,
+            "constant": self._constant,
+            "reduce": self._reduce,
+            "check_index": self._check_index,
+        }.get(instr.op, self._scalar)
+        handler(instr)
+
+    def _define(self, instr: Instr, text: str, axes: Iterable[str], result: int = 0) -> None:
+        number = instr.results[result]
+        self._text[number] = f"v{number}"
+        self._axes[number] = frozenset(axes)
+        self.line(f"v{number} = {text}")
+
+    def operand(self, number: int) -> str:
+        """The text of a value."""
+        constant = self._constants.get(number)
+        if constant is None:
+            return self._text[number]
+        assert constant.value is not None
+        return typed(constant.value, constant.dtype)
+
+    def _load(self, instr: Instr) -> None:
+        assert instr.address is not None
+        axes = self._axes_of(instr.address)
+        needs = axes | self._axes_of(*instr.mask)
+        masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
+        masks += self._conditions(instr)
+        self._read(instr, self.index.expr(self._address(instr)), axes, needs, masks)
+
+    def _conditions(self, instr: Instr) -> list[str]:
+        return [f"({self.index.holds(e)})" for e in instr.mask]
+
+    def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:
+        mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
+        # A mask may be known at compile time where it has no axis; the pointer then is a scalar, and so is the mask.
+        text = f"tl.load({self._pointer(instr.arg, address, axes, needs)}{mask})"
+        self._define(instr, text + (".to(tl.int8, bitcast=True)" if instr.dtype == "ui8" else ""), needs)
+
+    def _extract(self, instr: Instr) -> None:
+        axes = frozenset().union(*(self._axes[number] for number in instr.operands))
+        address, masks = self._place(instr.operands, self.kernel.args[instr.arg].strides, axes)
+        self._read(instr, address, axes, axes, [*masks, *self._conditions(instr)])
+
+    def place(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
+        """The address that these indices stand for, and the mask of lanes that are points with indices in range."""
+        address, masks = self._place(indices, strides, self._all - {"r"})
+        return address, " & ".join(masks)
+
+    def _place(self, indices: Sequence[int], strides: Sequence[Expr], axes: Axes) -> tuple[str, list[str]]:
+        terms = []
+        for number, stride in zip(indices, strides, strict=True):
+            constant = self._constants.get(number)
+            index = _literal(constant) if constant else f"{self._text[number]}.to(INDEX)"
+            terms.append(index if stride == 1 else f"{index} * ({self.index.expr(stride)})")
+        masks = [_MASKS[axis] for axis in sorted(axes, reverse=True)]
+        masks += [f"v{number}_ok" for number in indices if number in self._checked]
+        return " + ".join(terms) or "0", masks
+
+    def _store(self, instr: Instr) -> None:
+        assert instr.address is not None
+        axes, needs = self._axes_of(instr.address), self._level(instr)
+        pointer = self._pointer(instr.arg, self.index.expr(self._address(instr)), axes, needs)
+        mask = " & ".join(_MASKS[axis] for axis in sorted(needs, reverse=True))
+        self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={mask})")
+
+    def _index(self, instr: Instr) -> None:
+        """A dim alone has the type of addresses; arithmetic on it may leave their range and has 64 bits."""
+        assert instr.address is not None
+        (number,) = instr.results
+        value = instr.address.as_int()
+        self._axes[number] = self._axes_of(instr.address)
+        if value is not None:
+            self._constants[number] = Instr("constant", (number,), (), "index", instr.row, value=value)
+            self._axes[number] = frozenset()
+        elif instr.address in {Expr.symbol(name) for name in instr.address.symbols}:
+            self._text[number] = self.index.expr(instr.address)
+        else:
+            wide = {name: f"{name}.to(tl.int64)" for name in instr.address.symbols}
+            self._define(instr, self.index.expr(instr.address, wide), self._axes[number])
+
+    def _constant(self, instr: Instr) -> None:
+        self._constants[instr.results[0]] = instr
+        self._axes[instr.results[0]] = frozenset()
+
+    def _scalar(self, instr: Instr) -> None:
+        operands, constants = [], [number in self._constants for number in instr.operands]
+        for position, number in enumerate(instr.operands):
+            constant = self._constants.get(number)
+            bare = constant is not None and bare_operand(instr, position, constants)
+            operands.append(_literal(constant) if constant and bare else self.operand(number))
+        axes = frozenset().union(*(self._axes[number] for number in instr.operands))
+        self._define(instr, op_text(instr, operands, self.kernel.name), axes)
+
+    def _check_index(self, instr: Instr) -> None:
+        """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
+        assert instr.address is not None
+        value, size = self.operand(instr.operands[0]), self.index.expr(instr.address)
+        (number,) = instr.results
+        lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
+        shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
+        self.line(f"v{number}_ok = ({value} >= 0) & ({value} < {size})")
+        self.line(f"tl.store(error_slot + ({shape}), 1, mask=(v{number}_ok == 0) & {lanes})")
+        self.line("if DEBUG:")
+        self.line(f'    tl.device_assert(v{number}_ok | ~({lanes}), "index out of range")')
+        self._define(instr, f"tl.maximum(tl.minimum({value}, {size} - 1), 0)", self._axes[instr.operands[0]])
+        self._checked.add(number)
+
+    # Reductions.
+
+    def _reduce(self, instr: Instr) -> None:
+        """Of a tile that holds all reduced points."""
+        for line in reduce_tile(instr, self.operand(instr.operands[0])):
+            self.line(line)
+        self.known(instr.results, self._axes[instr.operands[0]] - {"r"})
+
+    def known(self, values: Iterable[int], axes: Axes = ROW) -> None:
+        """Says that variables of these values have been defined."""
+        for number in values:
+            self._text[number], self._axes[number] = f"v{number}", axes
+
+
+def check_types(kernel: LoopKernel) -> None:
+    """KernelError for a type that Triton code cannot have."""
+    for dtype in [*(a.dtype for a in kernel.args), *(i.dtype for i in kernel.code)]:
+        if dtype not in TYPES:
+            raise KernelError(
+                f"{kernel.name}: values of type {dtype} have no Triton code",
+                where=kernel.name,
+                next_step="leave operations on them to library calls",
+            )
+
+
+def _literal(constant: Instr) -> str:
+    """Of a constant instruction, with the sign of a zero."""
+    assert constant.value is not None
+    return literal(constant.value)

@@ -1,0 +1,110 @@
+"""Compiles a Triton kernel ahead of time to PTX and machine code, without a GPU, and reads what it costs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from symshape.errors import KernelError
+from symshape.runtime.triton.binary import compile_stage
+from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
+from symshape.runtime.triton.launch import interpreting, load_source
+
+_WARP_SIZE: Final = 32
+_USAGE: Final = {"registers": r"REG:(\d+)", "stack": r"STACK:(\d+)", "shared": r"SHARED:(\d+)", "local": r"LOCAL:(\d+)"}
+
+
+@dataclass(frozen=True)
+class CompiledVariant:
+    """Machine code of one variant. ``spills`` are bytes stored and loaded because registers did not suffice."""
+
+    kernel: str
+    variant: str
+    arch: int
+    ptx: str
+    cubin: bytes
+    registers: int
+    stack: int
+    shared: int
+    spills: int
+
+
+def compile_variant(kernel: TritonKernel, variant: TritonVariant, arch: int = 90) -> CompiledVariant:
+    """One variant for sm_``arch``; of one with several launches the PTX is one text after the other, costs are added
+    (spills) or the largest (all others)."""
+    stages = [compile_for(kernel, variant, stage, arch) for stage in variant.stages]
+    costs = {name: max(getattr(one, name) for one in stages) for name in ("registers", "stack", "shared")}
+    return CompiledVariant(
+        kernel.name,
+        variant.name,
+        arch,
+        "\n".join(one.ptx for one in stages),
+        stages[0].cubin,
+        spills=sum(one.spills for one in stages),
+        **costs,
+    )
+
+
+def compile_for(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, arch: int) -> CompiledVariant:
+    """One launch of a variant for sm_``arch``."""
+    if interpreting():
+        raise KernelError(
+            "the Triton compiler is not available under TRITON_INTERPRET=1",
+            where=kernel.name,
+            next_step="unset the variable and start again",
+        )
+    from triton.backends.compiler import GPUTarget
+
+    function = load_source(kernel)[stage.function]
+    compiled = compile_stage(kernel, variant, stage, function, GPUTarget("cuda", arch, _WARP_SIZE))
+    ptx, cubin = compiled.asm["ptx"], compiled.asm["cubin"]
+    usage = _resource_usage(cubin)
+    return CompiledVariant(
+        kernel.name,
+        variant.name,
+        arch,
+        ptx,
+        cubin,
+        usage["registers"],
+        usage["stack"],
+        usage["shared"],
+        _spills(ptx) + usage["local"],
+    )
+
+
+def _tool(name: str) -> str:
+    """A CUDA tool of the triton wheel."""
+    from triton import knobs
+
+    return str(getattr(knobs.nvidia, name, knobs.nvidia.ptxas).path)
+
+
+def _resource_usage(cubin: bytes) -> dict[str, int]:
+    """Registers and memory per thread, as the machine code says."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        command = [_tool("cuobjdump"), "--dump-resource-usage", str(path)]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = {name: re.search(pattern, text) for name, pattern in _USAGE.items()}
+    return {name: int(match.group(1)) if match else 0 for name, match in found.items()}
+
+
+def _spills(ptx: str) -> int:
+    """Spilled bytes, as the assembler says: the stack alone also holds arrays of slow paths (sin of a large number)."""
+    target = re.search(r"\.target (sm_\w+)", ptx)
+    if target is None:
+        raise KernelError("PTX without a .target line", next_step="this is a bug of triton_compile")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ptx"
+        path.write_text(ptx)
+        modern = int(re.sub(r"\D", "", target.group(1))) >= 90
+        assembler = _tool("ptxas_blackwell" if modern else "ptxas")
+        command = [assembler, "-v", f"--gpu-name={target.group(1)}", str(path), "-o", str(Path(folder) / "out")]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+    text = result.stderr + result.stdout
+    return sum(int(number) for number in re.findall(r"(\d+) bytes spill", text))

@@ -1,0 +1,119 @@
+"""The functions of a kernel that one launch runs: flat, tiled, persistent, looped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from symshape.analysis.loops import LoopKernel
+from symshape.codegen.triton.function import FunctionText, online_terms
+from symshape.codegen.triton.schedule import schedule
+from symshape.codegen.variants import Variant
+from symshape.prover.numbers.expr import Expr, ceildiv, product
+from symshape.runtime.triton.kernel_types import TritonStage
+
+Bounds = frozenset[str]
+
+
+def pointwise(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
+    """XBLOCK points of all dims, row-major."""
+    f = FunctionText(kernel, name, ["XBLOCK"], bounds=bounds)
+    f.bound("xnumel", f.parallel)
+    f.programs()
+    for instr in kernel.code:
+        f.body.emit(instr)
+    return f
+
+
+def tile(kernel: LoopKernel, name: str, bounds: Bounds, dims: Sequence[str]) -> FunctionText:
+    """YBLOCK x XBLOCK points of two dims, at one point of the others.
+
+    Each access is coalesced along the dim that is contiguous for it; what was loaded along the first dim passes through
+    shared memory to what is stored along the second.
+    """
+    outer, inner = dims
+    axis_of = {d.name: "" for d in kernel.dims} | {outer: "y", inner: "x"}
+    f = FunctionText(kernel, name, ["XBLOCK", "YBLOCK"], bounds=bounds, axis_of=axis_of)
+    f.bound("xnumel", [d for d in kernel.dims if d.name == inner])
+    f.bound("ynumel", [d for d in kernel.dims if d.name == outer])
+    f.line(
+        "xtiles = tl.cdiv(xnumel, XBLOCK)",
+        "ytiles = tl.cdiv(ynumel, YBLOCK)",
+        "program = tl.program_id(0).to(INDEX)",
+        "x = (program % xtiles) * XBLOCK + tl.arange(0, XBLOCK)[None, :]",
+        "y = (program // xtiles % ytiles) * YBLOCK + tl.arange(0, YBLOCK)[:, None]",
+        "xmask = x < xnumel",
+        "ymask = y < ynumel",
+        f"{outer} = y",
+        f"{inner} = x",
+    )
+    rest = [d for d in kernel.dims if d.name not in dims]
+    if rest:
+        f.line("rest = program // xtiles // ytiles")
+        f.body.recover("rest", rest)
+    for instr in kernel.code:
+        f.body.emit(instr)
+    return f
+
+
+def persistent(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
+    """XBLOCK rows with all their reduced points, which are read once."""
+    f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK"], bounds=bounds)
+    f.bound("xnumel", f.parallel)
+    f.programs()
+    f.bound("rnumel", f.reduced)
+    f.reduced_points("0")
+    for instr in kernel.code:
+        f.body.emit(instr)
+    return f
+
+
+def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
+    """XBLOCK rows, their reduced points in steps of RBLOCK, as often as the schedule has passes."""
+    f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK"], bounds=bounds)
+    f.bound("xnumel", f.parallel)
+    f.programs()
+    size = f.bound("rnumel", f.reduced)
+    end = "rnumel" if size.as_int() is not None else "tr.loop_end(rnumel)"
+    plan = schedule(kernel)
+    for one in plan.passes:
+        for instr in one.rows:
+            online = plan.online.get(instr.results[0]) if instr.op == "reduce" else None
+            if online is None:
+                f.body.emit(instr)
+                continue
+            terms = online_terms(online, "rnumel", f.body.operand(online.centre))
+            f.line(f"v{online.result} = tr.row_sum({terms})")
+            f.body.known([online.result])
+        if one.body:
+            f.reduce_pass(plan, one.body, "0", end)
+    return f
+
+
+FORMS = {"pointwise": pointwise, "persistent": persistent, "looped": looped}
+
+
+def function_of(kernel: LoopKernel, name: str, bounds: Bounds, variant: Variant) -> FunctionText:
+    """The function of a variant of one launch."""
+    if variant.form == "tile":
+        return tile(kernel, name, bounds, variant.dims)
+    return FORMS[variant.form](kernel, name, bounds)
+
+
+def stage_of(kernel: LoopKernel, name: str, variant: Variant) -> TritonStage:
+    """Its launch."""
+    blocks = [("XBLOCK", variant.xblock)]
+    if variant.form == "tile":
+        sizes = {d.name: d.size for d in kernel.dims}
+        rest = product(size for dim, size in sizes.items() if dim not in variant.dims)
+        tiles = [ceildiv(sizes[variant.dims[0]], variant.yblock), ceildiv(sizes[variant.dims[1]], variant.xblock)]
+        return TritonStage(
+            name, (*blocks, ("YBLOCK", variant.yblock)), variant.num_warps, product([rest, *tiles]).python()
+        )
+    if variant.form != "pointwise":
+        blocks.append(("RBLOCK", variant.rblock))
+    return TritonStage(name, tuple(blocks), variant.num_warps, groups_text(variant.xblock))
+
+
+def groups_text(xblock: int) -> str:
+    """Python for the number of blocks of rows."""
+    return "xnumel" if xblock == 1 else ceildiv(Expr.symbol("xnumel"), xblock).python()

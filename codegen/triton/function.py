@@ -1,0 +1,136 @@
+"""The text of one jit function: its head, the points of a program, passes over chunks of the reduced points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from symshape.analysis.loops import Dim, Instr, LoopKernel
+from symshape.codegen.online import Online
+from symshape.codegen.triton.body import TritonBody
+from symshape.codegen.triton.index import IndexText
+from symshape.codegen.triton.reduce import accumulate, finish, start
+from symshape.codegen.triton.schedule import Schedule
+from symshape.prover.numbers.expr import Expr, product
+
+ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RNUMEL_ALIGNED"}
+
+
+class FunctionText:
+    """A function that is being written. ``own``: arguments besides those that every function has; ``blocks``: names of
+    the constexpr block sizes; ``bounds``: the mask bounds that some variant knows to divide by 16."""
+
+    def __init__(
+        self,
+        kernel: LoopKernel,
+        name: str,
+        blocks: Sequence[str],
+        *,
+        own: Sequence[str] = (),
+        bounds: frozenset[str] = frozenset(),
+        axis_of: dict[str, str] | None = None,
+    ) -> None:
+        self.kernel, self.name, self.own = kernel, name, tuple(own)
+        self.index = IndexText(kernel, flat=axis_of is None)
+        self.body = TritonBody(kernel, self.index, axis_of)
+        self.parallel = [d for d in kernel.dims if not d.reduced]
+        self.reduced = [d for d in kernel.dims if d.reduced]
+        self._bounds = bounds
+        self.constants = ["INDEX", *blocks]
+        for symbol in kernel.symbols:
+            self.line(f"{symbol} = tl.cast({symbol}, INDEX)")
+
+    def line(self, *texts: str) -> None:
+        for text in texts:
+            self.body.line(text)
+
+    def text(self) -> str:
+        """The whole function."""
+        slot = ["error_slot"] if self.kernel.checks_index else []
+        constants = [f"{name}: tl.constexpr" for name in self.constants]
+        names = [*(a.name for a in self.kernel.args), *self.kernel.symbols, *slot, *self.own, *constants]
+        return "\n".join(["@triton.jit", f"def {self.name}({', '.join(names)}):", *self.body.lines, ""])
+
+    def bound(self, name: str, dims: Iterable[Dim]) -> Expr:
+        """Defines the number of points of the dims."""
+        size = product(d.size for d in dims)
+        text = self.index.expr(size)
+        if name in self._bounds and size.as_int() is None:
+            self.constants.append(ALIGNED[name])
+            text = f"tr.multiple({text}, {ALIGNED[name]})"
+        self.line(f"{name} = {text}")
+        return size
+
+    def programs(self, count: str = "") -> None:
+        """The number of the program, among ``count`` of them that have the same points."""
+        if count:
+            self.line(
+                "groups = tl.cdiv(xnumel, XBLOCK)",
+                "program = tl.program_id(0).to(INDEX)",
+                f"{count} = program // groups",
+            )
+        self.points("program % groups" if count else "tl.program_id(0).to(INDEX)")
+
+    def points(self, group: str) -> None:
+        """The parallel points of a program, along the first axis where there is a second one."""
+        lanes = "tl.arange(0, XBLOCK)" + ("[:, None]" if self.reduced else "")
+        self.line(f"x = {f'({group})' if ' ' in group else group} * XBLOCK + {lanes}", "xmask = x < xnumel")
+        self.body.recover("x", self.parallel)
+
+    def reduced_points(self, start: str) -> None:
+        """Those that a step of a loop takes, or all."""
+        self.line(f"r = ({start} + tl.arange(0, RBLOCK)[None, :]).to(INDEX)")
+        size = product(d.size for d in self.reduced).as_int()
+        self.line("rmask = r < rnumel" if size is None else f"rmask = tr.lanes(r, {size}, RBLOCK)")
+        self.body.recover("r", self.reduced)
+
+    def loop(self, begin: str, end: str, write: Callable[[], None]) -> None:
+        """What ``write`` prints, for chunks of RBLOCK from ``begin`` to ``end``."""
+        self.line(f"for chunk in range({begin}, {end}, RBLOCK):")
+        self.body.indent += "    "
+        write()
+        self.body.indent = self.body.indent[4:]
+
+    def reduce_pass(self, plan: Schedule, code: Sequence[Instr], begin: str, end: str) -> None:
+        """One pass: the accumulators of its reductions stay as ``accN``, and the results are defined."""
+        reductions = [i for i in code if i.op == "reduce"]
+        for instr in reductions:
+            self.line(*start(instr))
+            if online := plan.after(instr.results[0]):
+                names = online_state(online)[1:]
+                self.line(*(f"{name} = tl.zeros([XBLOCK, RBLOCK], acc{online.first}.dtype)" for name in names))
+
+        def chunk() -> None:
+            self.reduced_points("chunk")
+            for instr in code:
+                if instr.op != "reduce":
+                    self.body.emit(instr)
+                    continue
+                value = self.body.operand(instr.operands[0])
+                online = plan.after(instr.results[0])
+                self.line(*([online_step(online, value, begin)] if online else accumulate(instr, value)))
+
+        self.loop(begin, end, chunk)
+        for instr in reductions:
+            self.line(*finish(instr))
+            self.body.known(instr.results)
+
+
+def online_state(online: Online) -> list[str]:
+    """The accumulators of a reduction together with the sum that depends on it."""
+    own = [f"shift{online.result}", f"drift{online.result}"] if online.kind == "square" else []
+    return [f"acc{online.first}", f"acc{online.result}", *own]
+
+
+def online_step(online: Online, value: str, begin: str) -> str:
+    """One chunk's step of both."""
+    accumulators = ", ".join(online_state(online))
+    steps = "" if online.kind == "exp" else f"tr.steps(chunk, {begin}, RBLOCK), "
+    return f"{accumulators} = tr.{online.kind}_step({accumulators}, {value}, {steps}rmask)"
+
+
+def online_terms(online: Online, count: str, centre: str) -> str:
+    """What each lane contributes to the sum when the row value is known. ``count``: elements of all lanes together."""
+    first, second, *own = online_state(online)
+    if online.kind == "exp":
+        return f"tr.exp_terms({first}, {second}, {centre})"
+    return f"tr.square_terms({', '.join(own)}, {second}, tr.lane_counts({count}, RBLOCK), {centre})"

@@ -1,0 +1,110 @@
+"""`emit_triton`: a loop program and its variants as readable Triton source with a launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from symshape.analysis.loops import LoopKernel
+from symshape.codegen.triton.body import check_types
+from symshape.codegen.triton.forms import function_of, stage_of
+from symshape.codegen.triton.function import ALIGNED, FunctionText
+from symshape.codegen.triton.launcher import launcher_text
+from symshape.codegen.triton.register_pressure import fit
+from symshape.codegen.triton.scatter import emit_scatter
+from symshape.codegen.triton.split import SplitWriter
+from symshape.codegen.variants import Variant, general
+from symshape.prover.numbers.expr import product
+from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
+
+__all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
+
+_HEADER = '''"""{title}"""
+
+import triton
+import triton.language as tl
+
+from symshape.runtime.triton.lib import math as tm
+from symshape.runtime.triton.lib import rows as tr
+'''
+_DEBUG = """
+# True: an index out of range stops the kernel where it is found, besides being reported.
+DEBUG = tl.constexpr(False)
+"""
+
+
+def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str | None = None) -> TritonKernel:
+    """The Triton kernel of a normalised loop program; without ``variants`` it has one that is right at every size.
+
+    KernelError for what has no Triton code.
+    """
+    name = name or kernel.name
+    if kernel.scatter is not None:
+        return emit_scatter(kernel, name)
+    check_types(kernel)
+    reduces = any(d.reduced for d in kernel.dims)
+    planned = [fit(variant, kernel) for variant in variants or [general(reduces)]]
+    bounds = frozenset(set(ALIGNED) & {each for variant in planned for each in variant.aligned})
+    split = SplitWriter(kernel, name, bounds) if any(v.form == "split" for v in planned) else None
+    functions: dict[str, FunctionText] = {}
+    emitted: list[tuple[Variant, TritonVariant]] = []
+    for variant in planned:
+        if variant.form == "split":
+            assert split is not None
+            functions |= {f.name: f for f in split.functions() if f.name not in functions}
+            stages = split.stages(variant)
+        else:
+            own = _function_name(kernel, name, variant)
+            if own not in functions:
+                functions[own] = function_of(kernel, own, bounds, variant)
+            stages = [stage_of(kernel, own, variant)]
+        emitted.append((variant, _emitted(kernel, variant, [_with_bounds(s, functions, variant) for s in stages])))
+    tensors = tuple((a.name, a.dtype) for a in kernel.args)
+    sizes = {
+        axis: product(d.size for d in kernel.dims if d.reduced == reduced).python()
+        for axis, reduced in (("xnumel", False), ("rnumel", True))
+    }
+    workspace = split.workspace if split else None
+    return TritonKernel(
+        name=name,
+        source=_source(kernel, name, functions, sizes),
+        tensors=tensors,
+        symbols=kernel.symbols,
+        checks_index=kernel.checks_index,
+        **sizes,
+        variants=tuple(variant for _, variant in emitted),
+        functions={f.name: f.own for f in functions.values()},
+        workspace=workspace.sizes() if workspace else (),
+        launcher=launcher_text(
+            [n for n, _ in tensors], kernel.symbols, kernel.checks_index, sizes["xnumel"], emitted, workspace
+        ),
+    )
+
+
+def _source(kernel: LoopKernel, name: str, functions: dict[str, FunctionText], sizes: dict[str, str]) -> str:
+    reduces = any(d.reduced for d in kernel.dims)
+    title = f"{name}: {sizes['xnumel']} points" + (f", each of {sizes['rnumel']} reduced" if reduces else "") + "."
+    header = _HEADER.format(title=title) + (_DEBUG if kernel.checks_index else "")
+    return "\n\n".join([header, *(f.text() for f in functions.values())])
+
+
+def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
+    """Forms have a function each; tiles one for each pair of dims."""
+    if variant.form == "pointwise":
+        return name
+    return f"{name}_{variant.form}" + ("_".join(("", *variant.dims)) if len(kernel.dims) > 2 else "")
+
+
+def _with_bounds(stage: TritonStage, functions: dict[str, FunctionText], variant: Variant) -> TritonStage:
+    """The launch with the constexprs that say which mask bounds divide by 16."""
+    flags = {flag: axis for axis, flag in ALIGNED.items()}
+    own = [(name, int(flags[name] in variant.aligned)) for name in functions[stage.function].constants if name in flags]
+    return TritonStage(stage.function, (*stage.constants, *own), stage.num_warps, stage.programs)
+
+
+def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]) -> TritonVariant:
+    known = {a.name for a in kernel.args} | set(kernel.symbols)
+    aligned = tuple(name for name in variant.aligned if name in known)
+    splits = variant.splits.python() if variant.splits is not None else ""
+    return TritonVariant(
+        variant.name, variant.form, tuple(stages), variant.index_bits, aligned, variant.condition.python(), splits
+    )

@@ -1,0 +1,117 @@
+"""The launcher of a kernel as Python source: one function that chooses the variant at each call and launches it.
+
+```python
+def launch(in0, out0, s0, s1):
+    xnumel = s0
+    if xnumel <= 0:
+        return
+    address0, address1 = in0.data_ptr(), out0.data_ptr()
+    device = in0.device
+    test0 = (address0 | address1 | s1) & 15 == 0
+    if s1 <= 512 and test0:
+        persistent512_aligned(device, (xnumel + 1) // 2, in0, out0, s0, s1)
+        return
+    if s1 <= 512:
+        ...
+```
+
+A variant's launches are functions of the device, the number of programs and the arguments (runtime/triton/launch.py).
+On a GPU tensors are launched as their addresses, which are read once for the tests and the launch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from symshape.codegen.triton.split import Workspace
+from symshape.codegen.variants import Variant, condition_text
+from symshape.dialects.plans import PROCESSORS
+from symshape.prover.numbers.condition import TRUE, Condition, all_of
+from symshape.runtime.triton.kernel_types import TritonVariant
+
+_ADDRESS = "address"
+
+
+def launcher_text(
+    tensors: Sequence[str],
+    symbols: Sequence[str],
+    checks_index: bool,
+    xnumel: str,
+    variants: Sequence[tuple[Variant, TritonVariant]],
+    workspace: Workspace | None,
+) -> str:
+    """``xnumel``: Python for the number of parallel points."""
+    tests, chosen = _conditions([variant.condition for variant, _ in variants])
+    body = [f"xnumel = {xnumel}", "if xnumel <= 0:", "    return"]
+    addresses = [f"{_ADDRESS}{i}" for i in range(len(tensors))]
+    body.append(f"{', '.join(addresses)} = {', '.join(f'{name}.data_ptr()' for name in tensors)}")
+    body.append(f"device = {tensors[0]}.device")
+    values = [*tensors, *symbols, *(["error_slot"] if checks_index else [])]
+    given = [*(f"{{{name}}}" for name in tensors), *values[len(tensors) :]]
+    defined: set[str] = set()
+    for (plan, variant), (condition, names) in zip(variants, chosen, strict=True):
+        used = plan.condition.symbols | (plan.splits.symbols if plan.splits is not None else frozenset())
+        if PROCESSORS in used - defined:
+            body.append(f"{PROCESSORS} = processor_count(device)")
+            defined.add(PROCESSORS)
+        body += [f"{name} = {tests[name]}" for name in names if name not in defined]
+        defined.update(names)
+        lines = _launches(variant, given, workspace)
+        if not condition:
+            body += lines
+            break
+        body += [f"if {condition}:", *(f"    {line}" for line in [*lines, "return"])]
+    head = f"def launch({', '.join(values)}):"
+    return "\n".join([head, *(f"    {line}" for line in body), ""])
+
+
+def _launches(variant: TritonVariant, values: Sequence[str], workspace: Workspace | None) -> list[str]:
+    lines, own = [], []
+    if variant.splits:
+        assert workspace is not None
+        lines.append(f"splits = {variant.splits}")
+        for dtype, size in workspace.sizes():
+            lines.append(f"workspace_{dtype} = empty({size}, {dtype!r}, device)")
+            own.append(f"workspace_{dtype}")
+        own.append("splits")
+    for i, stage in enumerate(variant.stages):
+        programs = stage.programs
+        lines.append(f"{launch_name(variant, i)}(device, {programs}, {', '.join([*values, *own])})")
+    return lines
+
+
+def launch_name(variant: TritonVariant, stage: int) -> str:
+    """The name of a variant's launch in the launcher."""
+    return variant.name if len(variant.stages) == 1 else f"{variant.name}_{stage}"
+
+
+def _conditions(conditions: Sequence[Condition]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
+    """Tests that several conditions share, by name; for each condition its text ("" if it always holds) and the names
+    of the tests in it."""
+    parts = [_parts(condition) for condition in conditions]
+    shared = [part for part, count in Counter(part for own in parts for part in own).items() if count > 1]
+    repeated = [part for part in shared if len(part.symbols) > 1]  # another one is as quick as a name
+    names = {part: f"test{i}" for i, part in enumerate(repeated)}
+    texts = [
+        (" and ".join(names.get(part) or _bracketed(part) for part in own), [names[p] for p in own if p in names])
+        for own in parts
+    ]
+    return {name: condition_text(part) for part, name in names.items()}, texts
+
+
+def _parts(condition: Condition) -> tuple[Condition, ...]:
+    """The operands of a conjunction, those that are about alignment as one."""
+    operands: Iterable[Condition] = condition.operands if condition.kind == "and" else (condition,)
+    rest = [part for part in operands if not _is_alignment(part)]
+    aligned = all_of(*(part for part in operands if _is_alignment(part)))
+    return tuple(part for part in (*rest, aligned) if part != TRUE)
+
+
+def _is_alignment(part: Condition) -> bool:
+    atoms = [atom for _, atoms in part.expr.terms for atom in atoms]
+    return part.kind == "eq" and any(getattr(atom, "kind", "") == "mod" for atom in atoms)
+
+
+def _bracketed(part: Condition) -> str:
+    return f"({condition_text(part)})" if part.kind in ("or", "and") else condition_text(part)

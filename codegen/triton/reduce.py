@@ -1,0 +1,123 @@
+"""Reductions in Triton: over a tile that holds all reduced points, or step by step over chunks of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.analysis.loops import Instr
+from symshape.codegen.triton.ops import FLOATS, TYPES
+from symshape.errors import KernelError
+
+_ARG: Final = frozenset({"argmax", "argmin"})
+
+
+@dataclass(frozen=True)
+class Combiner:
+    """The neutral element of floats, ints and bools (None: not defined), one step of a lane, and the row's result."""
+
+    float_: str | None
+    int_: str | None
+    bool_: str | None
+    step: str
+    row: str
+
+
+COMBINERS: Final = {
+    "add": Combiner("0.0", "0", None, "{acc} + {v}", "tr.row_sum({v})"),
+    "mul": Combiner("1.0", "1", None, "{acc} * {v}", "tr.row_product({v})"),
+    "max": Combiner('float("-inf")', "{least}", None, "tm.maximum({acc}, {v})", "tr.row_max({v})"),
+    "min": Combiner('float("inf")', "{greatest}", None, "tm.minimum({acc}, {v})", "tr.row_min({v})"),
+    "or": Combiner(None, None, "False", "{acc} | {v}", "tr.row_any({v})"),
+    "and": Combiner(None, None, "True", "{acc} & {v}", "tr.row_all({v})"),
+    "argmax": Combiner('float("-inf")', "{least}", None, "tr.keep_max", "tr.row_argmax"),
+    "argmin": Combiner('float("inf")', "{greatest}", None, "tr.keep_min", "tr.row_argmin"),
+}
+# The same on bools by another name.
+_ON_BOOLS: Final = {"max": "or", "min": "and"}
+
+
+def reduce_tile(instr: Instr, value: str) -> list[str]:
+    """Statements that define the results from a tile with every reduced point."""
+    combiner, _ = _combined(instr)
+    neutral = _neutral(instr)
+    kept = f"tl.where(rmask, {_value(instr, value)}, {neutral})"
+    if instr.combiner in _ARG:
+        return _define_both(instr, f"{combiner.row}({kept}, tl.where(rmask, r, tr.no_index(r)))")
+    return [f"v{instr.results[0]} = {combiner.row.format(v=kept)}"]
+
+
+def start(instr: Instr, index: str = "INDEX") -> list[str]:
+    """The accumulators, one per lane. ``index``: the type of the positions of an arg-reduction."""
+    _, neutral = _combined(instr)
+    first = f"acc{instr.results[0]} = tl.full([XBLOCK, RBLOCK], {neutral}, {_type(instr)})"
+    if instr.combiner in _ARG:
+        return [first, f"acc{instr.results[1]} = tr.no_indices(XBLOCK, RBLOCK, {index})"]
+    return [first]
+
+
+def accumulate(instr: Instr, value: str, at: str = "r") -> list[str]:
+    """One chunk's step. ``at``: the positions of an arg-reduction."""
+    combiner, _ = _combined(instr)
+    neutral = _neutral(instr)
+    acc, value = f"acc{instr.results[0]}", _value(instr, value)
+    if instr.combiner in _ARG:
+        best = f"acc{instr.results[1]}"
+        kept = f"tl.where(rmask, {value}, {neutral})"
+        return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where(rmask, {at}, tr.no_index({at})))"]
+    return [f"{acc} = tl.where(rmask, {combiner.step.format(acc=acc, v=value)}, {acc})"]
+
+
+def finish(instr: Instr) -> list[str]:
+    """The results from the accumulators."""
+    combiner, _ = _combined(instr)
+    acc = f"acc{instr.results[0]}"
+    if instr.combiner in _ARG:
+        return _define_both(instr, f"{combiner.row}({acc}, acc{instr.results[1]})")
+    return [f"v{instr.results[0]} = {combiner.row.format(v=acc)}"]
+
+
+def is_arg(instr: Instr) -> bool:
+    """Whether a reduction has a position besides its value."""
+    return instr.combiner in _ARG
+
+
+def _define_both(instr: Instr, text: str) -> list[str]:
+    best, at = instr.results
+    lines = [f"v{best}, v{at} = {text}", f"v{at} = v{at}.to(tl.int64)"]
+    return [*lines, f"v{best} = v{best} != 0"] if instr.dtype == "i1" else lines
+
+
+def _value(instr: Instr, value: str) -> str:
+    """Bools have no order that Triton and its interpreter agree on: an arg-reduction compares them as int8."""
+    return f"{value}.to(tl.int8)" if instr.dtype == "i1" and instr.combiner in _ARG else value
+
+
+def _type(instr: Instr) -> str:
+    return "tl.int8" if instr.dtype == "i1" and instr.combiner in _ARG else TYPES[instr.dtype]
+
+
+def _neutral(instr: Instr) -> str:
+    """The neutral element in a tl.where, in which a bare number takes over these types only."""
+    _, text = _combined(instr)
+    bare = instr.dtype in ("f32", "f64", "i32", "i64")
+    return text if bare else f"tl.full((), {text}, {_type(instr)})"
+
+
+def _combined(instr: Instr) -> tuple[Combiner, str]:
+    """How to combine, and the neutral element."""
+    name = _ON_BOOLS.get(instr.combiner, instr.combiner) if instr.dtype == "i1" else instr.combiner
+    combiner = COMBINERS.get(name)
+    text = None
+    if combiner is not None and instr.dtype in FLOATS:
+        text = combiner.float_
+    elif combiner is not None:
+        bits = 8 if instr.dtype == "i1" else int(instr.dtype.removeprefix("u").removeprefix("i"))
+        text = combiner.bool_ if instr.dtype == "i1" and name not in _ARG else combiner.int_
+        text = text and text.format(least=-(1 << (bits - 1)), greatest=(1 << (bits - 1)) - 1)
+    if combiner is None or text is None or instr.dtype == "ui8":
+        raise KernelError(
+            f"reduction '{instr.combiner}' of {instr.dtype} has no Triton code",
+            next_step="widen the values first, or leave the op to a library call",
+        )
+    return combiner, text

@@ -1,0 +1,73 @@
+"""How many elements a thread of a Triton kernel can hold before registers do not suffice.
+
+A rough upper estimate for each element: the values that wait for their last use, counted in 32-bit registers over the
+code in its order, and an address for each load, because the assembler moves loads up to hide their latency.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Final
+
+from symshape.analysis.loops import Instr, LoopKernel
+from symshape.codegen.variants import Variant
+
+_FILE: Final = 65536  # registers of a multiprocessor, which one block must not exceed
+_REGISTERS: Final = 255  # of a thread at most
+_FIXED: Final = 31  # of them for what does not grow with the elements
+_MAX_WARPS: Final = 32
+_LANES: Final = 32
+_WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
+_DIVIDED: Final = 2  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
+_READS: Final = frozenset({"load", "extract"})
+
+
+def registers_per_element(kernel: LoopKernel, wide: bool) -> int:
+    """Of the values that differ from element to element. ``wide``: indices have 64 bits."""
+    code = [instr for instr in kernel.code if not instr.row or not any(d.reduced for d in kernel.dims)]
+    last = {operand: position for position, instr in enumerate(code) for operand in instr.operands}
+    live: dict[int, int] = {}
+    peak = 0
+    for position, instr in enumerate(code):
+        if instr.op != "constant":
+            live.update((result, _words(instr, wide)) for result in instr.results)
+        peak = max(peak, sum(live.values()))
+        for value in [value for value in live if last.get(value, position) <= position]:
+            del live[value]
+    return peak + 2 * sum(instr.op in _READS for instr in code)
+
+
+def _divides(kernel: LoopKernel) -> bool:
+    """Whether several dims are recovered from the number of each element."""
+    reduced = sum(d.reduced for d in kernel.dims)
+    return (reduced or len(kernel.dims)) > 1
+
+
+def _words(instr: Instr, wide: bool) -> int:
+    return 1 + wide if instr.dtype == "index" else _WORDS.get(instr.dtype, 1)
+
+
+def fit(variant: Variant, kernel: LoopKernel) -> Variant:
+    """The variant with smaller blocks, where they cannot be smaller more warps, until a thread's registers suffice."""
+    wide = variant.index_bits == 64
+    each, most = registers_per_element(kernel, wide), _DIVIDED if wide and _divides(kernel) else sys.maxsize
+    while (elements := _elements(variant)) > 1 and (elements > most or elements * each > _registers(variant) - _FIXED):
+        free = ("xblock", "rblock") if variant.form in ("looped", "split") else ("xblock", "yblock")
+        largest = max(free, key=lambda name: getattr(variant, name))
+        if getattr(variant, largest) > 1:
+            variant = replace(variant, **{largest: getattr(variant, largest) // 2})
+        elif variant.num_warps < _MAX_WARPS:
+            variant = replace(variant, num_warps=2 * variant.num_warps)
+        else:
+            break
+    return variant
+
+
+def _elements(variant: Variant) -> int:
+    """Of a thread."""
+    return variant.xblock * max(variant.yblock, 1) * max(variant.rblock, 1) // (_LANES * variant.num_warps)
+
+
+def _registers(variant: Variant) -> int:
+    return min(_REGISTERS, _FILE // (_LANES * variant.num_warps))

@@ -1,0 +1,90 @@
+"""The passes over the reduced points that a looped kernel makes, and the reductions that need no pass of their own.
+
+A reduction is known after its pass; what depends on it is computed in the next, and full-level values are computed
+again there. Two sums that depend on an earlier reduction are found in its pass all the same (`codegen/online.py`).
+The sum of exponentials is kept relative to the running maximum, as in the online normaliser of Milakov and Gimelshein
+(arXiv:1805.02867). The squares are kept relative to the running mean by the update of Youngs and Cramer (Technometrics
+13(3), 1971), in which nothing cancels, of values less the first one. Both are moved to c when the row is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.analysis.loops import Instr, LoopKernel
+from symshape.codegen.online import Online, find_online
+
+_ROOTS: Final = frozenset({"reduce", "store", "check_index"})
+
+
+@dataclass(frozen=True)
+class Pass:
+    """``rows``: row-level work before the pass, also reductions that become known by it; ``body``: full level."""
+
+    rows: tuple[Instr, ...]
+    body: tuple[Instr, ...]
+
+    @property
+    def reductions(self) -> list[Instr]:
+        return [i for i in self.body if i.op == "reduce"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``passes`` in order; the last may have an empty body. ``online`` by the value of the sum."""
+
+    passes: tuple[Pass, ...]
+    online: dict[int, Online]
+
+    def after(self, first: int) -> Online | None:
+        """The sum that is found together with a reduction."""
+        return next((o for o in self.online.values() if o.first == first), None)
+
+
+def schedule(kernel: LoopKernel) -> Schedule:
+    """The passes of a kernel with reduced dims."""
+    code = kernel.code
+    online = find_online(code)
+    stage = _stages(code, online)
+    passes = []
+    for now in range(max(stage, default=0) + 1):
+        here = [i for i, s in zip(code, stage, strict=True) if s == now]
+        rows = [i for i in here if i.row or i.op == "constant" or i.op == "reduce" and i.results[0] in online]
+        roots = [i for i in here if not i.row and i.op in _ROOTS and not set(i.results) & online.keys()]
+        passes.append(Pass(tuple(rows), tuple(closure(code, roots, full=True))))
+    return Schedule(tuple(passes), online)
+
+
+def _stages(code: Sequence[Instr], online: dict[int, Online]) -> list[int]:
+    """For each instruction the number of passes that must be over before it can be computed."""
+    known: dict[int, int] = {}
+    result = []
+    for instr in code:
+        found = online.get(instr.results[0]) if instr.op == "reduce" else None
+        if found is not None:
+            stage, ready = known[found.centre], known[found.centre]
+        else:
+            stage = max((known[number] for number in instr.operands), default=0)
+            ready = stage + (instr.op == "reduce")
+        result.append(stage)
+        known.update((number, ready) for number in instr.results)
+    return result
+
+
+def closure(
+    code: Sequence[Instr], roots: Iterable[Instr], values: Iterable[int] = (), *, full: bool = False
+) -> list[Instr]:
+    """The roots and the instructions that they and the values depend on, in order, up to reductions.
+
+    ``full``: those of the full level only.
+    """
+    wanted = {id(i) for i in roots}
+    needed = {number for i in code if id(i) in wanted for number in i.operands} | set(values)
+    for instr in reversed(code):
+        skip = instr.op in ("reduce", "store") or full and (instr.row or instr.op == "constant")
+        if not skip and not needed.isdisjoint(instr.results):
+            wanted.add(id(instr))
+            needed.update(instr.operands)
+    return [i for i in code if id(i) in wanted]

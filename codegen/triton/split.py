@@ -1,0 +1,284 @@
+"""Reductions whose rows many programs share: partial results go to a workspace, a second launch combines them.
+
+For each pass of the schedule: ``partialK`` runs it for a part of the reduced points, ``combineK`` combines what the
+parts found, in their order, does the row-level work and stores that this makes possible, and leaves what later passes
+need. A last pass that only stores has no ``combine``. No atomics: two runs are bitwise equal.
+
+The workspace of an element type: a value per row for each result that a later pass needs, then a value per row and part
+for each partial result; parts of a row are neighbours, or rows are where those are the fast dim of what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.analysis.loops import Instr, LoopKernel
+from symshape.codegen.online import Online
+from symshape.codegen.triton.forms import groups_text
+from symshape.codegen.triton.function import FunctionText, online_terms
+from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
+from symshape.codegen.triton.schedule import Schedule, closure, schedule
+from symshape.codegen.variants import Variant
+from symshape.runtime.triton.kernel_types import TritonStage
+
+# Partial results that a program combines at once, and its warps: there are few of them.
+_COMBINED: Final = 1024
+_LEAST_STEP: Final = 16
+_COMBINE_WARPS: Final = 4
+_STORED: Final = {"i1": "i8"}  # the element type of a workspace, where it is another one
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Slots by value number, counted for each element type: ``kept`` per row, ``partial`` per row and part."""
+
+    kept: dict[int, tuple[str, int]]
+    partial: dict[int, tuple[str, int]]
+    column: bool
+
+    @property
+    def dtypes(self) -> list[str]:
+        return sorted({dtype for dtype, _ in [*self.kept.values(), *self.partial.values()]})
+
+    def count(self, slots: dict[int, tuple[str, int]], dtype: str) -> int:
+        return sum(found == dtype for found, _ in slots.values())
+
+    def sizes(self) -> tuple[tuple[str, str], ...]:
+        """Element type and Python for the number of elements."""
+        return tuple((dtype, self._size(dtype)) for dtype in self.dtypes)
+
+    def _size(self, dtype: str) -> str:
+        kept, partial = self.count(self.kept, dtype), self.count(self.partial, dtype)
+        parts = "splits" if partial == 1 else f"{partial} * splits"
+        return f"xnumel * ({kept} + {parts})" if kept else f"xnumel * {parts}"
+
+    def row(self, number: int) -> str:
+        """The address of a kept result for the rows of a program."""
+        dtype, slot = self.kept[number]
+        return f"workspace_{dtype} + ({_times(slot, 'xnumel')}x)" if slot else f"workspace_{dtype} + x"
+
+    def part(self, number: int, part: str) -> str:
+        """The address of a partial result."""
+        dtype, slot = self.partial[number]
+        rows = self.count(self.kept, dtype)
+        at = f"{part} * xnumel + x" if self.column else f"x * splits + {part}"
+        return f"workspace_{dtype} + ({_times(rows, 'xnumel')}{_times(slot, 'xnumel * splits')}{at})"
+
+
+def _times(count: int, size: str) -> str:
+    return f"{count} * {size} + " if count > 1 else f"{size} + " if count else ""
+
+
+def is_column(kernel: LoopKernel) -> bool:
+    """Whether the fast dim of what is reduced is parallel: neighbouring threads then take neighbouring rows."""
+    parallel = [d for d in kernel.dims if not d.reduced]
+    reduced = [d for d in kernel.dims if d.reduced]
+    votes = 0
+    for instr in kernel.code:
+        if instr.op == "load" and instr.address is not None and parallel and reduced:
+            along_x = instr.address.coefficient(parallel[-1].name) == 1
+            along_r = instr.address.coefficient(reduced[-1].name) == 1
+            both = any(d.name in instr.address.symbols for d in reduced)
+            votes += (along_x - along_r) if both else 0
+    return votes > 0
+
+
+class SplitWriter:
+    """Writes the functions of the form, in the order in which they are launched."""
+
+    def __init__(self, kernel: LoopKernel, name: str, bounds: frozenset[str]) -> None:
+        self.kernel, self.name, self.bounds = kernel, name, bounds
+        self.plan: Schedule = schedule(kernel)
+        self.types = {n: t for i in kernel.code if i.op == "reduce" for n, t in zip(i.results, _types(i), strict=True)}
+        self.passes = [k for k, one in enumerate(self.plan.passes) if one.body]
+        self.workspace = Workspace(
+            _slots(self._kept(), self.types), _slots(self._partial(), self.types), is_column(kernel)
+        )
+
+    def functions(self) -> list[FunctionText]:
+        """All functions."""
+        write = {"partial": self._partial_function, "combine": self._combine_function}
+        return [write[kind](k) for kind, k in self._launches()]
+
+    def stages(self, variant: Variant) -> list[TritonStage]:
+        """Their launches; ``splits`` is computed by the launcher."""
+        groups = groups_text(variant.xblock)
+        step = max(_LEAST_STEP, _COMBINED // variant.xblock)
+        blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
+        combine = (("XBLOCK", variant.xblock), ("RBLOCK", step), ("STEP", variant.rblock))
+        shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
+        return [
+            TritonStage(f"{self.name}_partial{k}", blocks, variant.num_warps, shared)
+            if kind == "partial"
+            else TritonStage(f"{self.name}_combine{k}", combine, _COMBINE_WARPS, groups)
+            for kind, k in self._launches()
+        ]
+
+    def _launches(self) -> Iterator[tuple[str, int]]:
+        for k in self.passes:
+            yield "partial", k
+            if self.plan.passes[k].reductions:
+                yield "combine", k
+
+    # What is where.
+
+    def _online(self, k: int) -> list[Online]:
+        """The sums found in a pass besides its reductions."""
+        found = (self.plan.after(i.results[0]) for i in self.plan.passes[k].reductions)
+        return [online for online in found if online]
+
+    def _partial(self) -> list[int]:
+        numbers = [n for one in self.plan.passes for i in one.reductions for n in i.results]
+        return numbers + list(self.plan.online)
+
+    def _kept(self) -> list[int]:
+        used = [n for k in self.passes for n in self._earlier(self._rows_of_pass(k), self.plan.passes[k].body)]
+        used += [n for k in self.passes for n in self._earlier(self._rows_after(k)) if n not in self._found_in(k)]
+        return sorted(set(used))
+
+    def _found_in(self, k: int) -> set[int]:
+        numbers = {n for i in self.plan.passes[k].reductions for n in i.results}
+        return numbers | {online.result for online in self._online(k)}
+
+    def _earlier(self, *codes: Iterable[Instr]) -> list[int]:
+        """Results of reductions that the code uses, and may reduce once more: they are the same all over a row."""
+        online = self.plan.online
+        operands = {n for code in codes for i in code if online.keys().isdisjoint(i.results) for n in i.operands}
+        return sorted(operands & self.types.keys())
+
+    def _rows_of_pass(self, k: int) -> list[Instr]:
+        """Row-level work that the pass itself needs."""
+        code = closure(self.kernel.code, self.plan.passes[k].body)
+        return [i for i in code if i.row or i.op == "constant"]
+
+    def _rows_after(self, k: int) -> list[Instr]:
+        """Row-level work that is due after a pass: its stores, and what the sums found in it are relative to."""
+        due = (self.plan.passes[k + 1].rows if k + 1 < len(self.plan.passes) else ()) + (
+            self.plan.passes[0].rows if k == 0 else ()
+        )
+        stores = [i for i in due if i.op in ("store", "check_index")]
+        code = closure(self.kernel.code, stores, [online.centre for online in self._online(k)])
+        sums = {online.result for online in self._online(k)}
+        wanted = {id(i) for i in code}
+        return [i for i in self.kernel.code if id(i) in wanted or not sums.isdisjoint(i.results)]
+
+    # The functions.
+
+    def _function(self, kind: str, blocks: list[str]) -> FunctionText:
+        own = [*(f"workspace_{dtype}" for dtype in self.workspace.dtypes), "splits"]
+        f = FunctionText(self.kernel, f"{self.name}_{kind}", blocks, own=own, bounds=self.bounds)
+        f.line("splits = tl.cast(splits, INDEX)")
+        f.bound("xnumel", f.parallel)
+        f.bound("rnumel", f.reduced)
+        return f
+
+    def _load_kept(self, f: FunctionText, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._load(f, f"v{number}", number, self.workspace.row(number), "xmask")
+            f.body.known([number])
+
+    def _load(self, f: FunctionText, name: str, number: int, address: str, mask: str) -> None:
+        truth = " != 0" if self.types[number] == "i1" else ""
+        f.line(f"{name} = tl.load({address}, mask={mask}, other=0){truth}")
+
+    def _partial_function(self, k: int) -> FunctionText:
+        f = self._function(f"partial{k}", ["XBLOCK", "RBLOCK"])
+        f.programs("split")
+        f.line(
+            "blocks = tl.cdiv(rnumel, RBLOCK)",
+            "steps = tl.cdiv(blocks, splits)",
+            "begin = tl.minimum(split * steps, blocks) * RBLOCK",
+            "end = tl.minimum((split + 1) * steps, blocks) * RBLOCK",
+        )
+        one, rows = self.plan.passes[k], self._rows_of_pass(k)
+        self._load_kept(f, self._earlier(rows, one.body))
+        for instr in rows:
+            f.body.emit(instr)
+        f.reduce_pass(self.plan, one.body, "tr.loop_end(begin)", "tr.loop_end(end)")
+        sums = self._online(k)
+        if any(online.kind == "square" for online in sums):
+            f.line("count = tl.maximum(tl.minimum(end, rnumel) - begin, 0)")
+        for online in sums:
+            if online.kind == "exp":
+                terms = f"tr.exp_merge(acc{online.first}, acc{online.result}, v{online.first})"
+            else:
+                terms = online_terms(online, "count", f"tr.mean(v{online.first}, count)")
+            f.line(f"v{online.result} = tr.row_sum({terms})")
+        for number in [*(n for i in one.reductions for n in i.results), *(o.result for o in sums)]:
+            f.line(f"tl.store({self.workspace.part(number, 'split')}, {self._stored(number)}, mask=xmask)")
+        return f
+
+    def _stored(self, number: int) -> str:
+        return f"v{number}.to(tl.int8)" if self.types[number] == "i1" else f"v{number}"
+
+    def _combine_function(self, k: int) -> FunctionText:
+        f = self._function(f"combine{k}", ["XBLOCK", "RBLOCK", "STEP"])
+        f.points("tl.program_id(0).to(INDEX)")
+        reductions = self.plan.passes[k].reductions
+        for instr in reductions:
+            f.line(*start(instr, "tl.int64"))
+        f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions))
+        for instr in reductions:
+            f.line(*finish(instr))
+            f.body.known(instr.results)
+        rows = self._rows_after(k)
+        self._load_kept(f, [n for n in self._earlier(rows) if n not in self._found_in(k)])
+        for instr in rows:
+            online = self.plan.online.get(instr.results[0]) if instr.op == "reduce" else None
+            if online is None:
+                f.body.emit(instr)
+            else:
+                self._combine_sum(f, online)
+        for number in sorted(self._found_in(k) & self.workspace.kept.keys()):
+            f.line(f"tl.store({self.workspace.row(number)}, {self._stored(number)}, mask=xmask)")
+        return f
+
+    def _combine_step(self, f: FunctionText, reductions: Iterable[Instr]) -> None:
+        self._parts(f)
+        for instr in reductions:
+            for number in instr.results:
+                self._load(f, f"p{number}", number, self.workspace.part(number, "r"), "rmask & xmask")
+            at = f"p{instr.results[1]}" if is_arg(instr) else ""
+            f.line(*accumulate(instr, f"p{instr.results[0]}", at))
+
+    def _parts(self, f: FunctionText) -> None:
+        f.line("r = (chunk + tl.arange(0, RBLOCK)[None, :]).to(INDEX)", "rmask = r < splits")
+
+    def _combine_sum(self, f: FunctionText, online: Online) -> None:
+        """A sum relative to a row value, which is known now: what each part contributes to it."""
+        acc, first, second = f"acc{online.result}", f"p{online.first}", f"p{online.result}"
+        f.line(f"{acc} = tl.zeros([XBLOCK, RBLOCK], v{online.first}.dtype)")
+
+        def step() -> None:
+            self._parts(f)
+            for number in (online.first, online.result):
+                self._load(f, f"p{number}", number, self.workspace.part(number, "r"), "rmask & xmask")
+            centre = f.body.operand(online.centre)
+            counts = "tr.part_counts(r, rnumel, splits, STEP), "
+            terms = (
+                f"tr.exp_terms({first}, {second}, {centre})"
+                if online.kind == "exp"
+                else f"tr.square_parts({first}, {second}, {counts}{centre})"
+            )
+            f.line(f"{acc} += tl.where(rmask, {terms}, 0.0)")
+
+        f.loop("0", "tr.loop_end(splits)", step)
+        f.line(f"v{online.result} = tr.row_sum({acc})")
+        f.body.known([online.result])
+
+
+def _types(instr: Instr) -> list[str]:
+    return [instr.dtype, "i64"][: len(instr.results)]
+
+
+def _slots(numbers: Iterable[int], types: dict[int, str]) -> dict[int, tuple[str, int]]:
+    """Numbered within each element type."""
+    counts: dict[str, int] = {}
+    result = {}
+    for number in numbers:
+        dtype = _STORED.get(types[number], types[number])
+        result[number] = (dtype, counts.get(dtype, 0))
+        counts[dtype] = counts.get(dtype, 0) + 1
+    return result

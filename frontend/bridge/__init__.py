@@ -1,0 +1,1 @@
+"""Reads PyTorch's tracer: shape environment, fake tensors, AOTAutograd. Imports nothing else of the frontend."""

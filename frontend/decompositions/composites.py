@@ -1,0 +1,214 @@
+"""Operators that are made of others by code which asks for sizes: here of parts that need not know them.
+
+For sizes that are known the usual forms are used. What is a view of its operand is one here too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.torch_tracing import AutogradKernel
+from symshape.frontend.bridge.torch_unbacked import assert_equal, known_equal
+from symshape.frontend.decompositions.complex_numbers import Polar
+from symshape.frontend.decompositions.recurrent import recurrent_kernels
+from symshape.runtime.opaque_call import text_of, whole
+
+aten: Any = torch.ops.aten
+
+
+def composite_kernels() -> dict[Any, AutogradKernel]:
+    """For ``with_autograd_kernels``."""
+    return {
+        aten.tensor_split.sections: _tensor_split,
+        aten.tensor_split.indices: _tensor_split_at,
+        aten.hsplit.int: _hsplit,
+        aten.vsplit.int: _vsplit,
+        aten.dsplit.int: _dsplit,
+        aten.sum_to_size.default: _sum_to_size,
+        aten.mm.default: _mm,
+        aten.addmm.default: _addmm,
+        aten.polygamma_.default: _polygamma_,
+        aten.dropout.default: _dropout,
+        aten.one_hot.default: _one_hot,
+        aten.polar.default: _polar,
+        aten.index_fill.int_Tensor: _index_fill,
+        aten.channel_shuffle.default: _channel_shuffle,
+        aten.addmv.default: _addmv,
+        aten.ctc_loss.Tensor: _ctc_loss,
+        **recurrent_kernels(),
+    }
+
+
+def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:
+    sections = int(sections)  # so many results there are
+    if not has_unbacked_sizes(x) or sections < 1:
+        return usual(x, sections, dim)
+    return _parts(x, [(x.size(dim) + sections - 1 - i) // sections for i in range(sections)], dim)
+
+
+def _tensor_split_at(usual: Any, x: torch.Tensor, indices: Sequence[Any], dim: int = 0) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, indices, dim)
+    return [aten.slice.Tensor(x, dim, start, end) for start, end in zip([0, *indices], [*indices, None])]
+
+
+def _equal_parts(usual: Any, x: torch.Tensor, sections: int, dim: int, name: str) -> Any:
+    sections = int(sections)  # so many results there are
+    if not has_unbacked_sizes(x) or sections < 1:
+        return usual(x, sections)
+    check: Any = torch._check
+    check(x.size(dim) % sections == 0, lambda: f"{name} splits a dim in equal parts, of which there are {sections}")
+    return _parts(x, [x.size(dim) // sections] * sections, dim)
+
+
+def _parts(x: torch.Tensor, sizes: Sequence[Any], dim: int) -> list[torch.Tensor]:
+    """Each a view of its own: those of ``split_with_sizes`` must not be written to."""
+    ends = list(itertools.accumulate(sizes))
+    return [x.narrow(dim, end - size, size) for end, size in zip(ends, sizes)]
+
+
+def _hsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
+    return _equal_parts(usual, x, sections, min(x.dim() - 1, 1), "hsplit") if x.dim() else usual(x, sections)
+
+
+def _vsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
+    return _equal_parts(usual, x, sections, 0, "vsplit") if x.dim() > 1 else usual(x, sections)
+
+
+def _dsplit(usual: Any, x: torch.Tensor, sections: int) -> Any:
+    return _equal_parts(usual, x, sections, 2, "dsplit") if x.dim() > 2 else usual(x, sections)
+
+
+def _sum_to_size(usual: Any, x: torch.Tensor, sizes: Sequence[Any]) -> Any:
+    """A dim that becomes 1 is summed; summed over one element it is what it was. Others stay as they are."""
+    lead = x.dim() - len(sizes)
+    if lead < 0 or not has_unbacked_sizes(x) or any(isinstance(s, torch.SymInt) and is_unbacked(s) for s in sizes):
+        return usual(x, sizes)
+    to_one = list(range(lead))
+    for d, (size, wanted) in enumerate(zip(x.shape[lead:], sizes), lead):
+        if wanted == 1:
+            to_one.append(d)
+        elif not assert_equal(size, wanted):
+            return usual(x, sizes)
+    return x.sum(to_one, keepdim=True).view(sizes) if to_one else x
+
+
+def _polygamma_(usual: Any, x: torch.Tensor, n: int) -> torch.Tensor:
+    """AOTAutograd finds no functional form of this one: of the other form the tensor is the second argument."""
+    return x.copy_(torch.polygamma(n, x))
+
+
+def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
+    return Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
+
+
+def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
+    """Its own gradient by the value takes each place once, which asks for the distinct ones."""
+    if not (value.requires_grad and torch.is_grad_enabled()) or value.dim():
+        return usual(x, dim, index, value)
+    size = [x.size(dim) if d == dim % x.dim() else 1 for d in range(x.dim())]
+    filled = torch.zeros(size, dtype=torch.bool, device=x.device).index_fill(dim, index, True)
+    return torch.where(filled, value, x)
+
+
+def _dropout(usual: Any, x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """Where nothing is dropped the result is the operand itself, and no copy."""
+    result: torch.Tensor = usual(x, p, train) if train and p != 0 else x
+    return result
+
+
+def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
+    """How many classes there are may be in the data."""
+    if classes != -1:
+        result: torch.Tensor = usual(x, classes)
+        return result
+    check: Any = torch._check
+    check(x.numel() != 0, lambda: "Can not infer total number of classes from empty tensor.")
+    count: Any = (x.max() + 1).item()
+    check(count >= 1, lambda: "Class values must be non-negative.")
+    aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
+    return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
+
+
+def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
+    if not has_unbacked_sizes(x) or x.dim() < 3 or groups < 1:
+        return usual(x, groups)
+    batch, channels, *image = x.shape
+    check: Any = torch._check
+    check(channels % groups == 0, lambda: "the number of channels must be a multiple of groups")
+    apart = x.reshape(batch, groups, channels // groups, *image)
+    return apart.transpose(1, 2).reshape(x.shape)
+
+
+def _addmv(
+    usual: Any, x: torch.Tensor, matrix: torch.Tensor, vector: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Any:
+    """A number with no dims is added to every row. (Of no rows eager mode gives a result without dims, which its
+    documentation does not know; here it has no elements.)"""
+    if x.dim() or not has_unbacked_sizes(matrix):
+        return usual(x, matrix, vector, beta=beta, alpha=alpha)
+    rows = torch.mv(matrix, vector) * alpha
+    return rows + x * beta if beta != 0 else rows
+
+
+def _ctc_loss(
+    usual: Any,
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    inputs: torch.Tensor,
+    lengths: torch.Tensor,
+    blank: int = 0,
+    reduction: int = 1,
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """One call: its part that has the sizes of alignments has no tracing rule. ``log_probs``: (length, batch, classes)
+    or (length, classes)."""
+    tensors: list[Any] = []
+    args = (log_probs, targets, inputs, lengths, int(blank), reduction, zero_infinity)
+    text = text_of(aten.ctc_loss.Tensor, args, tensors, "one call: the lengths are in the data")
+    sizes = [["tensor", 0, 1]] if reduction == 0 and log_probs.dim() == 3 else []
+    text["results"] = [[str(log_probs.dtype).removeprefix("torch."), sizes]]
+    found: torch.Tensor = whole(json.dumps(text), tensors, [])[0]
+    return found
+
+
+class _Product(torch.autograd.Function):
+    """``bias + a @ b``. Its own gradient is laid out as a and b are, and asks whether a column is a row as well."""
+
+    @staticmethod
+    def forward(ctx: Any, usual: Any, a: torch.Tensor, b: torch.Tensor, bias: Any, scales: Any) -> torch.Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.bias_dims, ctx.scales = 0 if bias is None else bias.dim(), scales
+        result: torch.Tensor = usual(a, b) if bias is None else usual(bias, a, b, **scales)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        a, b = ctx.saved_tensors
+        of_a, of_b, of_bias = ctx.needs_input_grad[1:4]
+        scaled = gradient * ctx.scales.get("alpha", 1)
+        bias = (gradient if ctx.bias_dims == 2 else gradient.sum(0)) * ctx.scales.get("beta", 1) if of_bias else None
+        return None, scaled @ b.mH if of_a else None, a.mH @ scaled if of_b else None, bias, None
+
+
+def _differentiated(*operands: torch.Tensor) -> bool:
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    return wanted and any(has_unbacked_sizes(x) for x in operands)
+
+
+def _mm(usual: Any, a: torch.Tensor, b: torch.Tensor) -> Any:
+    return _Product.apply(usual, a, b, None, {}) if _differentiated(a, b) else usual(a, b)  # type: ignore[no-untyped-call]
+
+
+def _addmm(usual: Any, bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, **scales: Any) -> Any:
+    whole = bias.dim() == 2 and known_equal(bias.size(0), a.size(0)) and known_equal(bias.size(1), b.size(1))
+    row = bias.dim() == 1 and known_equal(bias.size(0), b.size(1))
+    if not (whole or row) or not _differentiated(bias, a, b):
+        return usual(bias, a, b, **scales)
+    return _Product.apply(usual, a, b, bias, scales)  # type: ignore[no-untyped-call]

@@ -1,0 +1,252 @@
+"""Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
+
+The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select`` fixes
+sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for
+other sizes the usual ones are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.torch_tracing import (
+    AutogradKernel,
+    has_functional_transforms,
+    meta_decomposition,
+    with_autograd_kernels,
+)
+from symshape.frontend.decompositions.composites import composite_kernels
+from symshape.frontend.decompositions.correlation import correlation_kernels
+from symshape.frontend.decompositions.fake_rules import missing_fake_rules
+from symshape.frontend.decompositions.least_squares import least_squares_kernels
+from symshape.frontend.patches.broadcasting import broadcasting_kernels
+
+aten: Any = torch.ops.aten
+
+
+@contextlib.contextmanager
+def traceable_gradients(gm: torch.fx.GraphModule | None = None) -> Iterator[None]:
+    """While entered, AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for.
+
+    ``gm``: what is traced. In transforms of ``torch.func`` those that take numbers for tensors are as they were: a
+    number is then a wrapper without memory, which PyTorch reads to hand it to a kernel in Python.
+    """
+    kernels = _kernels()
+    if gm is None or not has_functional_transforms(gm):
+        kernels |= broadcasting_kernels()
+    forget_rules = missing_fake_rules()
+    try:
+        with with_autograd_kernels(kernels):
+            yield
+    finally:
+        forget_rules()
+
+
+def _kernels() -> dict[Any, AutogradKernel]:
+    return {
+        aten.var.correction: _var,
+        aten.std.correction: _std,
+        aten.var_mean.correction: _var_mean,
+        aten.prod.default: _prod,
+        aten.masked_select.default: _masked_select,
+        aten.cumsum.default: _cumsum,
+        aten.cumprod.default: _cumprod,
+        aten.batch_norm.default: _batch_norm,
+        aten.repeat.default: _repeat,
+        **composite_kernels(),
+        **correlation_kernels(),
+        **least_squares_kernels(),
+    }
+
+
+def traceable_sizes() -> Callable[[], None]:
+    """The same for Dynamo, which only follows sizes. Returns what puts the usual rules back."""
+    kernels = with_autograd_kernels(
+        {aten.batch_norm.default: _batch_norm, **composite_kernels(), **correlation_kernels()}
+    )
+    kernels.__enter__()
+    restore = meta_decomposition(aten.logsumexp.default, _of_logsumexp)
+
+    def revert() -> None:
+        restore()
+        kernels.__exit__(None, None, None)
+
+    return revert
+
+
+@functools.cache
+def _of_logsumexp(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def sizes(x: torch.Tensor, dim: Any, keepdim: bool = False) -> Any:
+        return torch.sum(torch.exp(x), dim, keepdim).log() if has_unbacked_sizes(x) else usual(x, dim, keepdim)
+
+    return sizes
+
+
+def _var(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, dim, correction=correction, keepdim=keepdim)
+    return _moments(x, dim, correction, keepdim)[0]
+
+
+def _std(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, dim, correction=correction, keepdim=keepdim)
+    return _moments(x, dim, correction, keepdim)[0].sqrt()
+
+
+def _var_mean(usual: Any, x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    if not has_unbacked_sizes(x):
+        return usual(x, dim, correction=correction, keepdim=keepdim)
+    return _moments(x, dim, correction, keepdim)
+
+
+def _moments(x: torch.Tensor, dim: Any, correction: Any, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Deviations are from a constant: what the mean's own gradient adds to the variance's is a sum of deviations, 0."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    dims = _dims(dim, x.dim())
+    mean = wide.mean(dims, keepdim=keepdim)
+    centre = wide.detach().mean(dims, keepdim=True)
+    count: Any = 1
+    for d in dims:
+        count = count * x.size(d)
+    left: Any = torch.sym_max(count - (1 if correction is None else correction), 0)  # type: ignore[no-untyped-call]
+    return ((wide - centre) ** 2).sum(dims, keepdim).div(left).to(x.dtype), mean.to(x.dtype)
+
+
+def _dims(dim: Any, rank: int) -> list[int]:
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(rank))
+    return [d % max(rank, 1) for d in ([dim] if isinstance(dim, int) else dim)]
+
+
+class _Product(torch.autograd.Function):
+    """With one element 0, its own gradient is the product of all others, and theirs is 0; with more, all are 0."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, usual: Any) -> torch.Tensor:
+        result: torch.Tensor = usual(x)
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, result = ctx.saved_tensors
+        zero = x == 0
+        zeros = zero.sum()
+        others = torch.where(zero, 1, x).prod()
+        at_zero = torch.where(zeros == 1, others, 0)
+        elsewhere = torch.where(zeros == 0, result, 0) / torch.where(zero, 1, x)
+        return gradient * torch.where(zero, at_zero, elsewhere), None
+
+
+def _prod(usual: Any, x: torch.Tensor, *, dtype: Any = None) -> Any:
+    differentiated = x.requires_grad and torch.is_grad_enabled()
+    if not differentiated or not has_unbacked_sizes(x):
+        return usual(x, dtype=dtype)
+    return _Product.apply(x if dtype is None else x.to(dtype), usual)  # type: ignore[no-untyped-call]
+
+
+class _RunningSum(torch.autograd.Function):
+    """Its gradient is the running sum from the end. The usual form tests for emptiness."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
+        ctx.dim = dim
+        result: torch.Tensor = usual(x, dim)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return _sum_from_the_end(gradient, ctx.dim), None, None
+
+
+def _sum_from_the_end(x: torch.Tensor, dim: int) -> torch.Tensor:
+    return x.flip(dim).cumsum(dim).flip(dim)
+
+
+def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
+    if not (x.requires_grad and torch.is_grad_enabled() and x.dim() and has_unbacked_sizes(x)):
+        return usual(x, dim, dtype=dtype)
+    return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
+
+
+class _RunningProduct(torch.autograd.Function):
+    """Before the first 0 the gradient is the sum of what follows, divided by the element; at the first 0 the sum of
+    the products without it; behind it 0. The usual form tests for emptiness, and for zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
+        result: torch.Tensor = usual(x, dim)
+        ctx.dim = dim
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, result = ctx.saved_tensors
+        zero = x == 0
+        seen = zero.cumsum(ctx.dim)
+        first = zero & (seen == 1)
+        without = torch.where(first, 1, x).cumprod(ctx.dim)
+        before = _sum_from_the_end(gradient * result, ctx.dim) / torch.where(zero, 1, x)
+        at_first = torch.where(first, _sum_from_the_end(gradient * without, ctx.dim), 0)
+        return torch.where(seen == 0, before, at_first), None, None
+
+
+def _cumprod(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
+    differentiated = x.requires_grad and torch.is_grad_enabled() and not x.is_complex()
+    if not (differentiated and x.dim() and has_unbacked_sizes(x)):
+        return usual(x, dim, dtype=dtype)
+    return _RunningProduct.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
+
+
+def _masked_select(usual: Any, x: torch.Tensor, mask: torch.Tensor) -> Any:
+    if not x.requires_grad or not max(x.dim(), mask.dim()):
+        return usual(x, mask)
+    whole, spread = torch.broadcast_tensors(x, mask)  # type: ignore[no-untyped-call]
+    return aten.index.Tensor(whole, [spread])
+
+
+def _batch_norm(
+    usual: Any,
+    x: torch.Tensor,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> Any:
+    """The usual form asks whether there is anything to normalise: then running statistics stay as they are."""
+    if not has_unbacked_sizes(x):
+        return usual(x, weight, bias, mean, var, training, momentum, eps, cudnn)
+    some = torch.full((), x.numel(), device=x.device) > 0
+    if weight is not None:
+        weight = torch.where(some, weight, 1)  # its gradient is 0 where there is nothing, and not NaN
+    if not training or mean is None or var is None:
+        return aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)[0]
+    new = mean.clone(), var.clone()
+    result = aten.native_batch_norm(x, weight, bias, *new, training, momentum, eps)[0]
+    for old, found in zip((mean, var), new):
+        old.copy_(torch.where(some, found, old))
+    return result
+
+
+def _repeat(usual: Any, x: torch.Tensor, repeats: Sequence[Any]) -> Any:
+    """Its own gradient tests for repeats of 0, and cuts the result in pieces of x's size."""
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return usual(x, repeats)
+    sizes = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    if not any(isinstance(n, torch.SymInt) and is_unbacked(n) for n in (*repeats, *sizes)):
+        return usual(x, repeats)
+    apart = x.reshape([part for size in sizes for part in (1, size)])
+    whole = apart.expand([part for pair in zip(repeats, sizes) for part in pair])
+    return whole.reshape([n * size for n, size in zip(repeats, sizes)])

@@ -1,0 +1,186 @@
+"""Results that are laid out in memory as eager mode lays them out, where PyTorch's decomposition or tracing rule has it
+otherwise: they are copied, which a kernel does by storing elsewhere.
+
+Found by tracing every operator of PyTorch's database with its operands contiguous, permuted, channels-last and strided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._prims_common import suggest_memory_format
+
+from symshape.frontend.bridge.known_sizes import guard_or_false, known_multiple
+from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.torch_unbacked import known_equal
+
+aten: Any = torch.ops.aten
+Size = Any  # int | torch.SymInt
+Order = Sequence[int]  # the dims of a result, from the one that is outermost in memory to the innermost
+
+
+def as_eager(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The decomposition table, with results laid out as in eager mode. Operators that it leaves whole stay so."""
+    layouts = {
+        **dict.fromkeys(_CONTIGUOUS, _contiguous),
+        **dict.fromkeys(_BY_OPERANDS, _by_operands),
+        **dict.fromkeys(_BY_FORMAT, _by_format),
+        aten.put.default: _by_first,
+        aten.index.Tensor: _by_index,
+        aten.cat.default: _by_formats,
+    }
+    return {**table, **{op: _laid_out(op, table.get(op), layout) for op, layout in layouts.items()}}
+
+
+_CONTIGUOUS = (
+    aten.log_sigmoid_forward.default,
+    aten.adaptive_max_pool3d.default,
+    aten.nll_loss2d_forward.default,
+)
+_BY_OPERANDS = (
+    aten.fmax.default,
+    aten.fmin.default,
+    aten.heaviside.default,
+    aten.lerp.Tensor,
+    aten.logaddexp.default,
+    aten.xlogy.Tensor,
+    aten.special_xlog1py.default,
+    aten.floor_divide.default,
+    aten.logical_and.default,
+    aten.logical_or.default,
+    aten.logical_xor.default,
+    aten.copysign.Tensor,
+    aten.div.Tensor_mode,
+)
+_BY_FORMAT = (
+    aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.default,
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional.default,
+    aten._native_batch_norm_legit_no_training.default,
+    aten.channel_shuffle.default,
+    aten.max_unpool2d.default,
+)
+
+
+def _laid_out(op: Any, rule: Callable[..., Any] | None, layout: Callable[..., Order]) -> Callable[..., Any]:
+    """The decomposition with its results laid out; without one, the operator itself is called once more."""
+    inside = False
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        nonlocal inside
+        if inside:
+            return NotImplemented
+        inside = rule is None
+        try:
+            results = (rule or op)(*args, **kwargs)
+        finally:
+            inside = False
+        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+        if results is NotImplemented or any(map(has_unbacked_sizes, tensors)):
+            return results
+        if layout is not _by_operands and not all(x.is_cpu for x in tensors):
+            return results  # what other devices do was not looked at
+        return pytree.tree_map_only(torch.Tensor, lambda x: _relaid(x, layout(x, *args)), results)
+
+    return decomposition
+
+
+def _relaid(x: torch.Tensor, order: Order) -> torch.Tensor:
+    """The tensor, copied if it is not known to be dense with its dims in this order."""
+    if has_unbacked_sizes(x) or all(
+        known_equal(x.size(d), 1) or known_equal(x.stride(d), stride) for d, stride in _dense(x.shape, order)
+    ):
+        return x
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    return x.permute(*order).contiguous().permute(*back)
+
+
+def _dense(sizes: Sequence[Size], order: Order) -> list[tuple[int, Size]]:
+    """Every dim with its stride."""
+    found, stride = [], 1
+    for d in reversed(order):
+        found.append((d, stride))
+        stride = stride * sizes[d]
+    return found
+
+
+def _contiguous(x: torch.Tensor, *_: Any) -> Order:
+    return range(x.dim())
+
+
+def _by_format(x: torch.Tensor, *operand: Any) -> Order:
+    return _by_formats(x, operand[:1])
+
+
+def _by_formats(x: torch.Tensor, operands: Sequence[torch.Tensor], *_: Any) -> Order:
+    """Channels-last where all operands are that."""
+    last = all(suggest_memory_format(o) in (torch.channels_last, torch.channels_last_3d) for o in operands)
+    return [0, *range(2, x.dim()), 1] if last and x.dim() >= 4 else range(x.dim())
+
+
+def _by_first(x: torch.Tensor, operand: torch.Tensor, *_: Any) -> Order:
+    return _by_strides(x.shape, [operand.stride()])
+
+
+def _by_operands(x: torch.Tensor, *operands: Any) -> Order:
+    return _by_strides(x.shape, [_repeated(o, x.shape) for o in operands if isinstance(o, torch.Tensor)])
+
+
+def _by_index(x: torch.Tensor, operand: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Order:
+    """By the dims of the operand that are kept, then by the indices: their dims stand where the first of them is, in
+    front if others lie between them."""
+    places = [d for d, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given):
+        return range(x.dim())
+    rank = max(index.dim() for index in given)
+    start = places[0] if places[-1] - places[0] == len(places) - 1 else 0
+    kept = [stride for d, stride in enumerate(operand.stride()) if d not in places]
+    chosen = x.shape[start : start + rank]
+    rows = [[0] * start + _repeated(index, chosen) + [0] * (x.dim() - start - rank) for index in given]
+    return _by_strides(x.shape, [kept[:start] + [0] * rank + kept[start:], *rows])
+
+
+def _repeated(x: torch.Tensor, sizes: Sequence[Size]) -> list[Size]:
+    """The strides of ``x.expand(sizes)``."""
+    lead = len(sizes) - x.dim()
+    once = [known_equal(x.size(d), 1) and not known_equal(sizes[lead + d], 1) for d in range(x.dim())]
+    return [0] * lead + [0 if alone else stride for alone, stride in zip(once, x.stride())]
+
+
+def _by_strides(sizes: Sequence[Size], operands: Sequence[Sequence[Size]]) -> Order:
+    """The order of dims that PyTorch's iterator over operands with these strides chooses. The first operand that is
+    repeated in neither of two dims decides which of them is inner."""
+
+    def compare(a: int, b: int) -> int:
+        for strides in operands:
+            if known_equal(strides[a], 0) or known_equal(strides[b], 0):
+                continue
+            if not known_equal(strides[a], strides[b]):
+                return 1 if _is_outer(strides[a], strides[b]) else -1
+            if guard_or_false(sizes[a] > sizes[b]):
+                return 1
+        return 0
+
+    inner_first = list(reversed(range(len(sizes))))
+    for i in range(1, len(sizes)):  # as dims may be in no order, the order depends on which are compared
+        place = i
+        for other in reversed(range(i)):
+            outcome = compare(inner_first[other], inner_first[place])
+            if outcome < 0:
+                break
+            if outcome > 0:
+                inner_first[other], inner_first[place] = inner_first[place], inner_first[other]
+                place = other
+    return inner_first[::-1]
+
+
+def _is_outer(stride: Size, other: Size) -> bool:
+    """Whether a stride is the larger one. A multiple is, or one of the dims has no more than one element: no guard."""
+    if known_multiple(stride, other):
+        return True
+    return not known_multiple(other, stride) and guard_or_false(stride > other)

@@ -1,0 +1,100 @@
+"""What operators return that PyTorch has no tracing rule for, or a wrong one: sizes, strides and types of eager mode.
+
+Without one a call cannot be traced (the gradient of 3-d fractional pooling), or only as one operator that has its
+results copied into contiguous tensors (the factors of a matrix are column-major).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_tracing import meta_decomposition, with_fake_rules
+from symshape.frontend.decompositions.result_types import with_eager_types
+
+aten: Any = torch.ops.aten
+_torch: Any = torch  # these have no types
+_sym_min, _sym_max, _broadcast = _torch.sym_min, _torch.sym_max, _torch.broadcast_shapes
+Size = Any  # int | torch.SymInt
+
+
+def missing_fake_rules() -> Callable[[], None]:
+    """The tracer has these rules from now on. Returns what takes them away."""
+    changed = [meta_decomposition(op, wrap) for op, wrap in with_eager_types().items()]
+    changed.append(
+        with_fake_rules(
+            {
+                aten.fractional_max_pool3d_backward.default: _like_operand,
+                aten.geqrf.default: _qr,
+                aten.linalg_lstsq.default: _least_squares,
+                aten.histogram.bin_ct: _histogram,
+                aten.histogram.bins_tensor: _histogram_of_bins,
+                aten._histogramdd_bin_edges.default: _edges,
+                aten._histogramdd_from_bin_cts.default: _counts,
+                aten._histogramdd_from_bin_tensors.default: _counts_of_bins,
+            }
+        )
+    )
+
+    def revert() -> None:
+        for one in changed:
+            one()
+
+    return revert
+
+
+def _column_major(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
+    return x.new_empty([*sizes[:-2], sizes[-1], sizes[-2]]).mT
+
+
+def _like_operand(gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _qr(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    *batch, m, n = x.shape
+    return _column_major(x, x.shape), x.new_empty([*batch, _sym_min(m, n)])
+
+
+def _least_squares(
+    a: torch.Tensor, b: torch.Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[torch.Tensor, ...]:
+    """The solution is computed in place of b, which has m rows, of which n are seen. Of the other results some are
+    empty: by the driver, by which of m and n is larger, and by the rank where the singular values are computed."""
+    driver = driver or ("gelsy" if a.device.type == "cpu" else "gels")
+    *batch, m, n = a.shape
+    vector = b.dim() == a.dim() - 1
+    batch = list(_broadcast(batch, b.shape[: b.dim() - (1 if vector else 2)]))
+    columns = 1 if vector else b.shape[-1]
+    solution = _column_major(a, [*batch, _sym_max(m, n), columns]).narrow(-2, 0, n)
+    real = a.real.dtype
+    residuals = a.new_empty([0], dtype=real)
+    by_rank = driver in ("gelsd", "gelss")
+    if driver != "gelsy" and m > n:
+        count = torch.library.get_ctx().new_dynamic_size() if by_rank and not batch else columns
+        residuals = a.new_empty([*batch, count], dtype=real)
+    rank = a.new_empty([0] if driver == "gels" else batch, dtype=torch.int64)
+    values = a.new_empty([*batch, _sym_min(m, n)] if by_rank else [0], dtype=real)
+    return solution.squeeze(-1) if vector else solution, residuals, rank, values
+
+
+def _histogram(x: torch.Tensor, bins: int = 100, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty([bins]), x.new_empty([bins + 1])
+
+
+def _histogram_of_bins(x: torch.Tensor, bins: torch.Tensor, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty([bins.size(0) - 1]), x.new_empty([bins.size(0)])
+
+
+def _edges(x: torch.Tensor, bins: Sequence[int], **_: Any) -> list[torch.Tensor]:
+    return [x.new_empty([count + 1]) for count in bins]
+
+
+def _counts(x: torch.Tensor, bins: Sequence[int], **_: Any) -> torch.Tensor:
+    return x.new_empty(list(bins))
+
+
+def _counts_of_bins(x: torch.Tensor, bins: Sequence[torch.Tensor], **_: Any) -> torch.Tensor:
+    return x.new_empty([edges.size(0) - 1 for edges in bins])

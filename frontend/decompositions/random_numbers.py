@@ -1,0 +1,200 @@
+"""Random numbers of eager mode: on a CPU a graph calls the operators that eager mode calls, in its form and its order.
+
+What an operator draws on a CPU depends on the operator, on the layout and the element type of what it fills, and on the
+processor, so nothing but the same call draws the same numbers. Three things would be other calls:
+
+- decompositions that draw otherwise (``native_dropout`` by ``rand``): they are left out for CPU tensors;
+- ``dropout``, of which the tracer makes ``native_dropout``: eager mode on a CPU fills floats by ``bernoulli_``;
+- what fills a tensor in place (``normal_``), of which functionalisation makes an operator that fills a contiguous one,
+  whatever the layout of the operand is: here it is ``symshape::draw``, which fills one of the same layout.
+
+Draws keep their order, and those that nothing reads are kept (``draw_order``).
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+from symshape.errors import CompileError
+from symshape.frontend.graph_rewrites.draw_order import draws_are_kept, partitioned_in_order
+from symshape.runtime.draw import DROPOUT, FILLING
+
+aten: Any = torch.ops.aten
+
+
+def with_eager_draws(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    """A decomposition table in which CPU tensors keep what Inductor takes apart to draw faster; ``table`` must be made
+    from ``select_decomp_table``."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+
+    fast = fast_random_decomps()
+    changed = [op for op in table if op in fast and fast[op] is not decompositions.get(op)]
+    changed += [op for op in (aten.bernoulli.default, aten.bernoulli.p) if op in table and op not in changed]
+    contiguous = {op: _contiguous(op, table.get(op)) for op in _CONTIGUOUS}
+    return {**table, **{op: _off_cpu(table[op]) for op in changed}, **contiguous}
+
+
+# Of these the results are contiguous, whatever the operands are; PyTorch's tracing rules say otherwise.
+_CONTIGUOUS = (
+    aten.normal.Tensor_Tensor,
+    aten.normal.Tensor_float,
+    aten.normal.float_Tensor,
+    aten.rrelu_with_noise_functional.default,
+)
+
+
+def _contiguous(op: Any, elsewhere: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The operator called on contiguous operands, for which it draws the same. ``elsewhere``: for other devices."""
+
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        if not _draws_on_cpu(args, kwargs):
+            return NotImplemented if elsewhere is None else elsewhere(*args, **kwargs)
+        operands = [x.contiguous() if isinstance(x, torch.Tensor) else x for x in args]
+        same = all(ours is theirs for ours, theirs in zip(operands, args))
+        return NotImplemented if same else op(*operands, **kwargs)
+
+    return decomposition
+
+
+def _off_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A decomposition that is used for other devices."""
+
+    @functools.wraps(rule)
+    def decomposition(*args: Any, **kwargs: Any) -> Any:
+        if not _draws_on_cpu(args, kwargs):
+            return rule(*args, **kwargs)
+        return NotImplemented
+
+    return decomposition
+
+
+def _draws_on_cpu(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    asked = kwargs.get("device")
+    if asked is not None:
+        return torch.device(asked).type == "cpu"
+    return all(x.is_cpu for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor))
+
+
+@contextlib.contextmanager
+def eager_draws(wanted: bool = True) -> Iterator[None]:
+    """While entered, AOTAutograd traces draws on a CPU as eager mode draws, and keeps them all. ``wanted``: False if
+    the user prefers what is fastest."""
+    if not wanted:
+        with partitioned_in_order():
+            yield
+        return
+    from torch._subclasses.functional_tensor import FunctionalTensorMode
+
+    op = aten.dropout.default
+    usual = {key: op.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
+    op.py_kernels |= {key: functools.partial(_dropout, kernel) for key, kernel in usual.items()}
+    tables = [filling.python_key_table for filling in FILLING]
+    before = [dict(table) for table in tables]  # not empty inside of another compile
+    for filling, table in zip(FILLING, tables):
+        table[FunctionalTensorMode] = functools.partial(_functional, filling)
+    for changed in (op, *FILLING):
+        changed._dispatch_cache.clear()
+    try:
+        with draws_are_kept(), partitioned_in_order():
+            yield
+    finally:
+        op.py_kernels |= usual
+        for table, own in zip(tables, before):
+            table.clear()
+            table.update(own)
+        for changed in (op, *FILLING):
+            changed._dispatch_cache.clear()
+
+
+def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
+    """What ``random.random()`` returns Dynamo passes to a graph as a tensor, traced as float32, but of float64."""
+    dtypes = {
+        i: node.meta["example_value"].dtype
+        for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))
+        if type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"
+    }
+    if not dtypes:
+        return run
+
+    def call(*args: Any) -> Any:
+        return run(*(x.to(dtypes[i]) if i in dtypes else x for i, x in enumerate(args)))
+
+    return call
+
+
+# Modules that put the generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
+# higher-order operators, runs none.
+_THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
+
+
+@contextlib.contextmanager
+def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
+    """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
+    traced without Dynamo, they would be run once, by the trace. A checkpoint may ask: its draws are the graph's."""
+    module: Any = torch.random
+    usual, tracing = module.default_generator, threading.get_ident()
+
+    class Generator:
+        def __getattr__(self, name: str) -> Any:
+            if threading.get_ident() != tracing:
+                return getattr(usual, name)
+            frame: Any = sys._getframe(1)
+            while frame is not None:
+                if frame.f_globals.get("__name__") in _THEIR_OWN:
+                    return getattr(usual, name)
+                frame = frame.f_back
+            raise CompileError(
+                f"the function asks the generator of random numbers for `{name}`",
+                where=line(),
+                next_step="symshape.compile breaks the graph there; or do it outside of the function",
+            )
+
+    module.default_generator = Generator()
+    try:
+        yield
+    finally:
+        module.default_generator = usual
+
+
+def _dropout(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+    """As ATen's own for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
+    if not x.is_cpu:
+        result: torch.Tensor = usual(x, p, train)
+        return result
+    check: Any = torch._check
+    check(0 <= p <= 1, lambda: f"dropout probability has to be between 0 and 1, but got {p}")
+    if p == 0 or not train:
+        return x
+    if p == 1:
+        return x * torch.zeros((), dtype=x.dtype)
+    like = torch.empty_like(x)
+    if torch._C._functorch.maybe_current_level() is not None:
+        return x * like.bernoulli_(1 - p).div_(1 - p)  # torch.vmap knows what each of its elements draws
+    draws: Callable[..., torch.Tensor] = torch.ops.symshape.draw
+    return x * draws(DROPOUT, x.size(), like.stride(), [1 - p], None, dtype=x.dtype, device=x.device).div(1 - p)
+
+
+def _functional(op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> torch.Tensor:
+    """The functional form of an operator that fills a tensor. Called without the mode that functionalises."""
+    if generator is not None or not x.is_cpu:
+        given = kwargs if generator is None else {**kwargs, "generator": generator}
+        usual: torch.Tensor = mode.__torch_dispatch__(op, (type(x),), (x, *args), given)
+        return usual
+    rest = [argument for argument in op._schema.arguments[1 + len(args) :] if not argument.kwarg_only]
+    values = [*args, *(kwargs.get(argument.name, argument.default_value) for argument in rest)]
+    p = values[0] if values and isinstance(values[0], torch.Tensor) else None
+    numbers = [value for value in values if not isinstance(value, torch.Tensor) and value is not None]
+    with mode:
+        name = str(op).removeprefix("aten.")
+        drawn = torch.ops.symshape.draw(name, x.size(), x.stride(), numbers, p, dtype=x.dtype, device=x.device)
+        return x.copy_(drawn)

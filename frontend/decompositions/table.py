@@ -1,0 +1,173 @@
+"""Which operators AOTAutograd takes apart before there is IR, and how."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._decomp.decompositions import Reduction
+
+from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
+from symshape.frontend.decompositions.distances import cdist_forward, pdist_forward
+from symshape.frontend.decompositions.eager_layouts import as_eager
+from symshape.frontend.decompositions.foreach import foreach_rules
+from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.frontend.decompositions.normalisations import with_eager_statistics
+from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
+from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward
+from symshape.frontend.decompositions.random_numbers import with_eager_draws
+from symshape.frontend.decompositions.result_types import with_eager_types
+
+
+def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
+    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
+    its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
+    its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
+    becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
+    first; those of rounding to decimals multiply by 0.01. Those of matrix products ask whether they are small, which
+    makes a graph of its own for up to 16 rows of a layer with one output. ``eager_draws``: those of random numbers are
+    for other devices than CPUs."""
+    from torch._decomp import get_decompositions
+    from torch._inductor.decomposition import select_decomp_table
+
+    aten = torch.ops.aten
+    whole = (
+        aten.max_pool2d_with_indices,
+        aten.max_pool3d_with_indices,
+        aten.embedding_dense_backward,
+        aten.index_select,
+        aten.threshold,
+        aten.round,
+        aten.mm,
+        aten.addmm,
+    )
+    table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
+    table |= get_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
+    pads = (aten.replication_pad1d_backward, aten.replication_pad2d_backward, aten.replication_pad3d_backward)
+    table |= dict.fromkeys([op.default for op in pads], replication_pad_backward)
+    table[aten.grid_sampler_3d.default] = grid_sampler
+    table |= dict.fromkeys(
+        [aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default], grid_sampler_backward
+    )
+    table[aten.as_strided_copy.default] = _as_strided_copy
+    table[aten.soft_margin_loss_backward.default] = _soft_margin_loss_backward
+    table |= {
+        aten.complex.default: joined,
+        aten.copy.default: copied,
+        aten._to_copy.default: to_complex(table[aten._to_copy.default]),
+        aten.silu.default: silu(table[aten.silu.default]),
+        aten._cdist_forward.default: cdist_forward,
+        aten._pdist_forward.default: pdist_forward,
+        aten.avg_pool2d.default: avg_pool,
+        aten.avg_pool3d.default: avg_pool,
+        aten.avg_pool2d_backward.default: avg_pool_backward,
+        aten.avg_pool3d_backward.default: avg_pool_backward,
+    }
+    table |= foreach_rules()
+    if aten.logsumexp.default in table:
+        table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
+    clamps = (aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
+    wraps = dict.fromkeys((aten.index_add.default, aten.index_copy.default), _without_negative_places)
+    wraps |= dict.fromkeys(clamps, _of_real_bounds)
+    table |= {op: wrap(table[op]) for op, wrap in wraps.items() if op in table}
+    table[aten.cat.default] = _of_one_type(table[aten.cat.default])
+    table |= with_eager_statistics(table)
+    table |= {op: wrap(table[op]) for op, wrap in with_eager_types().items() if op in table}
+    for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
+        table[op] = _from_either_end(table[op])
+    if aten.smooth_l1_loss_backward.default in table:
+        table[aten.smooth_l1_loss_backward.default] = _invalid_where_it_is(table[aten.smooth_l1_loss_backward.default])
+    losses = (aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward)
+    for op in (*(loss.default for loss in losses), aten.soft_margin_loss_backward.default):
+        if op in table:
+            table[op] = _of_something(table[op])
+    return as_eager(with_eager_draws(table) if eager_draws else table)
+
+
+def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:
+    return torch.as_strided(x, *args).clone(memory_format=torch.contiguous_format)
+
+
+def _soft_margin_loss_backward(
+    gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int
+) -> torch.Tensor:
+    """PyTorch's subtracts one from a sigmoid: nothing of the gradient is left where a margin is above 17."""
+    slope = -target * gradient * torch.sigmoid(-target * x)
+    return slope / x.numel() if reduction == Reduction.MEAN.value else slope
+
+
+def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``cat``, which leaves out tensors without elements; their types count nevertheless."""
+
+    def decomposition(tensors: Sequence[torch.Tensor], dim: int = 0) -> Any:
+        dtype = functools.reduce(torch.promote_types, [x.dtype for x in tensors])
+        return rule([x if x.dtype == dtype else x.to(dtype) for x in tensors], dim)
+
+    return decomposition
+
+
+def _of_real_bounds(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``clamp``, whose types do not count a bound that is a symbolic float."""
+
+    def decomposition(x: torch.Tensor, *bounds: Any, **named: Any) -> Any:
+        real = any(isinstance(bound, torch.SymFloat) for bound in (*bounds, *named.values()))
+        whole = not (x.is_floating_point() or x.is_complex())
+        return rule(x.to(torch.get_default_dtype()) if real and whole else x, *bounds, **named)
+
+    return decomposition
+
+
+def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not has_unbacked_sizes(x) and x.numel() == 0:
+            return torch.zeros_like(x)
+        return rule(gradient, x, *args, **kwargs)
+
+    return decomposition
+
+
+def _invalid_where_it_is(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a gradient that takes the sign of a difference, which for NaN is 0: eager mode's is NaN."""
+
+    def decomposition(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, *args: Any) -> Any:
+        difference = x - target
+        return torch.where(difference.isnan(), difference, rule(gradient, x, target, *args))
+
+    return decomposition
+
+
+def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition into an operator that counts negative places from the end: here they are out of range."""
+
+    def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        size = x.size(dim) if x.dim() else 1
+        return rule(x, dim, torch.where(index < 0, size, index), *args, **kwargs)
+
+    return decomposition
+
+
+def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """``index_fill``, which takes negative places: the decomposition would make an ``index_copy`` of it."""
+
+    def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
+        if not x.dim():
+            return rule(x, dim, index, value)
+        filled = value.to(x.dtype) if isinstance(value, torch.Tensor) else x.new_full((), value)
+        places = [None] * (dim % x.dim()) + [index.reshape(-1)]
+        return torch.ops.aten.index_put.default(x, places, filled)
+
+    return decomposition
+
+
+def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, but none for data-dependent sizes: it would have to know whether there are elements."""
+
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return NotImplemented if has_unbacked_sizes(x) else rule(x, *args, **kwargs)
+
+    return decomposition

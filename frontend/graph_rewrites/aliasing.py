@@ -1,0 +1,75 @@
+"""Whether a program can tell a view from a copy: it changes one of them, or its caller gets both."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_private import storage_of
+
+
+def matters(view: torch.fx.Node) -> bool:
+    """``view``: a node of a Dynamo graph whose results are views of its operands."""
+    results = set(_storages(view))
+    operands = {storage for node in view.all_input_nodes for storage in _storages(node)}
+    outside: set[Any] = set()
+    returned: set[Any] = set()
+    for node in view.graph.nodes:
+        if any(storage in results or storage in operands for one in _changed(node) for storage in _storages(one)):
+            return True
+        if node.op == "placeholder":
+            outside.update(_storages(node))
+        elif node.op == "output":
+            returned.update(storage for one in node.all_input_nodes for storage in _storages(one))
+    return bool(results & returned and operands & (outside | returned))
+
+
+def _storages(node: torch.fx.Node) -> Iterator[Any]:
+    for value in torch.utils._pytree.tree_leaves(node.meta.get("example_value")):
+        if isinstance(value, torch.Tensor):
+            yield storage_of(value)
+
+
+def _changed(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The tensors that a call writes to, or more."""
+    name = str(getattr(node.target, "__name__", node.target))
+    schema = getattr(node.target, "_schema", None)
+    in_place = name.endswith("_") and not name.endswith("__") if schema is None else schema.is_mutable
+    in_place = in_place or _asks_for_it(node)
+    is_call = node.op in ("call_function", "call_method")
+    if not is_call or not (in_place or "out" in node.kwargs or node.target in _WRITING or name == "__setitem__"):
+        return []
+    return node.all_input_nodes
+
+
+def _asks_for_it(node: torch.fx.Node) -> bool:
+    """Whether a function like ``relu`` is given ``inplace=True``, by name or by position."""
+    try:
+        given = inspect.signature(node.target).bind(*node.args, **node.kwargs)  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # it has none, as what is written in C
+        return bool(node.kwargs.get("inplace"))
+    return bool(given.arguments.get("inplace"))
+
+
+_WRITING = frozenset(
+    {
+        operator.setitem,
+        operator.iadd,
+        operator.isub,
+        operator.imul,
+        operator.itruediv,
+        operator.ifloordiv,
+        operator.imod,
+        operator.ipow,
+        operator.iand,
+        operator.ior,
+        operator.ixor,
+        operator.ilshift,
+        operator.irshift,
+        operator.imatmul,
+    }
+)

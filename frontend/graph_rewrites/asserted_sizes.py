@@ -1,0 +1,39 @@
+"""Integers read off tensors, of which the program asserts that they are a size (``torch._check(n == x.shape[0])``), and
+booleans of which it asserts that they are true.
+
+The tracer puts that size wherever the integer is used, and drops the read together with the assertion. Here the
+assertion is written on the tensor, before the graph is traced further.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from symshape.runtime.eager_errors import EAGER_FORM
+from symshape.runtime.torch_c import user_lines
+
+
+def assert_items(gm: torch.fx.GraphModule) -> None:
+    """Adds a ``_assert_async`` behind each ``item`` of a Dynamo graph whose symbol was replaced."""
+    changed = False
+    for node in list(gm.graph.find_nodes(op="call_method", target="item")):
+        number = node.meta.get("example_value")
+        bindings = node.meta.get("unbacked_bindings") or {}
+        if not isinstance(number, (torch.SymInt, torch.SymBool)) or not bindings or number.node.expr in bindings:
+            continue
+        if isinstance(number, torch.SymBool) and number.node.expr.free_symbols:
+            continue
+        known = node if isinstance(number, torch.SymInt) else bool(number)
+        what = "an integer" if isinstance(number, torch.SymInt) else "a boolean"
+        file, line = (user_lines(node) or [("", 0)])[-1]
+        message = f"runtime assertion failed: {what} is not {number.node.expr} ({file}:{line})"
+        with gm.graph.inserting_after(node):
+            equal = gm.graph.call_function(torch.eq, (node.args[0], known))
+        with gm.graph.inserting_after(equal):
+            whole = gm.graph.call_function(torch.all, (equal,))
+        with gm.graph.inserting_after(whole):
+            check = gm.graph.call_function(torch.ops.aten._assert_async.msg, (whole, message))
+        check.meta[EAGER_FORM] = None
+        changed = True
+    if changed:
+        gm.recompile()

@@ -1,0 +1,341 @@
+"""Walks a graph once, and keeps for each value that depends on a mask its form without the selection."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked, require_equal
+from symshape.frontend.bridge.torch_unbacked import assert_equal
+from symshape.frontend.graph_rewrites.masks.mask_space import (
+    Cannot,
+    Compact,
+    Component,
+    Joined,
+    Positions,
+    Scalar,
+    Space,
+    Uniform,
+    Value,
+    size_of,
+)
+from symshape.frontend.graph_rewrites.masks.node_writer import Writer, aten, prims
+from symshape.runtime.torch_c import first_seen
+
+Found = Value | Sequence[Value | None] | None
+Rule = Callable[["Rewriter", Node], Found]
+
+
+class Rewriter:
+    """State of one rewrite.
+
+    ``values``: the other form of each node that has one; for a node with several results a list of them. ``symbols``:
+    which mask a data-dependent size counts. ``dropped``: assertions, and what makes each anew where that is needed.
+    ``returned``: the new form of selected elements that are returned.
+    """
+
+    def __init__(self, graph: torch.fx.Graph, fake_mode: Any) -> None:
+        self.graph, self.write = graph, Writer(graph, fake_mode)
+        self.values: dict[Node, Value | Sequence[Value | None]] = {}
+        self.components: dict[Node, Component] = {}
+        self.spaces: dict[Node, Space] = {}
+        self.symbols: dict[Any, Space | None] = {}
+        self.dropped: dict[Node, Callable[[], None]] = {}
+        self.returned: dict[Node, Node] = {}
+        self.broadcast: dict[Any, Node] = {}  # masks over more dims, each once: a mask is known by its node
+        self.of_rows: dict[Space, tuple[Space, list[str]]] = {}  # flattened rows: the space of rows, their sizes
+        self.nonempty: dict[Space, None] = {}  # checked to have an element, with eager's error
+
+    # What rules ask for.
+
+    def compact(self, operand: Any) -> Compact | None:
+        found = self.values.get(operand) if isinstance(operand, Node) else None
+        return found if isinstance(found, Compact) else None
+
+    def scalar(self, operand: Any) -> Scalar | None:
+        found = self.values.get(operand) if isinstance(operand, Node) else None
+        return found if isinstance(found, Scalar) else None
+
+    def space_of(self, mask: Node) -> Space:
+        """The space of a mask that the graph has as a node: one of whole tensors, or one over selected elements."""
+        if mask not in self.spaces:
+            inner = self.compact(mask)
+            if inner is None:
+                self.spaces[mask] = Space(mask, mask, tuple(self.write.sizes(mask)))
+            else:
+                outer = self.write.mask_of(inner.space, mask.meta["val"].dim() - 1 - inner.dim)
+                both = self.write.call(aten.logical_and.default, outer, inner.full)
+                self.spaces[mask] = Space(mask, both, tuple(self.write.sizes(both)))
+        return self.spaces[mask]
+
+    def name_size(self, size: Any, space: Space) -> None:
+        """A size of the traced graph is the count of a space. One that counts two masks names neither."""
+        if isinstance(size, torch.SymInt) and is_unbacked(size):
+            expr = size.node.expr
+            self.symbols[expr] = space if self.symbols.get(expr, space) is space else None
+
+    def counted(self, size: Any) -> Space | None:
+        """The space whose elements a size, a node or a value of the traced graph, counts."""
+        if isinstance(size, Node):
+            found = self.scalar(size)
+            if found is not None:
+                return found.counts
+            size = size.meta.get("val")
+        expr = size.node.expr if isinstance(size, torch.SymInt) else None
+        return self.symbols.get(expr) if expr is not None else None
+
+    def full_sizes(self, sizes: Sequence[Any], space: Space, dim: int) -> list[Any]:
+        """Sizes of the full form, from those of a tensor whose dim ``dim`` is compact."""
+        others = [*sizes[:dim], *sizes[dim + 1 :]]
+        if any(self.scalar(size) is not None for size in others):
+            raise Cannot("a size is computed from the number of selected elements")
+        return [*sizes[:dim], *space.sizes, *sizes[dim + 1 :]]
+
+    def whole(self, operand: Any, rank: int, space: Space, trailing: int) -> Any:
+        """An operand as it meets full forms whose compact dim has ``trailing`` dims behind it, in an operation with a
+        result of ``rank`` dims: the full form of a compact one, another tensor with dims of one put in."""
+        if not isinstance(operand, Node):
+            return operand
+        found = self.values.get(operand)
+        if isinstance(found, Scalar):
+            return found.tensor
+        if isinstance(found, Compact):
+            if found.space is not space:
+                return self.spread(operand, operand.meta["val"].dim() - 1 - trailing, space)
+            if operand.meta["val"].dim() - 1 - found.dim != trailing:
+                raise Cannot("selected elements meet those of another position")
+            return found.full
+        if isinstance(found, (Positions, Joined, list, tuple)):
+            raise Cannot("selected elements, or their positions, are part of another tensor")
+        value = operand.meta.get("val")
+        if not isinstance(value, torch.Tensor) or value.dim() <= trailing:
+            return operand
+        dim = value.dim() - 1 - trailing
+        if size_of(value, dim) == 1:
+            return self.write.unsqueeze(operand, dim, space.rank - 1)
+        return self.spread(operand, dim, space)
+
+    def spread(self, operand: Node, dim: int, space: Space) -> Node:
+        """A tensor whose dim ``dim`` has an element for each selected one, read at the mask's true places. What is
+        there once is there for all, as broadcasting has it; any other size is eager's error."""
+        w, inner = self.write, self.compact(operand)
+        ranks, count = w.ranks(space), w.count(space)
+        if inner is None:
+            if has_unbacked_sizes(operand.meta["val"]):
+                raise Cannot("values of a number that only data tells")
+            source, size = operand, w.sizes(operand)[dim]
+            last = size - 1 if isinstance(size, int) else w.call(operator.sub, size, 1)
+            if last == -1:
+                raise Cannot("values for selected elements, of which there are none")
+            index = w.call(aten.clamp.default, w.call(aten.sub.Tensor, ranks, 1), 0, last)
+            given = w.scalar(size, ranks.meta["val"])
+        else:
+            if inner.dim != dim:
+                raise Cannot("selected elements meet those of another position")
+            given = w.count(inner.space)
+            source = self.flattened(inner)
+            wanted = w.call(aten.minimum.default, ranks, w.call(aten.clamp.default, given, 1))
+            index = w.call(aten.searchsorted.Tensor, w.ranks(inner.space), wanted)
+            index = w.call(aten.clamp.default, index, 0, w.call(operator.sub, self.length(inner.space), 1))
+        same = w.call(aten.logical_or.default, w.call(aten.eq.Tensor, given, count), w.call(aten.eq.Scalar, given, 1))
+        w.require(same, f"shape mismatch: one value, or one for each selected element of mask {space.origin.name}")
+        read = w.call(aten.index_select.default, source, dim, index)
+        if space.rank == 1:
+            return read
+        sizes = w.sizes(read)
+        return w.reshape(read, [*sizes[:dim], *space.sizes, *sizes[dim + 1 :]])
+
+    def same_size(self, a: Any, b: Any) -> bool:
+        """Whether two sizes of the traced graph are equal. If they are at the first call, that becomes a guard: a mask
+        and what it selects from have equal sizes in any but strange programs. If one is in the data, it is asserted,
+        which is checked where the size is read."""
+        exprs = [size.node.expr if isinstance(size, torch.SymInt) else size for size in (a, b)]
+        if exprs[0] == exprs[1]:
+            return True
+        if not all(isinstance(size, int) or not is_unbacked(size) for size in (a, b)):
+            return self.counted(a) is None and self.counted(b) is None and assert_equal(a, b)
+        env = self.write.fake_mode.shape_env
+        return env is not None and require_equal(env, a, b, "mask-to-where: a mask and what it selects from")
+
+    def selected_first(self, value: Compact, size: Any) -> Node:
+        """The compact tensor itself, if its size is known without the data: element i is found by its rank."""
+        w, ranks = self.write, self.write.ranks(value.space)
+        wanted = w.call(
+            prims.iota.default,
+            size,
+            start=1,
+            step=1,
+            dtype=torch.int64,
+            device=ranks.meta["val"].device,
+            requires_grad=False,
+        )
+        place = w.call(aten.searchsorted.Tensor, ranks, wanted)
+        last = self.length(value.space)
+        last = last - 1 if isinstance(last, int) else w.call(operator.sub, last, 1)
+        place = w.call(aten.clamp.default, place, 0, last)
+        return w.call(aten.index_select.default, self.flattened(value), value.dim, place)
+
+    def length(self, space: Space) -> Any:
+        """Elements of the mask."""
+        return self.write.sizes(self.write.ranks(space))[0]
+
+    def flattened(self, value: Compact) -> Node:
+        """The full form with one dim for those of the mask."""
+        if value.space.rank == 1:
+            return value.full
+        sizes = self.write.sizes(value.full)
+        kept = sizes[: value.dim], sizes[value.dim + value.space.rank :]
+        return self.write.reshape(value.full, [*kept[0], self.length(value.space), *kept[1]])
+
+    # The walk.
+
+    def run(self, rules: Mapping[Any, Rule], sources: Container[Any], fallback: Rule) -> list[Component]:
+        """Rewrites the graph. ``rules``: by target; those of ``sources`` begin with a mask; ``fallback``: of all other
+        operations on values that depend on a mask. Returns what became of them."""
+        for node in list(self.graph.nodes):
+            if node.op == "output":
+                return self._finish(node)
+            if node.op == "call_function":
+                self._visit(node, rules.get(node.target, fallback), node.target in sources)
+        return []
+
+    def _visit(self, node: Node, rule: Rule, is_source: bool) -> None:
+        inputs = [operand for operand in node.all_input_nodes if operand in self.components]
+        tainted = [o for o in inputs if o in self.values and not isinstance(self.values[o], Uniform)]
+        if not tainted and not is_source:
+            return
+        component = Component()
+        for operand in tainted:
+            component = component.join(self.components[operand])
+        self.components[node], self.write.at = component, node
+        try:
+            found = rule(self, node)
+            if found is None:
+                if tainted and node not in self.dropped:
+                    raise Cannot("it needs the selected elements side by side")
+                return
+            self.values[node] = found
+            self._check(node, found)
+            component.root().patterns.append(short_name(node))
+        except Cannot as reason:
+            self.values.pop(node, None)
+            component.root().reasons.append((f"{short_name(node)}: {reason}", node))
+
+    def _check(self, node: Node, found: Found) -> None:
+        """The new form has the type of the old one, and is laid out as it is."""
+        if isinstance(found, (list, tuple)):
+            return
+        value = node.meta["val"]
+        if isinstance(found, Compact):
+            full = found.full.meta["val"]
+            if full.dtype != value.dtype or full.dim() != value.dim() - 1 + found.space.rank:
+                raise Cannot(f"its full form is another: {full.dtype}, {list(full.size())}")
+            self.name_size(value.size(found.dim), found.space)
+            self.own(node, found.space)
+        elif isinstance(found, Positions):
+            self.name_size(value.size(0), found.space)
+            self.own(node, found.space)
+        elif isinstance(found, Scalar) and found.counts is not None:
+            self.own(node, found.counts)
+        elif isinstance(found, Uniform) and isinstance(value, torch.Tensor):
+            self.values[node] = Uniform(self._like(found.node, value))
+
+    def own(self, node: Node, space: Space) -> None:
+        owner = self.components[node].root()
+        if space not in owner.spaces:
+            owner.spaces.append(space)
+
+    def _like(self, node: Node, value: torch.Tensor) -> Node:
+        """With the dtype, the sizes and the strides that were promised."""
+        node = self.write.cast(node, value.dtype)
+        made = node.meta["val"]
+        if made.dim() != value.dim():
+            raise Cannot(f"it became a tensor of {made.dim()} dims")
+        strides = zip(made.stride(), value.stride(), value.size())
+        if all(_same(a, b) or (isinstance(n, int) and n <= 1) for a, b, n in strides):
+            return node
+        order = sorted(range(value.dim()), key=lambda d: (-_hint(value.stride(d)), d))
+        dense = self.write.call(aten.permute.default, node, order)
+        dense = self.write.call(aten.clone.default, dense, memory_format=torch.contiguous_format)
+        return self.write.call(aten.permute.default, dense, [order.index(d) for d in range(value.dim())])
+
+    # The end.
+
+    def _finish(self, output: Node) -> list[Component]:
+        for operand in output.all_input_nodes:
+            found = self.values.get(operand)
+            if isinstance(found, Compact) and self._returned(output, operand, found):
+                continue
+            if found is not None and not isinstance(found, Uniform):
+                what = "the number of selected elements is" if isinstance(found, Scalar) else "selected elements are"
+                self.components[operand].root().reasons.append((f"{what} returned", operand))
+        for node, check in self.dropped.items():
+            if self._vanishes(node):
+                self.write.at = node
+                check()
+                self.graph.erase_node(node)
+        for operand, made in self.returned.items():
+            if self._vanishes(operand):
+                output.replace_input_with(operand, made)
+        for node, found in self.values.items():
+            if isinstance(found, Uniform) and self._vanishes(node):
+                node.replace_all_uses_with(found.node)
+        self._erase()
+        return list(dict.fromkeys(component.root() for component in self.components.values()))
+
+    def _returned(self, output: Node, operand: Node, found: Compact) -> bool:
+        """Selected elements whose number is an input's size: the gradient of values for them."""
+        value = operand.meta["val"]
+        if has_unbacked_sizes(value):
+            return False
+        self.write.at = output
+        size = value.size(found.dim)
+        if isinstance(size, torch.SymInt):
+            size = next((n for n in self.graph.nodes if _same_symbol(n.meta.get("val"), size)), None)
+        if size is None:
+            return False
+        made = self.selected_first(found, size)
+        if not all(_same(a, b) for a, b in zip(made.meta["val"].stride(), value.stride())):
+            return False
+        self.returned[operand] = made
+        return True
+
+    def _vanishes(self, node: Node) -> bool:
+        return not self.components[node].root().reasons
+
+    def _erase(self) -> None:
+        """Nodes without users, the last one first: the old forms of what vanished, the new ones of what stays."""
+        for node in reversed(list(self.graph.nodes)):
+            if node.op != "call_function" or node.users:
+                continue
+            replaced = self.write.made.get(node)
+            stays = node.is_impure() and (replaced not in self.components or self._vanishes(replaced))
+            if not stays:
+                self.graph.erase_node(node)
+
+
+def short_name(node: Node) -> str:
+    """The name of an operation without its namespace and overload."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return str(packet or getattr(node.target, "__name__", node.target)).rpartition(".")[2]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, int) or isinstance(b, int):
+        return type(a) is type(b) and a == b
+    return bool(a.node.expr == b.node.expr)
+
+
+def _same_symbol(value: Any, size: torch.SymInt) -> bool:
+    return isinstance(value, torch.SymInt) and bool(value.node.expr == size.node.expr)
+
+
+def _hint(stride: Any) -> int:
+    found = stride if isinstance(stride, int) else first_seen(stride)
+    if found is None:
+        raise Cannot("its strides depend on data")
+    return found

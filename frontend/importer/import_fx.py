@@ -1,0 +1,388 @@
+"""FX graph to the ``imported`` stage: one ``host.call`` for each node, one ``symshape.bind`` for each tensor."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch_mlir import ir
+
+from symshape.dialects.conditions import read_condition
+from symshape.dialects.sizes import Sizes
+from symshape.errors import CompileError
+from symshape.frontend.bridge.traced_values import fill_values
+from symshape.frontend.graph_rewrites.draw_order import draws
+from symshape.frontend.importer.fake_values import (
+    Constant,
+    bind,
+    check_item,
+    check_replaced,
+    define_offset,
+    define_unbacked,
+    emit_symbol,
+    emit_unbacked,
+    is_new_symbol,
+    type_of,
+    unchecked,
+)
+from symshape.frontend.importer.import_cond import Branch, import_cond
+from symshape.frontend.importer.shape_env_constraints import emit_condition, import_constraints, import_facts
+from symshape.frontend.importer.sym_floats import emit_real
+from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
+from symshape.runtime.program import target_name
+from symshape.runtime.torch_c import user_lines
+
+
+@dataclass
+class Imported:
+    """The module, the Python objects that templates name as ``constant[i]``, and the nodes that carry no IR value."""
+
+    module: ir.Module
+    constants: list[Any]
+    symbols: list[SymbolRow]
+
+
+@dataclass
+class Importer:
+    """State of the import of one function. All functions of a module share ``module``, ``constants`` and ``files``."""
+
+    module: ir.Module
+    env: Any
+    sizes: Sizes
+    constants: list[Any] = field(default_factory=list)
+    values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | Constant | None
+    files: dict[tuple[str, int], ir.Location] = field(default_factory=dict)
+
+    def function_name(self, wanted: str) -> str:
+        """A name that no function of the module has."""
+        taken = {ir.StringAttr(op.operation.attributes["sym_name"]).value for op in self.module.body.operations}
+        names = (f"{wanted}{suffix}" for suffix in ("", *(f"_{i}" for i in range(1, len(taken) + 1))))
+        return next(name for name in names if name not in taken)
+
+    def location(self, node: torch.fx.Node) -> ir.Location:
+        """The user's innermost frame, named by the node."""
+        lines = user_lines(node)
+        if not lines:
+            return ir.Location.name(node.name)
+        file, line = lines[-1]
+        place = self.files.get((file, line))
+        if place is None:
+            place = self.files[(file, line)] = ir.Location.file(file, line, 1)
+        return ir.Location.name(node.name, place)
+
+
+def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main") -> Imported:
+    """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
+
+    The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
+    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number.
+    """
+    with context, ir.Location.unknown(context):
+        module = ir.Module.create()
+        block, fakes = _create_function(module, gm, name)
+        importer = Importer(module, env, Sizes(block))
+        rows = collect_symbols(fakes, env)
+        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env))
+    return Imported(module, importer.constants, rows)
+
+
+def _create_function(module: ir.Module, gm: torch.fx.GraphModule, name: str) -> tuple[ir.Block, list[Any]]:
+    """A function of the module without a body, and what its arguments look like."""
+    fill_values(gm)
+    fakes = [node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder")]
+    types = [type_of(value) for value in fakes]
+    with ir.InsertionPoint(module.body):
+        function = ir.Operation.create(
+            "func.func",
+            regions=1,
+            attributes={
+                "sym_name": ir.StringAttr.get(name),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [])),
+            },
+        )
+    return function.regions[0].blocks.append(*types), fakes
+
+
+def _import_body(
+    importer: Importer,
+    gm: torch.fx.GraphModule,
+    fakes: list[Any],
+    rows: list[SymbolRow],
+    facts: Callable[[], None],
+    outputs: Sequence[Any] | None = None,
+) -> None:
+    """Symbols, layouts of arguments, what ``facts`` writes, then the nodes. ``outputs``: what a branch returns."""
+    block = importer.sizes.block
+    with ir.InsertionPoint(block):
+        for row in rows:
+            emit_symbol(importer, row)
+        for node, value, argument in zip(gm.graph.find_nodes(op="placeholder"), fakes, block.arguments):
+            # A size has one canonical value, whichever argument shows it.
+            known = _known_size(importer, value) if isinstance(value, torch.SymInt) else None
+            importer.values[node] = argument if known is None else known
+            bind(importer, argument, value, importer.location(node))
+        facts()
+        results = _import_nodes(importer, gm, outputs)
+    arguments = [argument.type for argument in block.arguments]
+    block.owner.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, results))
+
+
+def _import_branch(outer: Importer, branch: Branch) -> None:
+    """Adds the function of a branch. Facts of symbols are those of the whole graph, and what its predicate says; of a
+    data-dependent size only that it is one: the rest comes from checks that may not have run."""
+    block, fakes = _create_function(outer.module, branch.graph, branch.name)
+    importer = Importer(outer.module, outer.env, Sizes(block), outer.constants, files=outer.files)
+    block.owner.attributes["symshape.branch"] = ir.UnitAttr.get()
+    rows = [unchecked(row, fakes) if row.hint < 0 else row for row in collect_symbols(fakes, outer.env)]
+    facts = functools.partial(import_facts, importer.sizes, outer.env, branch.assumed)
+    _import_body(importer, branch.graph, fakes, rows, facts, branch.returned)
+
+
+def _import_nodes(importer: Importer, gm: torch.fx.GraphModule, outputs: Sequence[Any] | None) -> list[ir.Type]:
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            return _import_output(importer, node) if outputs is None else _import_branch_output(importer, outputs)
+        with importer.location(node):
+            if node.op == "get_attr":
+                importer.values[node] = _import_constant(importer, gm, node)
+            else:
+                importer.values[node] = _import_call(importer, node)
+    return []
+
+
+def _import_constant(importer: Importer, gm: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
+    target: Any = gm
+    for part in str(node.target).split("."):
+        target = getattr(target, part)
+    if not isinstance(target, torch.Tensor):
+        return Constant(target)
+    fake = node.meta.get("val", target)
+    op = _call("symshape.constant", f"({_position(importer, target)},)", [], [type_of(fake)])
+    bind(importer, op.results[0], fake, op.location)
+    return op.results[0]
+
+
+def _position(importer: Importer, constant: Any) -> int:
+    importer.constants.append(constant)
+    return len(importer.constants) - 1
+
+
+def _call(
+    target: str,
+    arguments: str,
+    operands: Sequence[ir.Value],
+    types: Sequence[ir.Type],
+    indices: Sequence[int] | None = None,
+) -> Any:
+    attributes: dict[str, ir.Attribute] = {
+        "target": ir.StringAttr.get(target),
+        "arguments": ir.StringAttr.get(arguments),
+    }
+    if indices is not None:
+        attributes["result_indices"] = ir.DenseI64ArrayAttr.get(list(indices))
+    return ir.Operation.create("host.call", list(types), list(operands), attributes)
+
+
+def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
+    value = node.meta.get("val")
+    if node.target is operator.getitem:
+        source: Any = node.args[0]
+        return importer.values[source][node.args[1]]
+    special = _SPECIAL.get(str(node.target))
+    if special is not None:
+        return special(importer, node)
+    if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+        known = _known_size(importer, value)
+        if known is not None:
+            return known
+    if isinstance(value, torch.SymFloat) and _is_scalar_operator(node.target):
+        try:
+            return emit_real(importer.sizes, value.node.expr)
+        except UnsupportedExpr:
+            pass
+    if isinstance(value, torch.SymBool) and _is_scalar_operator(node.target):
+        try:
+            return emit_condition(importer.sizes, condition_from_sympy(value.node.expr))
+        except (UnsupportedExpr, KeyError):
+            pass
+    return _import_library_call(importer, node, value)
+
+
+def _known_size(importer: Importer, value: Any) -> ir.Value | None:
+    """A size whose symbols are all defined is arithmetic on them, whatever node computes it."""
+    try:
+        expr = size_expr(value)
+    except UnsupportedExpr:
+        return None
+    known = all(Expr.symbol(name) in importer.sizes for name in expr.symbols)
+    return importer.sizes.value(expr) if known else None
+
+
+def _is_scalar_operator(target: Any) -> bool:
+    return getattr(target, "__module__", "") in ("_operator", "torch", "math")
+
+
+def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) -> Any:
+    operands: list[ir.Value] = []
+    text = template(importer, node.args, node.kwargs, operands)
+    tuple_result = isinstance(value, (tuple, list, dict))
+    nested = tuple_result and (isinstance(value, dict) or any(isinstance(fake, (tuple, list, dict)) for fake in value))
+    fakes = pytree.tree_leaves(value) if tuple_result else ([] if value is None else [value])
+    kept = [i for i, fake in enumerate(fakes) if fake is not None]
+    types = [type_of(fakes[i]) for i in kept]
+    target = target_name(node.target)
+    op = _call(f"flat.{target}" if nested else target, text, operands, types, kept if tuple_result else None)
+    if _is_fresh(node.target):
+        op.attributes["fresh"] = ir.UnitAttr.get()
+    if draws(node):
+        op.attributes["draws"] = ir.UnitAttr.get()
+    if _is_custom(node.target):
+        op.attributes["checked"] = ir.UnitAttr.get()
+    results: list[Any] = [None] * len(fakes)
+    for i, result in zip(kept, op.results):
+        results[i] = result
+    defined = define_unbacked(importer, fakes, kept, op, results)
+    check_replaced(importer, node, dict(zip(kept, op.results)), defined)
+    define_offset(importer, node, value)
+    for i, result in zip(kept, op.results):
+        bind(importer, result, fakes[i], op.location)
+    if nested:
+        return pytree.tree_unflatten(results, pytree.tree_structure(value))
+    return results if tuple_result else (results[0] if results else None)
+
+
+# Their schemas say nothing of it, but the result may be the operand's memory.
+_VIEWS_UNDECLARED = frozenset({"aten._unsafe_view.default", "aten.lift.default"})
+
+
+def _is_fresh(target: Any) -> bool:
+    """Whether an op changes no operand and returns memory of its own, as PyTorch's schema for it declares."""
+    if str(target) == "symshape.draw.default":
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
+        return False
+    schema = target._schema
+    return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
+
+
+def _is_custom(target: Any) -> bool:
+    """Whether what is known of an op's results comes from a user's rule, or was found by running it."""
+    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims", "prim", "symshape")
+
+
+def _import_item(importer: Importer, node: torch.fx.Node) -> Any:
+    """``item``: an integer becomes a symbol (a new one where the tracer made one), a float a library call."""
+    value = node.meta.get("val")
+    if not isinstance(value, (int, torch.SymInt)) or isinstance(value, bool):
+        return _import_library_call(importer, node, value)
+    expr = size_expr(value)
+    source: Any = node.args[0]
+    if is_new_symbol(importer, expr):
+        return emit_unbacked(importer, importer.values[source], next(iter(expr.symbols)), "item")
+    known = _known_size(importer, value)
+    if known is None:
+        return _import_library_call(importer, node, value)
+    check_item(importer, node, importer.values[source], expr)
+    return known
+
+
+def _import_assert(importer: Importer, node: torch.fx.Node) -> Any:
+    """``_assert_scalar``: must hold; checked at run time unless proven."""
+    condition = importer.values.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
+    if isinstance(condition, ir.Value) and str(condition.type) == "i1" and read_condition(importer.sizes, condition):
+        message = ir.StringAttr.get(_own_message(str(node.args[1])) or "runtime assertion failed")
+        ir.Operation.create("symshape.expect_true", [], [condition], {"message": message})
+        return None
+    return _import_library_call(importer, node, None)
+
+
+def _own_message(text: str) -> str:
+    """The message that came with an assertion; "" for the tracer's, which shows symbols of a graph before this one."""
+    return "" if text.startswith("Runtime assertion failed for expression") else text
+
+
+def _import_cond(importer: Importer, node: torch.fx.Node) -> Any:
+    results = import_cond(importer, node, _import_branch)
+    return _import_library_call(importer, node, node.meta.get("val")) if results is None else results
+
+
+def _ignore(importer: Importer, node: torch.fx.Node) -> Any:
+    return None
+
+
+_SPECIAL: dict[str, Callable[[Importer, torch.fx.Node], Any]] = {
+    "cond": _import_cond,
+    "aten._local_scalar_dense.default": _import_item,
+    "aten._assert_scalar.default": _import_assert,
+    "aten.sym_constrain_range.default": _ignore,
+    "aten.sym_constrain_range_for_size.default": _ignore,
+    "aten._assert_tensor_metadata.default": _ignore,
+}
+
+
+def template(importer: Importer, args: Any, kwargs: Any, operands: list[ir.Value]) -> str:
+    """The call text of a node; appends the operands that it names."""
+    parts = [_text(importer, a, operands) for a in args]
+    parts += [f"{k}={_text(importer, v, operands)}" for k, v in kwargs.items()]
+    return f"({', '.join(parts)}{',' if len(parts) == 1 and not kwargs else ''})"
+
+
+def _text(importer: Importer, value: Any, operands: list[ir.Value]) -> str:
+    if isinstance(value, torch.fx.Node):
+        held = importer.values.get(value)
+        if isinstance(held, Constant):
+            return f"constant[{_position(importer, held.value)}]"
+        return _held(held, operands)
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(_text(importer, v, operands) for v in value)
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k!r}: {_text(importer, v, operands)}" for k, v in value.items()) + "}"
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return repr(value)
+    return f"constant[{_position(importer, value)}]"
+
+
+def _held(value: Any, operands: list[ir.Value]) -> str:
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_held(v, operands) for v in value) + "]"
+    return _operand(value, operands)
+
+
+def _operand(value: ir.Value | None, operands: list[ir.Value]) -> str:
+    if value is None:
+        return "None"
+    operands.append(value)
+    return f"${len(operands) - 1}"
+
+
+def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
+    operands: list[ir.Value] = []
+    items = node.args[0]
+    text = template(importer, items if isinstance(items, (list, tuple)) else (items,), {}, operands)
+    op = ir.Operation.create("func.return", [], operands)
+    # Which position of the result each operand takes, and the Nones and literals between them.
+    op.attributes["symshape.outputs"] = ir.StringAttr.get(text)
+    return [v.type for v in operands]
+
+
+def _import_branch_output(importer: Importer, outputs: Sequence[Any]) -> list[ir.Type]:
+    values = [importer.values[v] if isinstance(v, torch.fx.Node) else v for v in outputs]
+    values = [importer.sizes.value(v) if type(v) is int else v for v in values]
+    if not all(isinstance(v, ir.Value) for v in values):
+        raise CompileError("a branch returns what is no tensor or size")
+    ir.Operation.create("func.return", [], values)
+    return [v.type for v in values]

@@ -1,0 +1,63 @@
+"""The guards and runtime assertions of a ShapeEnv as conditions, each with its line. No MLIR here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from symshape.errors import CompileError
+from symshape.frontend.bridge.torch_private import deferred_runtime_asserts, shape_env_guards
+from symshape.prover.numbers.condition import TRUE, Condition
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
+
+
+@dataclass(frozen=True)
+class Known:
+    """A condition that holds whenever the compiled code runs, and the file and line that it comes from."""
+
+    condition: Condition
+    file: str
+    line: int
+
+
+def known_conditions(env: Any, *, asserted: bool = False) -> list[Known]:
+    """The distinct guards that are conditions over integers; with ``asserted`` the runtime assertions as well."""
+    if env is None:
+        return []
+    found: dict[Any, Known] = {}
+    assertions = [(condition, ("", 0)) for condition, _ in deferred_runtime_asserts(env)] if asserted else []
+    for relation, (file, line) in (*shape_env_guards(env), *assertions):
+        if relation in found:
+            continue
+        try:
+            found[relation] = Known(condition_from_sympy(relation), file, line)
+        except UnsupportedExpr:
+            continue
+    return list(found.values())
+
+
+def open_guards(env: Any, sizes: Any) -> list[Known]:
+    """The guards of a ShapeEnv that only we check, over the symbols that are left (``sizes``: which there are).
+
+    What ties replaced symbols to those is in the layouts. CompileError for a guard that cannot be expressed: an entry
+    without it would be taken for inputs that it is wrong for.
+    """
+    found: dict[Condition, Known] = {}
+    for relation, (file, line) in shape_env_guards(env):
+        try:
+            condition = condition_from_sympy(env.replace(relation))
+        except UnsupportedExpr as error:
+            what = f"a guard cannot be checked: {error}"
+            raise CompileError(what, where=f"{file}:{line}", next_step=_DYNAMO) from error
+        missing = [name for name in condition.symbols if Expr.symbol(name) not in sizes]
+        if missing:
+            raise CompileError(
+                f"no input shows {', '.join(missing)} of {condition}", where=f"{file}:{line}", next_step=_DYNAMO
+            )
+        if condition != TRUE:
+            found.setdefault(condition, Known(condition, file, line))
+    return list(found.values())
+
+
+_DYNAMO = "use symshape.compile, where Dynamo checks such guards"

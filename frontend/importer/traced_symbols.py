@@ -1,0 +1,170 @@
+"""The symbols of a traced graph: which there are, what is known of them, and where their values are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from symshape.errors import CompileError
+from symshape.frontend.bridge.torch_private import deferred_runtime_asserts, symbol_hint, symbol_range, symbol_source
+from symshape.frontend.importer.shape_env_guards import Known, known_conditions
+from symshape.prover.numbers.decided import learn
+from symshape.prover.numbers.expr import Expr, has_functions
+from symshape.prover.numbers.facts import Facts, Row
+from symshape.prover.numbers.sympy_bridge import from_sympy
+from symshape.runtime.torch_c import first_seen
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class SymbolRow:
+    """A backed symbol: inclusive bounds, first-seen size (-1: none), the framework's name, and where it is read."""
+
+    name: str
+    min: int
+    max: int
+    hint: int
+    source: str
+    binding: str
+
+
+class _Names:
+    """Symbols keep their names. An integer function that sizes cannot express (``int(0.3 * s0)``) is a symbol as well,
+    named after its text: whatever computes it, or has it as a size, defines it."""
+
+    def __call__(self, symbol: Any) -> str:
+        return str(symbol)
+
+    def opaque(self, expr: Any) -> str:
+        return f"z{hashlib.sha1(str(expr).encode()).hexdigest()[:8]}"
+
+
+_NAMES = _Names()
+
+
+def size_expr(value: Any) -> Expr:
+    """An int or SymInt as an expression; 1 where the guards leave no other value.
+
+    PyTorch replaces a symbol that a guard pins, but not an expression. That a size is 1 must be seen: such a dim
+    broadcasts, whatever it is called (``x.view(-1, 4) * y`` for an x of 4 elements).
+    """
+    if not isinstance(value, torch.SymInt):
+        return Expr.const(int(value))
+    expr = named_expr(value.node.expr)
+    return Expr.const(1) if has_functions(expr) and _is_one(value, expr) else expr
+
+
+def named_expr(expr: Any) -> Expr:
+    """An integer expression of the tracer, in which what is computed by way of floats is a symbol of its own."""
+    return from_sympy(expr, _NAMES)
+
+
+def _is_one(value: torch.SymInt, expr: Expr) -> bool:
+    hint = first_seen(value)
+    return hint in (None, 1) and facts_of(value.node.shape_env).equal(expr, 1)
+
+
+# By ShapeEnv: how much it knew, and the facts of that.
+_FACTS: WeakKeyDictionary[Any, tuple[int, Facts]] = WeakKeyDictionary()
+
+
+def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
+    """What guards and runtime assertions say so far; or only ``conditions``."""
+    if conditions is not None:
+        return _facts(env, conditions)
+    state = len(env.guards) + len(deferred_runtime_asserts(env))  # neither list ever shrinks
+    known = _FACTS.get(env)
+    if known is None or known[0] != state:
+        known = _FACTS[env] = state, _facts(env, known_conditions(env, asserted=True))
+    return known[1]
+
+
+def _facts(env: Any, conditions: Sequence[Known]) -> Facts:
+    facts = Facts({str(symbol): Row(*symbol_range(env, symbol)) for symbol in env.var_to_range})
+    for one in conditions:
+        learn(facts, one.condition)
+    return facts
+
+
+def layout_of(tensor: torch.Tensor) -> tuple[list[Expr], list[Expr], Expr] | None:
+    """Sizes, strides and storage offset; None for a tensor without strides (sparse, mkldnn)."""
+    if tensor.layout != torch.strided:
+        return None
+    sizes = [size_expr(s) for s in tensor.size()]
+    return sizes, [size_expr(s) for s in tensor.stride()], size_expr(tensor.storage_offset())
+
+
+def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
+    """Every place where an input shows an integer: index arguments first, then sizes, strides, offsets."""
+    for i, value in enumerate(values):
+        if isinstance(value, torch.SymInt):
+            yield f"arg{i}", size_expr(value)
+    for i, value in enumerate(values):
+        layout = layout_of(value) if isinstance(value, torch.Tensor) else None
+        if layout is None:
+            continue
+        sizes, strides, offset = layout
+        yield from ((f"arg{i}.size({d})", s) for d, s in enumerate(sizes))
+        yield from ((f"arg{i}.stride({d})", s) for d, s in enumerate(strides))
+        yield f"arg{i}.offset", offset
+
+
+def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> list[SymbolRow]:
+    """One row per free symbol of the inputs, in the order in which they are met.
+
+    Raises CompileError when a symbol occurs only inside expressions that show no value of its own; without
+    ``all_needed`` it is left out.
+    """
+    bindings: dict[str, str] = {}
+    needed: dict[str, str] = {}
+    for place, expr in _readings(values):
+        for name in sorted(expr.symbols):
+            needed.setdefault(name, place)
+            if expr == Expr.symbol(name):
+                bindings.setdefault(name, place)
+    for place, expr in _readings(values):
+        solved = None if bindings.keys() >= expr.symbols else _solved(expr, place)
+        if solved:
+            bindings.setdefault(*solved)
+    for name in needed if all_needed else ():
+        if name not in bindings:
+            raise CompileError(
+                f"symbol {name} cannot be read off any input",
+                where=f"{needed[name]} of the graph",
+                next_step="pass a tensor or integer whose size is the symbol itself",
+            )
+    symbols = {str(s): s for s in env.var_to_range} if env is not None else {}
+    return [_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()]
+
+
+def _solved(expr: Expr, place: str) -> tuple[str, str] | None:
+    """A symbol and where it is read, of a size such as ``2 * s0 + 4``: a tangent's size may be all that shows it."""
+    if len(expr.symbols) != 1 or has_functions(expr) or place.endswith(".offset"):
+        return None
+    (name,) = expr.symbols
+    rest = expr.evaluate({name: 0})
+    factor = expr.evaluate({name: 1}) - rest
+    if expr != Expr.symbol(name) * factor + rest or factor == 0:
+        return None
+    return name, f"({place} - {rest}) // {factor}"
+
+
+def _row(name: str, symbol: Any, env: Any, binding: str) -> SymbolRow:
+    if symbol is None:
+        return SymbolRow(name, -INT64_MAX, INT64_MAX, -1, "", binding)
+    low, high = symbol_range(env, symbol)
+    hint = symbol_hint(env, symbol)
+    return SymbolRow(
+        name,
+        -INT64_MAX if low is None else low,
+        INT64_MAX if high is None else high,
+        -1 if hint is None else hint,
+        symbol_source(env, symbol),
+        binding,
+    )

@@ -1,0 +1,331 @@
+"""Fake rules for operators that have none: what ``operator_samples`` learns by running them on made-up operands.
+
+The tracer asks here when it meets an operator of ``torch.library`` (``custom_op`` or ``Library.define``) without a fake
+rule. Sizes of results become formulas of the operands' sizes, or unbacked sizes; numbers become unbacked symbols, which
+are read off what the operator returns. Generated code compares the result with what was promised (``promised``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.frontend.bridge.torch_private import symbol_hint
+from symshape.frontend.bridge.torch_tracing import (
+    has_side_effects,
+    is_differentiated_inside,
+    is_for_all_devices,
+    traced_by_its_kernel,
+    traced_line_now,
+    tracing_mode,
+    unsupported,
+    with_rules_for_other_operators,
+)
+from symshape.frontend.bridge.torch_unbacked import unknown_size
+from symshape.frontend.opaque_calls.operator_samples import (
+    SMALLEST,
+    Flag,
+    NothingLearnt,
+    Operand,
+    OperatorCall,
+    Real,
+    ResultRule,
+    Size,
+    Specialise,
+    TensorRule,
+    Variable,
+    learn,
+)
+from symshape.runtime.checks import with_text
+from symshape.runtime.promised_results import how_to_register
+
+log = logging.getLogger("symshape.frames")
+_torch: Any = torch
+_SYMBOLIC = {"min": _torch.sym_min, "max": _torch.sym_max}
+
+
+class NoFakeRule(RuntimeError):
+    """An operator without a fake rule, for which none could be found: ``op``, ``reason``, the user's ``line``, and
+    ``hint``: the code that registers one, where that would help."""
+
+    def __init__(self, op: Any, reason: str, line: str = "") -> None:
+        self.hint = "" if reason.startswith(_NO_SYMBOL) else how_to_register(op)
+        super().__init__(f"{op._schema.name} has no fake rule, and none was found: {reason}; {self.hint}")
+        self.op, self.reason, self.line = op, reason, line
+
+
+_NO_SYMBOL = "no symbol stands for a result of type"
+
+
+def no_fake_rule(error: BaseException | None) -> NoFakeRule | None:
+    """What an error of a trace was raised for, if for this."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, NoFakeRule):
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def rules_are_inferred(probe: bool) -> Callable[[], None]:
+    """From now on operators without a fake rule are traced, or raise NoFakeRule; without ``probe`` they all do. Returns
+    what puts the usual way back: PyTorch's errors."""
+    return with_rules_for_other_operators(functools.partial(_traced, probe))
+
+
+def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
+    """The fake results of a call. ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
+    mode = tracing_mode((args, kwargs))
+    if mode is None or mode.shape_env is None:
+        raise NoFakeRule(op, "its operands are no fake tensors")
+    refused = why_not_run(op, probe)
+    inside = is_differentiated_inside(op, (args, kwargs))
+    if is_for_all_devices(op) and not inside:
+        with contextlib.suppress(Exception):  # what NumPy or the data is asked for
+            return traced_by_its_kernel(op, args, kwargs)
+    if refused:
+        raise NoFakeRule(op, refused, traced_line_now())
+    if inside:
+        raise unsupported(op)
+    while True:
+        call, symbols = described(op, args, kwargs, mode.shape_env)
+        try:
+            _require_seen_values(call, symbols)
+            rule = _learnt(call)
+        except Specialise as wanted:
+            for name in wanted.names:
+                int(symbols[name])  # a guard, which makes it a constant
+            continue
+        except NothingLearnt as error:
+            raise NoFakeRule(op, str(error), traced_line_now()) from error
+        _say(op, call, rule)
+        with mode:
+            return _made(rule, symbols, mode.shape_env)
+
+
+def _require_seen_values(call: OperatorCall, symbols: Mapping[str, Any]) -> None:
+    """An integer argument that is no size may be negative, which is not tried: then it is a constant, else a guard says
+    that it is not. Specialise."""
+    numbers = [one for one in call.variables if not one.is_size and one.hint is not None]
+    negative = [one.name for one in numbers if not symbols[one.name] >= SMALLEST]
+    if negative:
+        raise Specialise(negative)
+
+
+def why_not_run(op: Any, probe: bool) -> str:
+    """Why an operator is not run on made-up operands; "" if it may be."""
+    if not probe:
+        return "the option probe_custom_operators is off"
+    if op._schema.is_mutable:
+        return "it changes operands and returns something"
+    if any(item.alias_info is not None for item in (*op._schema.arguments, *op._schema.returns)):
+        return "it returns a view"
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        return "it draws random numbers"
+    if has_side_effects(op):
+        return "it has side effects"
+    if not op._schema.returns:
+        return "it returns nothing, so that it is run for what else it does"
+    returned = str(op._schema).rpartition("->")[2]  # objects of types show SymInt as int
+    held = next((kind for kind in re.findall(r"\w+", returned) if kind in _NOT_SYMBOLIC), "")
+    return f"{_NO_SYMBOL} {held} ({_NOT_SYMBOLIC[held]})" if held else ""
+
+
+# Types of which PyTorch's dispatcher asks for the value.
+_NOT_SYMBOLIC = {
+    "int": "SymInt can be one",
+    "float": "Scalar can be one",
+    "bool": "its value is asked for",
+    "str": "it is no number",
+}
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def described(op: Any, args: Any, kwargs: Any, env: Any) -> tuple[OperatorCall, dict[str, Any]]:
+    """The call without its data, and the SymInt of each of its variables."""
+    paths, spec = pytree.tree_flatten_with_path((args, kwargs))
+    writer = _Description(env)
+    texts = [_text_of(op, path) for path, _ in paths]
+    for text, (_, value) in zip(texts, paths):  # sizes name variables rather than integers that are given as well
+        if isinstance(value, torch.Tensor):
+            for kind, dims in (("size", value.shape), ("stride", value.stride())):
+                writer.name(dims, [f"{text}.{kind}({d})" for d in range(value.dim())], kind == "size")
+    for text, (_, value) in zip(texts, paths):
+        writer.name([value], [text], False)
+    leaves = tuple(writer.leaf(op, value) for _, value in paths)
+    return OperatorCall(op, leaves, spec, tuple(writer.variables), tuple(texts)), writer.symints
+
+
+def _text_of(op: Any, path: Sequence[Any]) -> str:
+    """How a rule writes the argument at a path of ``(args, kwargs)``."""
+    (part, first), *rest = (step.idx if hasattr(step, "idx") else step.key for step in path[:2]), *path[2:]
+    name = op._schema.arguments[first].name if part == 0 else str(first)
+    return name + "".join(f"[{step.idx}]" for step in rest)
+
+
+class _Description:
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.names: dict[Any, sympy.Symbol] = {}  # of the tracer's symbols
+        self.symints: dict[str, Any] = {}
+        self.variables: list[Variable] = []
+
+    def name(self, values: Sequence[Any], texts: Sequence[str], is_size: bool) -> None:
+        for value, text in zip(values, texts):
+            if not isinstance(value, torch.SymInt):
+                continue
+            expr = _expression(value)
+            for symbol in sorted(expr.free_symbols, key=str):
+                if symbol in self.names:
+                    if expr == symbol:
+                        self._shown(self.names[symbol].name, text)
+                    continue
+                name = f"n{len(self.names)}"
+                self.names[symbol] = sympy.Symbol(name, integer=True)
+                self.symints[name] = (
+                    value if expr == symbol else self.env.create_symintnode(symbol, hint=symbol_hint(self.env, symbol))
+                )
+                shown = text if expr == symbol else ""
+                self.variables.append(Variable(name, symbol_hint(self.env, symbol), shown, is_size))
+
+    def _shown(self, name: str, text: str) -> None:
+        """A variable that was only seen inside of an expression is shown by an argument."""
+        for i, one in enumerate(self.variables):
+            if one.name == name and not one.text:
+                self.variables[i] = Variable(name, one.hint, text, one.is_size)
+
+    def leaf(self, op: Any, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided or value.is_quantized:
+                raise NoFakeRule(op, f"an operand has the layout {value.layout}", traced_line_now())
+            sizes, strides = (tuple(map(self.size, dims)) for dims in (value.shape, value.stride()))
+            return Operand(value.dtype, value.device, sizes, strides)
+        if isinstance(value, torch.SymInt):
+            return self.size(value)
+        if isinstance(value, torch.SymFloat):
+            hint = value.node.hint
+            return Real(0.5 if hint is None else float(hint))
+        if isinstance(value, torch.SymBool):
+            return Flag()
+        if value is None or isinstance(value, _PLAIN):
+            return value
+        raise NoFakeRule(op, f"an argument is a {type(value).__name__}", traced_line_now())
+
+    def size(self, value: Any) -> Size:
+        expr = _expression(value) if isinstance(value, torch.SymInt) else sympy.Integer(value)
+        return Size(expr.xreplace(self.names))
+
+
+_PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def _expression(value: torch.SymInt) -> Any:
+    return value.node.expr
+
+
+class _Keyed:
+    """A call, for the table of what was learnt: equal to another one that has the same rule."""
+
+    def __init__(self, call: OperatorCall) -> None:
+        self.call, self.key = call, call.key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def _learnt(call: OperatorCall) -> ResultRule:
+    """A call is traced several times in a compile, and must be traced alike."""
+    found = _outcome(_Keyed(call))
+    if isinstance(found, ResultRule):
+        return found
+    kind, arguments = found  # a new error: one that is kept would keep what called here
+    raise kind(*arguments)
+
+
+@functools.lru_cache(maxsize=1024)
+def _outcome(keyed: _Keyed) -> ResultRule | tuple[type[Exception], tuple[Any, ...]]:
+    try:
+        return learn(keyed.call)
+    except Specialise as error:
+        return Specialise, (error.names,)
+    except Exception as error:
+        return NothingLearnt, (str(error) if isinstance(error, NothingLearnt) else f"{type(error).__name__}: {error}",)
+
+
+# --- fake results ----------------------------------------------------------------------------------------------------
+
+
+def _made(rule: ResultRule, symbols: Mapping[str, Any], env: Any) -> Any:
+    return pytree.tree_unflatten([_made_leaf(leaf, symbols, env) for leaf in rule.leaves], rule.spec)
+
+
+def _made_leaf(leaf: Any, symbols: Mapping[str, Any], env: Any) -> Any:
+    if isinstance(leaf, TensorRule):
+        sizes = [unknown_size(env) if formula is None else formula.value(symbols, _SYMBOLIC) for formula in leaf.sizes]
+        made = torch.empty([sizes[d] for d in leaf.order], dtype=leaf.dtype, device=leaf.device)
+        return made.permute([leaf.order.index(d) for d in range(len(sizes))])
+    numbers = {int: env.create_unbacked_symint, float: env.create_unbacked_symfloat, bool: env.create_unbacked_symbool}
+    return None if leaf is None else numbers[leaf]()
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _say(op: Any, call: OperatorCall, rule: ResultRule) -> None:
+    _say_once(str(op), how_to_register(op, rule_text(call, rule)), traced_line_now())
+
+
+_SAID: set[str] = set()
+
+
+def _say_once(op: str, code: str, line: str) -> None:
+    if op not in _SAID:
+        _SAID.add(op)
+        where = f", {with_text(line)}" if line else ""
+        found = "what it returns was found by running it on small inputs"
+        log.warning("%s has no fake rule%s: %s; %s", op, where, found, code)
+
+
+def rule_text(call: OperatorCall, rule: ResultRule) -> str:
+    """The result of a fake rule, as Python text."""
+    names = {variable.name: variable.text or variable.name for variable in call.variables}
+    operand = next(((text, leaf) for text, leaf in zip(call.texts, call.leaves) if isinstance(leaf, Operand)), None)
+    leaves = [_leaf_text(leaf, names, operand) for leaf in rule.leaves]
+    found = pytree.tree_unflatten([_Text(leaf) for leaf in leaves], rule.spec)
+    return repr(found)
+
+
+class _Text:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _leaf_text(leaf: Any, names: Mapping[str, str], operand: tuple[str, Operand] | None) -> str:
+    fresh = "torch.library.get_ctx().new_dynamic_size()"
+    if not isinstance(leaf, TensorRule):
+        return "None" if leaf is None else fresh if leaf is int else f"<a {leaf.__name__}>"
+    sizes = ", ".join(fresh if one is None else one.written(names) for one in (leaf.sizes[d] for d in leaf.order))
+    if operand is not None and operand[1].device == leaf.device:
+        kind = "" if operand[1].dtype == leaf.dtype else f", dtype={leaf.dtype}"
+        made = f"{operand[0]}.new_empty([{sizes}]{kind})"
+    else:
+        made = f"torch.empty([{sizes}], dtype={leaf.dtype}, device={str(leaf.device)!r})"
+    usual = leaf.order == tuple(range(len(leaf.order)))
+    return made if usual else f"{made}.permute({[leaf.order.index(d) for d in range(len(leaf.order))]})"

@@ -1,0 +1,1 @@
+"""Changes to PyTorch's tracer while a frame of ours is compiled: one table (``registry.py``)."""

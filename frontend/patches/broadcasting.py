@@ -1,0 +1,212 @@
+"""Broadcasting of sizes that nobody knows: whether a dim is 1 and is repeated is decided when the code runs.
+
+The tracer takes an unknown size for one that is not 1, and asserts that it equals what it meets. Here the size of the
+result is right for either, and what is asserted is eager's own rule. Where a tensor must be repeated explicitly (for a
+gradient, or by ``expand``) its elements are picked by place: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.frontend.bridge.torch_private import is_unbacked
+from symshape.frontend.bridge.torch_tracing import AutogradKernel, meta_decomposition
+from symshape.frontend.bridge.torch_unbacked import broadcast_rules, either, known_equal, never_one
+
+aten: Any = torch.ops.aten
+_torch: Any = torch  # these have no types
+_check, _sym_min, _sym_max = _torch._check, _torch.sym_min, _torch.sym_max
+Size = Any  # int | torch.SymInt
+
+
+def broadcast_at_call_time() -> Callable[[], None]:
+    """Sizes of results are traced by this rule. Returns what puts the usual rules back."""
+    patches = _patches()
+    for module, name, _, ours in patches:
+        setattr(module, name, ours)
+    restore = meta_decomposition(aten.expand.default, _of_expand)
+
+    def revert() -> None:
+        restore()
+        for module, name, usual, _ in patches:
+            setattr(module, name, usual)
+
+    return revert
+
+
+def broadcasting_kernels() -> dict[Any, AutogradKernel]:
+    """For ``with_autograd_kernels``: operands that may have to be repeated are, before they are differentiated."""
+    return {
+        **dict.fromkeys(_POINTWISE, _pointwise),
+        aten.expand.default: _expand,
+        **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
+    }
+
+
+_POINTWISE = (
+    aten.add.Tensor,
+    aten.sub.Tensor,
+    aten.rsub.Tensor,
+    aten.mul.Tensor,
+    aten.div.Tensor,
+    aten.div.Tensor_mode,
+    aten.where.self,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.fmax.default,
+    aten.fmin.default,
+    aten.pow.Tensor_Tensor,
+    aten.atan2.default,
+    aten.hypot.default,
+    aten.remainder.Tensor,
+    aten.fmod.Tensor,
+    aten.lerp.Tensor,
+    aten.lerp.Scalar,
+    aten.addcmul.default,
+    aten.addcdiv.default,
+    aten.logaddexp.default,
+    aten.logaddexp2.default,
+    aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor,
+    aten.xlogy.Tensor,
+    aten.copysign.Tensor,
+)
+
+
+@functools.cache
+def _patches() -> list[tuple[Any, str, Any, Any]]:
+    """(module, name, usual rule, ours)."""
+    found = []
+    for module, name, usual in broadcast_rules():
+        wrap = {"_broadcast_shapes": _of_shapes, "infer_size": _of_shapes, "_maybe_broadcast": _of_tensors}[name]
+        found.append((module, name, usual, wrap(usual)))
+    return found
+
+
+def joined(a: Size, b: Size) -> Size:
+    """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
+    if not undecided(a, b):
+        return b if type(a) is int and a == 1 else a
+    if never_one(a) or never_one(b):
+        known, unknown = (a, b) if never_one(a) else (b, a)
+        _check(either(unknown == 1, unknown == known), lambda: _MESSAGE)
+        return known
+    _check(either(a == b, a == 1, b == 1), lambda: _MESSAGE)
+    return _sym_max(a, b) * _sym_min(_sym_min(a, b), 1)  # the other one, unless there is nothing
+
+
+_MESSAGE = "sizes that are broadcast must be the same, or 1"
+
+
+def undecided(a: Size, b: Size) -> bool:
+    """Whether it depends on a data-dependent size which of two sizes is repeated."""
+    unknown = [isinstance(x, torch.SymInt) and is_unbacked(x) for x in (a, b)]
+    if not any(unknown) or any(type(x) is int and x == 1 for x in (a, b)):
+        return False
+    return not known_equal(a, b) and not (never_one(a) and never_one(b))
+
+
+def _aligned(shapes: Sequence[Sequence[Size]]) -> list[tuple[Size, ...]]:
+    """For each dim of the result the sizes that meet there."""
+    rank = max(map(len, shapes), default=0)
+    return list(zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes)))
+
+
+def _is_open(shapes: Sequence[Sequence[Size]]) -> bool:
+    return any(undecided(a, b) for sizes in _aligned(shapes) for i, a in enumerate(sizes) for b in sizes[i + 1 :])
+
+
+def _of_shapes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def shapes(*given: Any) -> Any:
+        whole = [(s,) if isinstance(s, (int, torch.SymInt)) else s for s in given if s is not None]
+        if not _is_open(whole):
+            return usual(*given)
+        result = []
+        for sizes in _aligned(whole):
+            if any(undecided(a, b) for i, a in enumerate(sizes) for b in sizes[i + 1 :]):
+                result.append(functools.reduce(joined, sizes))
+            else:
+                result.extend(usual(*((size,) for size in sizes)))
+        return tuple(result)
+
+    return shapes
+
+
+def _of_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def tensors(*given: Any, **options: Any) -> Any:
+        shapes = [x.shape for x in given if isinstance(x, torch.Tensor)]
+        return usual(*(repeated(given) if _is_open(shapes) else given), **options)
+
+    return tensors
+
+
+def repeated(operands: Sequence[Any]) -> list[Any]:
+    """The tensors among the operands, repeated in the dims where that is not known to be needed."""
+    shapes = [x.shape for x in operands if isinstance(x, torch.Tensor)]
+    whole = _of_shapes(torch.broadcast_shapes)(*shapes)
+    return [_repeat(x, whole) if isinstance(x, torch.Tensor) else x for x in operands]
+
+
+def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
+    for dim, size in enumerate(sizes[len(sizes) - x.dim() :]):
+        if undecided(x.size(dim), size):
+            step = _sym_min(x.size(dim) - 1, 1)
+            x = x.index_select(dim, torch.arange(size, device=x.device) * step)
+    return x
+
+
+def perhaps_squeezed(x: torch.Tensor, dim: Any = None) -> bool:
+    """Whether ``x.squeeze(dim)`` drops a dim depends on sizes that are in the data."""
+    dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    return any(undecided(x.size(d), 2) for d in dims if x.dim())
+
+
+def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
+    """As it is traced, a dim of unknown size stays: then it must not be 1."""
+    if perhaps_squeezed(x, *dim):
+        for d in range(x.dim()) if not dim else [dim[0]] if isinstance(dim[0], int) else dim[0]:
+            if undecided(x.size(d), 2):
+                _check(x.size(d) != 1, lambda: "a dim of size 1 would be dropped")
+    result: torch.Tensor = usual(x, *dim)
+    return result
+
+
+def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
+    tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    if not any(x.requires_grad for x in tensors) or not _is_open([x.shape for x in tensors]):
+        return usual(*args, **kwargs)
+    found = iter(repeated(tensors))
+    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(found), (args, kwargs))
+    return usual(*args, **kwargs)
+
+
+def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
+    """``x.expand(sizes)`` up to dims that are known to be repeated; None where all of it is known."""
+    lead = len(sizes) - x.dim()
+    wanted = [x.size(d) if type(s) is int and s == -1 else s for d, s in enumerate(sizes[lead:])]
+    unknown = [(x.size(d), s) for d, s in enumerate(wanted) if not never_one(x.size(d)) and undecided(x.size(d), s)]
+    if not unknown:
+        return None
+    for size, asked in unknown:
+        _check(either(size == 1, size == asked), lambda: "a dim can be expanded if it is 1, or has that size")
+    return _repeat(x, wanted)
+
+
+@functools.cache
+def _of_expand(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def sizes(x: torch.Tensor, *shape: Any, **options: Any) -> Any:
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        spread = _spread(x, wanted)
+        return usual(x, *shape, **options) if spread is None else usual(spread, wanted, **options)
+
+    return sizes
+
+
+def _expand(usual: Any, x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
+    spread = _spread(x, sizes)
+    return usual(x if spread is None else spread, sizes, **options)

@@ -1,0 +1,88 @@
+"""What Dynamo traces of ``torch.utils.checkpoint``, where eager mode does something else than a graph can.
+
+- ``preserve_rng_state=False``: what is drawn in backward are new numbers, as many as recomputation gets to before it
+  has what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
+- A float that is first read in a checkpoint (``math.pi``, an attribute) belongs to the graph of that checkpoint, and
+  Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard.
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_private import is_fake
+from symshape.frontend.bridge.torch_unbacked import unimplemented, what_is_run
+
+
+def checkpoints_as_in_eager_mode() -> Callable[[], None]:
+    """While a frame is compiled. Returns what puts the usual ways back."""
+    from torch._dynamo.variables import builder, higher_order_ops
+
+    calls: Any = higher_order_ops.CheckpointHigherOrderVariable
+    floats: Any = builder.VariableBuilder
+    usual_call, usual_float = calls._call_function, floats.wrap_symfloat
+    calls._call_function = _with_old_numbers(usual_call)
+    floats.wrap_symfloat = _constant_in_bodies(usual_float)
+
+    def revert() -> None:
+        calls._call_function, floats.wrap_symfloat = usual_call, usual_float
+
+    return revert
+
+
+@functools.cache
+def _with_old_numbers(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call(variable: Any, tx: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        preserves = kwargs.get("preserve_rng_state")
+        if preserves is None or not preserves.is_python_constant() or preserves.as_python_constant():
+            return usual(variable, tx, args, kwargs)
+        wrap, bodies = variable.create_wrapped_node, []
+
+        def create(*inner: Any, **named: Any) -> Any:
+            made = wrap(*inner, **named)
+            bodies.append(made[4])
+            return made
+
+        variable.create_wrapped_node = create
+        try:
+            result = usual(variable, tx, args, kwargs)
+        finally:
+            del variable.create_wrapped_node
+        if any(map(_draws, bodies)):
+            unimplemented("checkpoint with preserve_rng_state=False", "it draws new numbers in backward", None)
+        return result
+
+    return call
+
+
+def _draws(body: torch.fx.GraphModule) -> bool:
+    """Whether what Dynamo traced draws random numbers: its operators are run on the traced sizes."""
+    fakes = [node.meta["example_value"] for node in body.graph.find_nodes(op="placeholder")]
+    mode: Any = next((fake.fake_mode for fake in fakes if is_fake(fake)), None)
+    if mode is None:
+        return True
+    with torch.no_grad(), mode.shape_env.ignore_fresh_unbacked_symbols(), mode, what_is_run() as seen:
+        torch.fx.Interpreter(body).run(*fakes)
+    return bool(seen.random)
+
+
+@functools.cache
+def _constant_in_bodies(usual: Callable[..., Any]) -> Callable[..., Any]:
+    import torch._dynamo.config
+
+    @functools.wraps(usual)
+    def wrap(builder: Any, value: float) -> Any:
+        output = builder.tx.output
+        if output.current_tracer.parent is None or builder.name in output.unspec_variable_map:
+            return usual(builder, value)
+        with torch._dynamo.config.patch(specialize_float=True):
+            return usual(builder, value)
+
+    return wrap

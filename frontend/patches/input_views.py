@@ -1,0 +1,124 @@
+"""In-place views of what a program is given: ``x.t_()``. Dynamo refuses them, AOTAutograd can do them.
+
+Dynamo changes the traced value of an input as the program does, but guards and sizes are read off it as it was. Here
+that value stays, another one with the same memory is changed, and the program's variable shows the changed one. What
+is changed of the tensor itself (sizes and strides) AOTAutograd does when the graph has run.
+
+One of the files that touch private PyTorch APIs (``torch_private``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_private import storage_of
+from symshape.frontend.bridge.torch_unbacked import unimplemented
+from symshape.frontend.opaque_calls.selection import mark_break
+from symshape.runtime.opaque_call import NotWhole
+
+VIEWS = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
+
+
+def views_of_inputs() -> Callable[[], None]:
+    """Dynamo traces them from now on. Returns what puts the usual way back."""
+    from torch._dynamo.variables.tensor import TensorVariable
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    tensor: Any = TensorVariable
+    function: Any = TorchInGraphFunctionVariable
+    usual = [(tensor, "var_getattr"), (tensor, "call_method"), (function, "call_function")]
+    kept = [(kind, name, getattr(kind, name)) for kind, name in usual]
+    for (kind, name, old), wrap in zip(kept, (_attribute, _method, _function)):
+        setattr(kind, name, wrap(old))
+
+    def revert() -> None:
+        for kind, name, old in kept:
+            setattr(kind, name, old)
+
+    return revert
+
+
+def _attribute(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+        from torch._dynamo.variables.misc import GetAttrVariable
+
+        if name in VIEWS and _is_input(self):
+            return GetAttrVariable(self, name)
+        return usual(self, tx, name)
+
+    return var_getattr
+
+
+def _function(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(self.value, "__name__", "")
+        of_tensor = name in VIEWS and self.is_tensor_method() and args and args[0].is_tensor()
+        if of_tensor and _is_input(args[0].realize()):
+            return self.call_tensor_method(tx, list(args), kwargs)
+        return usual(self, tx, args, kwargs)
+
+    return call_function
+
+
+def _method(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if name not in VIEWS:
+            return usual(self, tx, name, args, kwargs)
+        node = self.proxy.node
+        before = node.meta["example_value"]
+        others = [one for one in node.graph.nodes if one is not node and one.meta.get("example_value") is before]
+        if not _is_input(self):
+            if any(one.op == "placeholder" for one in others):
+                unimplemented(name, _SHOWN_TWICE, None)
+            return usual(self, tx, name, args, kwargs)
+        if others:
+            unimplemented(name, _SHOWN_TWICE, None)
+        with tx.fake_mode, torch.no_grad():
+            node.meta["example_value"] = before.detach()  # the same memory
+        try:
+            result = usual(self, tx, name, args, kwargs)
+        finally:
+            node.meta["example_value"] = before
+        self.proxy = result.realize().proxy
+        self.proxy.node.meta[_MARK] = True
+        self.synchronize_attributes(tx)
+        return self
+
+    return call_method
+
+
+def break_where_shared(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """NotWhole, which says where the graph should be broken, if the memory of an argument that becomes a view in place
+    is that of another argument too: AOTAutograd takes both for views of a third, whose sizes no guard knows."""
+    changed = [node for node in gm.graph.nodes if _MARK in node.meta]
+    if not changed:
+        return
+    memory = [storage_of(x) for x in inputs if isinstance(x, torch.Tensor)]
+    for node in changed:
+        if memory.count(_memory_of_input(node, inputs)) > 1:
+            reason = NotWhole("the argument shares memory with another one")
+            mark_break(reason, node)
+            raise reason
+
+
+def _memory_of_input(node: torch.fx.Node, inputs: Sequence[Any]) -> int:
+    while node.op != "placeholder":
+        node = node.args[0]  # type: ignore[assignment]
+    return storage_of(inputs[node.graph.find_nodes(op="placeholder").index(node)])
+
+
+_MARK = "symshape_view_of_input"
+_SHOWN_TWICE = "an argument was written to before, and another variable may show it as it was"
+
+
+def _is_input(variable: Any) -> bool:
+    """Whether it is a tensor that the program was given, of which no gradient is asked."""
+    value = variable.proxy.node.meta.get("example_value")
+    return variable.source is not None and isinstance(value, torch.Tensor) and not value.requires_grad

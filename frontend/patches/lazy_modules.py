@@ -1,0 +1,85 @@
+"""Modules whose parameters get their sizes at the first call, ``torch.nn.LazyConv2d`` among them.
+
+Dynamo initialises them when it meets their call: from traced inputs, whose sizes are symbols, of which no parameter
+can be made, and it puts the random numbers back that were drawn for it. Here the sizes are those of the call that is
+being compiled, and the generators go on from where the initialisation left them, as after a first call in eager mode.
+(What is drawn in front of the module in the same frame comes behind its parameters.)
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.frontend.bridge.torch_unbacked import unimplemented
+from symshape.runtime.torch_c import first_seen
+
+
+def lazy_modules_are_initialised() -> Callable[[], None]:
+    """While a frame is compiled. Returns what puts the usual way back."""
+    from torch._dynamo.variables import nn_module
+
+    module: Any = nn_module
+    usual = module.initialize_lazy_module
+    generators = _Generators()
+
+    @functools.wraps(usual)
+    def initialise(tx: Any, lazy: Any, args: Any, kwargs: Any) -> None:
+        infer = lazy._infer_parameters
+
+        def from_numbers(owner: Any, given: Any, named: Any = None) -> None:
+            with generators:
+                infer(owner, *pytree.tree_map(_number, (given, named or {})))
+
+        lazy.__dict__["_infer_parameters"] = from_numbers  # where `usual` finds it
+        try:
+            usual(tx, lazy, args, kwargs)
+        finally:
+            del lazy.__dict__["_infer_parameters"]
+
+    def revert() -> None:
+        module.initialize_lazy_module = usual
+        generators.go_on()
+
+    module.initialize_lazy_module = initialise
+    return revert
+
+
+def _number(value: Any) -> Any:
+    """A traced argument with the sizes of this call."""
+    if isinstance(value, torch.SymInt):
+        seen = first_seen(value)
+        if seen is None:
+            unimplemented("the first call of a lazy module", "the sizes of its parameters are in the data", None)
+        return seen
+    if not isinstance(value, torch.Tensor) or all(type(n) is int for n in (*value.shape, *value.stride())):
+        return value
+    mode: Any = getattr(value, "fake_mode")  # noqa: B009 - of fake tensors alone
+    with mode:
+        sizes, strides = [_number(n) for n in value.shape], [_number(n) for n in value.stride()]
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+
+
+class _Generators:
+    """Entered for each initialisation: one goes on from where the one before ended."""
+
+    def __init__(self) -> None:
+        self._after: Any = None
+
+    def __enter__(self) -> None:
+        self.go_on()
+
+    def __exit__(self, *_: Any) -> None:
+        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        self._after = torch.get_rng_state(), torch.cuda.get_rng_state_all() if on_gpu else []
+
+    def go_on(self) -> None:
+        if self._after is not None:
+            torch.set_rng_state(self._after[0])
+            torch.cuda.set_rng_state_all(self._after[1])

@@ -1,0 +1,97 @@
+"""``x.storage_offset()`` in a frame that is compiled. Dynamo breaks the graph there, or gives a number that it does not
+guard: an offset that was 0 or 1 at the first call is a constant of the trace, and every other one runs the same code.
+
+Here a constant offset comes with guards on the offsets of the inputs whose memory the tensor lies in, so there are at
+most three graphs: for 0, for 1, and for all others, where it is a symbol.
+
+One of the files that touch private PyTorch APIs (``torch_private``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.torch_private import storage_of
+
+
+def storage_offsets_are_traced() -> Callable[[], None]:
+    """While a frame is compiled. Returns what puts the usual way back."""
+    from torch._dynamo.variables.tensor import TensorVariable
+
+    tensor: Any = TensorVariable
+    usual = tensor.__dict__.get("method_storage_offset")
+    tensor.method_storage_offset = _method
+
+    def revert() -> None:
+        if usual is None:
+            del tensor.method_storage_offset
+        else:
+            tensor.method_storage_offset = usual
+
+    return revert
+
+
+def _method(self: Any, tx: Any) -> Any:
+    """The offset, or None: Dynamo traces the call, which is a symbol then."""
+    from torch._dynamo.variables import ConstantVariable
+
+    fake = self.as_proxy().node.meta.get("example_value")
+    if not _is_strided(fake):
+        return None
+    memory = storage_of(fake)
+    for tracked in tx.output.tracked_fakes:
+        if _is_strided(tracked.fake) and storage_of(tracked.fake) == memory:
+            _guard_if_constant(tracked)
+    number = _number(fake.storage_offset())
+    return None if number is None else ConstantVariable.create(number)
+
+
+def guard_where_absolute(graph: torch.fx.GraphModule, env: Any) -> None:
+    """``as_strided`` counts from the beginning of a tensor's memory: what is made of it depends on where its operands
+    begin there. ``graph``: traced by AOTAutograd for the frame that is being compiled, with this ShapeEnv."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or env is None:
+        return
+    absolute = any(_is_absolute(node) for node in graph.graph.nodes)
+    for tracked in env.tracked_fakes or ():
+        if _is_strided(tracked.fake) and (absolute or isinstance(tracked.fake.storage_offset(), torch.SymInt)):
+            _guard_if_constant(tracked)
+
+
+def _is_absolute(node: torch.fx.Node) -> bool:
+    """Without an offset of its own the result begins where the operand does."""
+    if not getattr(node.target, "__name__", "").startswith("as_strided"):
+        return False
+    op: Any = node.target
+    return any(
+        a.name == "storage_offset" and (len(node.args) > i and node.args[i] is not None or a.name in node.kwargs)
+        for i, a in enumerate(op._schema.arguments)
+    )
+
+
+def _guard_if_constant(tracked: Any) -> None:
+    """A guard on the offset of an input, if it is a constant when the trace has ended: a symbol becomes one where the
+    program compares it (``2 <= offset`` and ``offset <= 2``). Dynamo leaves the constants of tensors to its check of
+    the tensor, which compares sizes and strides, not the offset."""
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.source import TensorProperty, TensorPropertySource
+
+    def create(builder: Any, guard: Any, **how: Any) -> None:
+        if _number(tracked.fake.storage_offset()) is not None:
+            GuardBuilder.EQUALS_MATCH(builder, guard, **how)
+
+    source = TensorPropertySource(tracked.source, TensorProperty.STORAGE_OFFSET)
+    install_guard(source.make_guard(create))
+
+
+def _is_strided(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+
+
+def _number(offset: Any) -> int | None:
+    if not isinstance(offset, torch.SymInt):
+        return int(offset)
+    return int(offset.node.expr) if offset.node.expr.is_number else None

@@ -1,0 +1,188 @@
+"""``torch._check`` while a frame of ``symshape.compile`` is traced: one that fails is a ShapeConstraintError, one whose
+message shows sizes does not break the graph.
+
+One of the files that touch private PyTorch APIs (``frontend/bridge/torch_private.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.errors import ShapeConstraintError
+from symshape.frontend.bridge.torch_private import symbol_hint, symbol_source
+from symshape.frontend.bridge.torch_unbacked import unimplemented, with_node_runner
+from symshape.frontend.patches.dynamo_errors import passing, users_error
+from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
+from symshape.runtime.checks import CheckText, error_of, with_text
+from symshape.runtime.torch_c import first_seen, user_lines
+
+# Each with the position of its condition; the message follows.
+_CHECKS: dict[Any, int] = {
+    torch._check: 0,
+    torch._check_index: 0,
+    torch._check_value: 0,
+    torch._check_type: 0,
+    torch._check_not_implemented: 0,
+    torch._check_tensor_all: 0,
+    torch._check_with: 1,
+    torch._check_tensor_all_with: 1,
+}
+_NO_MESSAGE = "Expected cond to be True"
+_FAILED = "a torch._check does not hold"
+_NEXT = "pass inputs for which the check holds"
+
+
+def constraint_error(env: Any, expr: Any, message: str, location: str) -> ShapeConstraintError | None:
+    """The error of a check whose condition, a sympy expression over the symbols of ``env``, does not hold for the sizes
+    that are being traced. None if the condition is none over sizes; ``expr`` None: it is not known."""
+    if expr is None or not expr.free_symbols:
+        return ShapeConstraintError(message or _FAILED, where=with_text(location), next_step=_NEXT)
+    try:
+        condition = condition_from_sympy(expr)
+    except UnsupportedExpr:
+        return None
+    symbols = {str(symbol): symbol for symbol in expr.free_symbols}
+    sources = tuple((name, symbol_source(env, symbol)) for name, symbol in symbols.items())
+    values = {name: hint for name, s in symbols.items() if (hint := symbol_hint(env, s)) is not None}
+    return error_of(CheckText(condition.python(), message, location, sources), values)
+
+
+def checks_are_constraints() -> Callable[[], None]:
+    """While a frame is compiled. Returns what puts the usual ways back."""
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    handlers: Any = TorchInGraphFunctionVariable._get_handlers()
+    usual = {check: handlers[check] for check in _CHECKS if check in handlers}
+    handlers.update({check: _handler(check, handler) for check, handler in usual.items()})
+    revert_runner = with_node_runner(_runner)
+
+    def revert() -> None:
+        revert_runner()
+        handlers.update(usual)
+
+    return revert
+
+
+@functools.cache
+def _runner(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a condition over sizes the tracer learns here that it does not hold."""
+
+    def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
+        try:
+            return usual(graph, node, args, kwargs, module)
+        except RuntimeError as error:
+            if node.target not in (torch._check, torch._check_is_size) or type(error) is not RuntimeError:
+                raise
+            condition: Any = args[0] if args else None
+            symbolic = isinstance(condition, torch.SymBool) and hasattr(graph, "shape_env")
+            file, line = (user_lines(node) or [("", 0)])[-1]
+            expr = condition.node.expr if symbolic else None
+            message = str(error.__cause__ or error)
+            said = "" if symbolic and message.startswith(_NO_MESSAGE) else message
+            found = constraint_error(graph.shape_env if symbolic else None, expr, said, f"{file}:{line}")
+            if found is None:
+                raise
+            raise found from None
+
+    return run_node
+
+
+def _handler(check: Any, usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def handle(self: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
+        first = _CHECKS[check]
+        condition: Any = args[first] if len(args) > first else kwargs.get("cond")
+        message: Any = args[first + 1] if len(args) > first + 1 else kwargs.get("message")
+        if message is not None:
+            _show_sizes(tx, message)
+        constant = condition is not None and condition.is_python_constant()
+        if check is torch._check and constant and not condition.as_python_constant() and not _is_handled(tx):
+            text = message.get_function()() if hasattr(message, "get_function") else _FAILED
+            where = with_text(f"{tx.f_code.co_filename}:{tx.lineno}")
+            raise passing(ShapeConstraintError(str(text), where=where, next_step=_NEXT))
+        try:
+            return usual(self, tx, *args, **kwargs)
+        except RuntimeError as error:
+            if check is torch._check or tx.one_graph or users_error(error, None) is None:
+                raise
+            unimplemented(check.__name__, "it does not hold, and raises an error of its own type in eager mode", None)
+
+    return handle
+
+
+def _is_handled(tx: Any) -> bool:
+    """Whether a frame being traced is in a ``try`` or a ``with``."""
+    while tx is not None:
+        if tx.current_instruction.exn_tab_entry is not None or tx.block_stack:
+            return True
+        tx = tx.parent
+    return False
+
+
+def _show_sizes(tx: Any, message: Any) -> None:
+    """Dynamo makes a function of a message that refers to constants alone. One that refers to tensors and sizes gets
+    stand-ins with the sizes of this call, which is the one that a failing check is traced for."""
+    from torch._dynamo.variables.functions import ClosureConversionError, NestedUserFunctionVariable
+
+    if not isinstance(message, NestedUserFunctionVariable):
+        return
+    try:
+        message.get_function()
+    except ClosureConversionError:
+        function: Any = message
+        cells = function.closure.items if function.closure else ()
+        try:
+            values = [_stand_in(tx.output.side_effects.load_cell(cell)) for cell in cells]
+        except _NoStandIn:
+            return
+        closure = tuple(types.CellType(value) for value in values)
+        said = types.FunctionType(function.get_code(), function.f_globals, "message", None, closure)
+        text = functools.partial(_text, said)
+        function.get_function = lambda *_: text
+
+
+class _NoStandIn(Exception):
+    pass
+
+
+def _text(message: Callable[[], Any]) -> str:
+    try:
+        return str(message())
+    except Exception:  # noqa: BLE001 - the check has failed; what its message does with a stand-in does not matter
+        return _FAILED
+
+
+def _stand_in(variable: Any) -> Any:
+    import torch._dynamo.variables as modules
+
+    variables: Any = modules
+    variable = variable.realize()
+    if variable.is_tensor():
+        fake = variable.as_proxy().node.meta["example_value"]
+        sizes, strides = [_number(n) for n in fake.shape], [_number(n) for n in fake.stride()]
+        if any(isinstance(n, str) for n in (*sizes, *strides)):
+            raise _NoStandIn
+        return torch.empty_strided(sizes, strides, dtype=fake.dtype, device="meta")
+    if isinstance(variable, variables.SymNodeVariable):
+        return _number(variable.sym_num)
+    if isinstance(variable, variables.lists.SizeVariable):
+        return torch.Size(map(_stand_in, variable.items))
+    if isinstance(variable, (variables.TupleVariable, variables.ListVariable)):
+        return variable.python_type()(map(_stand_in, variable.items))
+    if isinstance(variable, (variables.UserDefinedObjectVariable, variables.NNModuleVariable)):
+        return getattr(variable, "value", None)
+    if variable.is_python_constant():
+        return variable.as_python_constant()
+    raise _NoStandIn
+
+
+def _number(size: Any) -> Any:
+    if not isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return size
+    seen = first_seen(size)
+    return "a number from a tensor" if seen is None else seen  # the error of such a check is made at call time

@@ -1,0 +1,114 @@
+"""What a frame says while it is compiled: strings with sizes and numbers in them, and warnings.
+
+This file touches private PyTorch APIs.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.runtime.torch_c import first_seen
+
+
+def messages_are_traced() -> Callable[[], None]:
+    """Numbers that are arguments may be in f-strings, and a warning is given when a frame is compiled, at the user's
+    line: Python shows one a line. Both would break the graph. Returns what puts the usual ways back."""
+    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+    from torch._dynamo.variables import SkipFunctionVariable
+
+    translator: Any = InstructionTranslatorBase
+    skipped: Any = SkipFunctionVariable
+    formatted, called = translator._format_value, skipped.call_function
+    translator._format_value, skipped.call_function = _formatting(formatted), _calling(called)
+
+    def revert() -> None:
+        translator._format_value, skipped.call_function = formatted, called
+
+    return revert
+
+
+@functools.cache
+def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a number that is an argument Dynamo takes the number itself for the text. A real one is put there at call
+    time, an integer is that of this call, as a size is: the text may be a name."""
+    from torch._dynamo.variables import SymNodeVariable
+    from torch._dynamo.variables.misc import StringFormatVariable
+
+    @functools.wraps(usual)
+    def format_value(self: Any, spec: Any, flags: int) -> None:
+        value = self.stack[-1]
+        if not isinstance(value, SymNodeVariable) or value.source is None:
+            usual(self, spec, flags)
+            return
+        if isinstance(value.sym_num, torch.SymInt):
+            self.stack[-1] = SymNodeVariable(value.as_proxy(), value.sym_num)
+            usual(self, spec, flags)
+            return
+        text = "{" + {0: "", 1: "!s", 2: "!r", 3: "!a"}[flags & 3] + ":" + spec.as_python_constant() + "}"
+        self.push(StringFormatVariable.create(text, [self.pop()], {}))
+
+    return format_value
+
+
+@functools.cache
+def _calling(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.value is not warnings.warn or not _warned(tx, args, kwargs):
+            return usual(self, tx, args, kwargs)
+        return torch._dynamo.variables.ConstantVariable.create(None)
+
+    return call_function
+
+
+def _warned(tx: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a warning could be given now: not what a tensor is part of, nor one that a filter makes an error."""
+    try:
+        names = ("message", "category", "stacklevel", "source")
+        given = dict(zip(names, map(_plain, args))) | {name: _plain(value) for name, value in kwargs.items()}
+    except _NotPlain:
+        return False
+    for _ in range((given.get("stacklevel") or 1) - 1):
+        tx = tx.parent or tx
+    seen = tx.f_globals.setdefault("__warningregistry__", {})
+    try:
+        warnings.warn_explicit(
+            given["message"],
+            given.get("category") or UserWarning,
+            tx.f_code.co_filename,
+            tx.lineno,
+            tx.f_globals.get("__name__"),
+            seen,
+        )
+    except Warning:
+        return False
+    return True
+
+
+class _NotPlain(Exception):
+    pass
+
+
+def _plain(value: Any) -> Any:
+    """What Dynamo traces, at this call."""
+    from torch._dynamo import variables
+
+    if isinstance(value, variables.SymNodeVariable):
+        seen = first_seen(value.sym_num)
+        if seen is not None:
+            return seen
+    elif isinstance(value, variables.StringFormatVariable):
+        named = {name: _plain(one) for name, one in value.sym_kwargs.items()}
+        return value.format_string.format(*map(_plain, value.sym_args), **named)
+    elif isinstance(value, variables.lists.SizeVariable):
+        return torch.Size(map(_plain, value.items))
+    elif isinstance(value, (variables.TupleVariable, variables.ListVariable)):
+        return value.python_type()(map(_plain, value.items))
+    elif value.is_python_constant():
+        return value.as_python_constant()
+    raise _NotPlain

@@ -1,0 +1,166 @@
+"""Constraints as operations: finding them, writing conditions, merging them without losing where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.conditions import JOIN, PREDICATES, emit_condition, read_condition, sides_of
+from symshape.dialects.sizes import Sizes
+from symshape.passes.constraints.constraint_facts import Knowledge, backed_symbols, trusted_rows
+from symshape.passes.constraints.constraint_table import (
+    KINDS,
+    MESSAGE,
+    about_sizes,
+    inner_blocks,
+    main_blocks,
+    message_of,
+    operations_of,
+)
+from symshape.prover.numbers.condition import Condition, negation
+
+
+class Program:
+    """A function's entry block that has constraints in it or below, and what is known before any of it has run."""
+
+    def __init__(self, block: ir.Block, operations: list[tuple[str, Any]]) -> None:
+        self.block, self.operations = block, operations
+        self.about_sizes = about_sizes(operations)
+        self.rows = trusted_rows(self.about_sizes)
+        self.backed = backed_symbols(self.about_sizes)
+        self.sizes = Sizes(block)
+        self.sizes.learn(self.about_sizes)
+
+    def condition(self, op: Any) -> Condition | None:
+        """That of a constraint of the block itself; None if it is not about sizes."""
+        return read_condition(self.sizes, op.operands[0])
+
+    def holds_at_entry(self, condition: Condition) -> bool:
+        """Whether an assumption with this condition is a fact everywhere: one about inputs only. One about a value that
+        is computed is a fact from where it stands: what comes before may have run without ever getting there."""
+        return condition.symbols <= self.backed
+
+    def trusted(self) -> Knowledge:
+        """The rows of symbols, and what is assumed of inputs."""
+        known = Knowledge(self.rows)
+        for name, op in self.operations:
+            condition = self.condition(op) if name == "symshape.assume" else None
+            if condition is not None and self.holds_at_entry(condition):
+                known.assume(condition)
+        return known
+
+
+def programs(module: ir.Module, kinds: frozenset[str] | None = KINDS) -> Iterator[Program]:
+    """The functions with such operations (None: all); the others need no pass. Kernels have no constraints."""
+    for block in main_blocks(module):
+        operations = operations_of(block)
+        if kinds is None or _has_any(operations, kinds):
+            yield Program(block, operations)
+
+
+def _has_any(operations: list[tuple[str, Any]], kinds: frozenset[str]) -> bool:
+    return any(
+        name in kinds or any(_has_any(operations_of(inner), kinds) for inner in inner_blocks(name, op))
+        for name, op in operations
+    )
+
+
+def branch_condition(op: Any, inner: ir.Block, sizes: Sizes) -> Condition | None:
+    """What holds inside a block of ``scf.if``; None if that is not about sizes, or it is another operation."""
+    if op.name != "scf.if":
+        return None
+    condition = read_condition(sizes, op.operands[0])
+    if condition is None or inner == op.regions[0].blocks[0]:
+        return condition
+    return negation(condition)
+
+
+def merge(kept: Any, other: Any) -> None:
+    """Takes over the other's locations, and its message if it says something else."""
+    kept.location = ir.Location.fused(_parts(kept.location) + _parts(other.location))
+    key = MESSAGE.get(kept.name)
+    texts = dict.fromkeys([*message_of(kept).split("; "), *message_of(other).split("; ")])
+    if key:
+        kept.attributes[key] = ir.StringAttr.get("; ".join(texts))
+
+
+def _parts(location: ir.Location) -> list[ir.Location]:
+    return list(location.locations) if isinstance(location, ir.FusedLoc) else [location]
+
+
+def create(op: Any, condition: ir.Value) -> Any:
+    """The same constraint with another condition, at the current insertion point."""
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    return ir.Operation.create(op.name, [], [condition], attributes, loc=op.location)
+
+
+def sweep(block: ir.Block) -> None:
+    """Removes arithmetic that nothing uses, once nobody holds values of it any more."""
+    for name, op in reversed(operations_of(block)):
+        if name.startswith("arith.") and not is_used(op):
+            op.erase()
+        else:
+            for inner in inner_blocks(name, op):
+                sweep(inner)
+
+
+def is_used(op: Any) -> bool:
+    return any(True for result in op.results for _ in result.uses)
+
+
+class ConditionWriter:
+    """Writes conditions with what they have in common written once; ``sizes`` and this are of one block."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._values: dict[Condition, ir.Value] = {}
+
+    def nested(self, block: ir.Block) -> ConditionWriter:
+        inner = ConditionWriter(self.sizes.nested(block))
+        inner._values = dict(self._values)
+        return inner
+
+    def value(self, condition: Condition) -> ir.Value:
+        """The SSA value of a condition, written at the current insertion point if it is new."""
+        if condition not in self._values:
+            self._values[condition] = self._write(condition)
+        return self._values[condition]
+
+    def is_written_as(self, condition: Condition, value: ir.Value) -> bool:
+        """Whether the value is what ``value`` would write; it is then used for the next one like it."""
+        op: Any = value.owner
+        if isinstance(op, ir.Block) or condition.kind in ("true", "false"):
+            return not isinstance(op, ir.Block) and op.name == "arith.constant"
+        if condition in self._values:
+            return bool(self._values[condition] == value)
+        if not self._has_form(condition, op):
+            return False
+        self._values[condition] = value
+        return True
+
+    def _has_form(self, condition: Condition, op: Any) -> bool:
+        if condition.kind in ("and", "or"):
+            if op.name != JOIN[condition.kind]:
+                return False
+            *first, last = condition.operands
+            rest = first[0] if len(first) == 1 else Condition(condition.kind, operands=tuple(first))
+            return self.is_written_as(rest, op.operands[0]) and self.is_written_as(last, op.operands[1])
+        if op.name != "arith.cmpi":
+            return False
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        sides = sides_of(condition.expr)
+        return predicate == PREDICATES[condition.kind] and all(
+            value in self.sizes and self.sizes.expr(value) == side and self.sizes.value(side) == value
+            for value, side in zip(op.operands, sides)
+        )
+
+    def _write(self, condition: Condition) -> ir.Value:
+        if condition.kind not in ("and", "or"):
+            return emit_condition(self.sizes, condition)
+        values = [self.value(part) for part in condition.operands]
+        result = values[0]
+        for value in values[1:]:
+            result = ir.Operation.create(JOIN[condition.kind], [value.type], [result, value]).result
+        return result

@@ -1,0 +1,172 @@
+"""eliminate-implied: constraints that say nothing new vanish; one that can never hold is an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.conditions import read_condition
+from symshape.dialects.locations import source_lines
+from symshape.dialects.sizes import Sizes
+from symshape.passes.constraints.constraint_facts import Knowledge
+from symshape.passes.constraints.constraint_ops import Program, branch_condition, programs, sweep
+from symshape.passes.constraints.constraint_table import (
+    KINDS,
+    about_sizes,
+    inner_blocks,
+    message_of,
+    operations_of,
+    record,
+)
+from symshape.passes.framework.base import Pass, PassContext, fail
+from symshape.prover.numbers.condition import Condition
+
+# What others are proven with comes first.
+_ORDER = {"true": 0, "false": 0, "and": 0, "eq": 1, "ge": 2, "ne": 3, "or": 4}
+
+
+@dataclass(frozen=True)
+class EliminateImplied(Pass):
+    """Removes constraints that the facts and the constraints before them imply.
+
+    Before::
+
+        %s0 = "symshape.symbol"() {name = "s0", min = 2, ...} : () -> index
+        "symshape.assume"(%s0_le_s1) : (i1) -> ()
+        "symshape.expect_true"(%s0_le_s1_plus_1) {message = "a"} : (i1) -> ()     // proven
+        "symshape.expect_true"(%u0_ge_4) {message = "b"} : (i1) -> ()
+        "symshape.expect_true"(%u0_ge_2) {message = "c"} : (i1) -> ()             // implied by the one before
+
+    After::
+
+        "symshape.assume"(%s0_le_s1) : (i1) -> ()
+        "symshape.expect_true"(%u0_ge_4) {message = "b"} : (i1) -> ()
+
+    What may prove what, so that no check is lost:
+
+    - The ranges of backed symbols and what is assumed of inputs hold everywhere. An assumption about a computed value
+      holds from where it stands.
+    - An expect_true proves only what comes after it in its block or in blocks inside: that runs only if it held. Never
+      what comes before, whatever has effects in between; and what a branch checks proves nothing outside of it.
+    - The range of an unbacked symbol proves nothing: it was made of the checks of this very program.
+    - A guard is proven by facts and earlier guards only. An expect_true that fails is an error, a guard that does not
+      hold is none, so the one must not stand in for the other.
+    - Of assumptions, equalities and tight bounds are kept, and what follows from those goes: as far as the quick tier
+      of the prover sees it, since that is what lowering and code generation ask.
+
+    An expect_true that is refuted is an error if the program cannot get by it: in the function's own block. In a branch
+    it stays, and raises when it is reached. ``symshape.check_index`` of a size that is proven to be in range vanishes.
+    """
+
+    name: ClassVar[str] = "eliminate-implied"
+
+    def run(self, module: ir.Module, context: PassContext) -> bool:
+        changed = False
+        for program in programs(module, KINDS | {"symshape.check_index"}):
+            state = _State(context, program)
+            trusted = state.assumptions()
+            state.block(program.block, program.sizes, trusted, trusted.copy())
+            if state.changed:
+                sweep(program.block)
+            changed |= state.changed
+        return changed
+
+
+class _State:
+    def __init__(self, context: PassContext, program: Program) -> None:
+        self.context, self.program, self.changed = context, program, False
+
+    def assumptions(self) -> Knowledge:
+        """Keeps the assumptions about inputs that do not follow from the others; returns what holds everywhere."""
+        known = Knowledge(self.program.rows)
+        found = []
+        for name, op in self.program.operations:
+            condition = self.program.condition(op) if name == "symshape.assume" else None
+            if condition is not None and self.program.holds_at_entry(condition):
+                found.append((condition, op))
+        for condition, op in sorted(found, key=lambda item: _strongest_first(item[0])):
+            if known.proves(condition):
+                self.remove(op, condition, "implied")
+            else:
+                known.assume(condition)
+        return known
+
+    def block(self, block: ir.Block, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
+        """``trusted``: what guards may be proven with; ``now``: what holds when the operation at hand runs."""
+        for name, op in operations_of(block):
+            handler = _HANDLERS.get(name)
+            if handler is not None:
+                handler(self, op, sizes, trusted, now)
+                continue
+            for inner in inner_blocks(name, op):
+                inner_sizes = sizes.nested(inner)
+                inner_sizes.learn(about_sizes(operations_of(inner)))
+                inside = branch_condition(op, inner, sizes)
+                known = trusted.copy(), now.copy()
+                if inside is not None:
+                    for knowledge in known:
+                        knowledge.assume(inside)
+                self.block(inner, inner_sizes, *known)
+
+    def remove(self, op: Any, condition: Condition, status: str) -> None:
+        record(self.context, op, condition, status)
+        op.erase()
+        self.changed = True
+
+    def assume(self, op: Any, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
+        condition = read_condition(sizes, op.operands[0])
+        if condition is None or (op.block == self.program.block and self.program.holds_at_entry(condition)):
+            return  # the latter are known already
+        if trusted.proves(condition):
+            self.remove(op, condition, "implied")
+        else:
+            trusted.assume(condition)
+            now.assume(condition)
+
+    def guard(self, op: Any, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
+        condition = read_condition(sizes, op.operands[0])
+        if condition is None:
+            return
+        if trusted.follows(condition):
+            self.remove(op, condition, "implied")
+        else:
+            trusted.assume(condition)
+            now.assume(condition)
+
+    def expect_true(self, op: Any, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
+        condition = read_condition(sizes, op.operands[0])
+        if condition is None:
+            return
+        answer = now.answer(condition)
+        if answer == "proven":
+            self.remove(op, condition, "proven" if trusted.follows(condition) else "implied")
+        elif answer == "unknown":
+            now.assume(condition)
+        elif op.block == self.program.block and "symshape.branch" not in op.parent.attributes:
+            where = ", ".join(source_lines(op.location))
+            fail(op, f'can never hold: {condition} is false at every size, "{message_of(op)}" ({where})')
+
+    def check_index(self, op: Any, sizes: Sizes, trusted: Knowledge, now: Knowledge) -> None:
+        index, size = op.operands
+        if index not in sizes or size not in sizes:
+            return
+        if now.in_range(sizes.expr(index), sizes.expr(size)):
+            op.results[0].replace_all_uses_with(index)
+            op.erase()
+            self.changed = True
+
+
+def _strongest_first(condition: Condition) -> tuple[Any, ...]:
+    """Equalities, then bounds, the tightest of each form first; the rest as they stand (sorting is stable)."""
+    constant = sum(coefficient for coefficient, atoms in condition.expr.terms if not atoms)
+    return _ORDER[condition.kind], len(condition.symbols), constant if condition.kind == "ge" else 0
+
+
+_HANDLERS = {
+    "symshape.assume": _State.assume,
+    "symshape.guard": _State.guard,
+    "symshape.expect_true": _State.expect_true,
+    "symshape.check_index": _State.check_index,
+}

@@ -1,0 +1,129 @@
+"""What a pass is: a frozen dataclass whose fields are its options.
+
+A pass is written once and serves everywhere: ``symshape-opt --my-pass``,
+``--pass-pipeline='builtin.module(my-pass{n=2})'`` and ``torch.compile(options={"passes": ["my-pass{n=2}"]})``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn, Self
+
+from torch_mlir import ir
+
+from symshape.errors import CompileError, OptionError
+from symshape.prover.numbers.condition import Condition
+
+
+def _require_nothing(condition: Condition, reason: str) -> None:
+    raise CompileError(
+        f"a pass requires `{condition}` of an input: {reason}",
+        next_step="compile through a frontend (it ties requirements to the inputs' guards), or disable the pass",
+    )
+
+
+@dataclass
+class PassContext:
+    """What the passes of one compile share. State travels here, never in globals.
+
+    ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
+    ``facts``    the prover's store for the symbols of the module, once a stage has made one.
+    ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
+    ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
+                 may have changed anything else than what it says that it has changed.
+    ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
+                 into a guard of the compiled entry; without a frontend it is an error.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    facts: Any = None
+    report: dict[str, Any] = field(default_factory=dict)
+    scratch: dict[str, Any] = field(default_factory=dict)
+    require: Callable[[Condition, str], None] = _require_nothing
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Base of all passes. A subclass sets ``name`` (kebab-case), its options as fields with defaults, and ``run``.
+
+    ``targets``: those of compiles that it is for, where not for all. Without a compile (`symshape-opt`) it always runs.
+    ``instead``: the pipeline element that takes its place where it is left out; "" where nothing has to.
+    """
+
+    name: ClassVar[str] = ""
+    targets: ClassVar[tuple[str, ...]] = ()
+    instead: ClassVar[str] = ""
+
+    def run(self, module: ir.Module, context: PassContext) -> bool | list[ir.Operation] | None:
+        """Changes ``module`` in place; the manager verifies it afterwards, unless False says that nothing was changed.
+
+        A list: nothing was changed outside of these operations, and only they are verified. Raise
+        through ``fail(op, message)``.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def description(cls) -> str:
+        """The first paragraph of the docstring, on one line."""
+        return " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split())
+
+    @classmethod
+    def from_options(cls, texts: Mapping[str, str]) -> Self:
+        """Builds the pass from option texts: ``{"tile": "8"}``; kebab-case and snake_case names are the same option."""
+        types = typing.get_type_hints(cls)
+        fields = {f.name for f in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for key, text in texts.items():
+            name = key.replace("-", "_")
+            if name not in fields:
+                known = ", ".join(sorted(fields)) or "none"
+                raise OptionError(f"pass '{cls.name}' has no option '{key}'", next_step=f"its options: {known}")
+            values[name] = _parse_value(cls.name, key, types[name], text)
+        return cls(**values)
+
+    def as_text(self) -> str:
+        """The pipeline element that builds this pass again: ``my-pass{tile=8}``, without options at their default."""
+        shown = [
+            f"{f.name.replace('_', '-')}={_print_value(getattr(self, f.name))}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != f.default
+        ]
+        return self.name + ("{" + " ".join(shown) + "}" if shown else "")
+
+
+def fail(op: ir.Operation | ir.OpView, message: str) -> NoReturn:
+    """Ends the pass with an error at ``op``: its name and source location travel with the message."""
+    op.location.emit_error(f"'{op.operation.name}' op {message}")
+    raise CompileError(f"'{op.operation.name}' op {message}", where=str(op.location))
+
+
+_BOOLEANS = {"": True, "true": True, "1": True, "false": False, "0": False}
+_PARSERS: dict[Any, Callable[[str], Any]] = {
+    bool: lambda text: _BOOLEANS[text.lower()],
+    int: int,
+    float: float,
+    str: str,
+    tuple[str, ...]: lambda text: tuple(re.split(r",\s*", text)) if text else (),
+    tuple[int, ...]: lambda text: tuple(int(part) for part in text.split(",")) if text else (),
+}
+
+
+def _parse_value(pass_name: str, key: str, type_: Any, text: str) -> Any:
+    try:
+        return _PARSERS[type_](text)
+    except (KeyError, ValueError):
+        kind = getattr(type_, "__name__", str(type_))
+        raise OptionError(
+            f"pass '{pass_name}': option '{key}' cannot be '{text}'", next_step=f"its type is {kind}"
+        ) from None
+
+
+def _print_value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(str(part) for part in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

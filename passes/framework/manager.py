@@ -1,0 +1,182 @@
+"""Runs passes: ours and MLIR's in one list, verified after each, with a replayable dump when one fails."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
+
+from symshape.dialects import verify
+from symshape.errors import CompileError, OptionError, StepFailure, SymshapeError
+from symshape.passes.framework import registry
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.framework.diagnostics import Diagnostic, collect_diagnostics
+from symshape.passes.framework.pipeline import Step, keep_copies, parse_pipeline, print_pipeline, step_name, step_text
+
+IRHook = Callable[[str, ir.Module], None]  # (step name, module)
+
+
+@dataclass
+class Hooks:
+    """What to watch. ``before``/``after`` see the module around each step; ``timings`` collects (step name,
+    seconds).
+    """
+
+    before: IRHook | None = None
+    after: IRHook | None = None
+    timings: list[tuple[str, float]] = field(default_factory=list)
+
+
+class PassFailure(StepFailure):
+    """A pass failed or left invalid IR behind. ``dump`` holds the IR before it; ``diagnostics`` what MLIR said."""
+
+    def __init__(
+        self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str
+    ) -> None:
+        self.diagnostics, self.dump = tuple(diagnostics), dump
+        super().__init__(
+            f"pass '{step_name(step)}' failed: {reason}",
+            step=step_name(step),
+            command=command,
+            operations=[name for diagnostic in diagnostics for name in diagnostic.operations],
+            where=str(diagnostics[0].place) if diagnostics else "",
+            next_step=f"the IR before this pass is in {dump}; replay it with\n    {command}" if dump else "",
+        )
+
+
+def run_pipeline(
+    module: ir.Module,
+    steps: str | Iterable[Step],
+    context: PassContext | None = None,
+    *,
+    disable: Collection[str] = (),
+    hooks: Hooks | None = None,
+    debug_dir: Path | None = None,
+    allow_unregistered: bool = False,
+) -> None:
+    """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in
+    place.
+
+    Steps whose name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
+    """
+    context = context or PassContext()
+    hooks = hooks or Hooks()
+    steps = parse_pipeline(steps) if isinstance(steps, str) else list(steps)
+    target = context.options.get("target")
+    steps = [step for step in steps if step_name(step) not in disable and _is_for(step, target)]
+    check_steps(steps, module.context)
+    for step in steps:
+        name = step_name(step)
+        if hooks.before:
+            hooks.before(name, module)
+        start = time.perf_counter()
+        _run_step(module, step, context, debug_dir, allow_unregistered)
+        hooks.timings.append((name, time.perf_counter() - start))
+        if hooks.after:
+            hooks.after(name, module)
+
+
+def _is_for(step: Step, target: str | None) -> bool:
+    return isinstance(step, str) or target is None or not step.targets or target in step.targets
+
+
+def check_steps(steps: Iterable[Step], ctx: ir.Context) -> None:
+    """Raises OptionError for a name or option that neither we nor MLIR know, before anything has run."""
+    for step in steps:
+        if isinstance(step, str):
+            try:
+                with ctx:
+                    PassManager.parse(f"builtin.module({step})")
+            except ValueError as error:
+                ours = ", ".join(registry.names())
+                hint = f"`symshape-opt --list-passes` lists ours ({ours}); MLIR's own are those of mlir-opt"
+                raise OptionError(f"no such pass or option: '{step}' ({_first_line(error)})", next_step=hint) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _run_step(
+    module: ir.Module, step: Step, context: PassContext, debug_dir: Path | None, allow_unregistered: bool
+) -> None:
+    before = module.operation.clone()  # cheap; it is printed only if the step fails
+    with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
+        try:
+            if isinstance(step, Pass):
+                changed = step.run(module, context)
+                if changed is False:
+                    return  # there is nothing to verify
+                scope = changed if isinstance(changed, list) else [module]
+                if not isinstance(changed, list):
+                    context.scratch.clear()
+            else:
+                context.scratch.clear()
+                manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
+                manager.enable_verifier(False)  # it is verified below
+                manager.run(module.operation)
+                scope = [module]
+            if not all(verify(op, allow_unregistered=allow_unregistered) for op in scope):
+                raise CompileError("it leaves invalid IR behind")
+        except Exception as error:
+            reason = _reason(error, diagnostics)
+            dump, command = _dump(before, step, debug_dir or Path("symshape-debug"))
+            raise PassFailure(step, reason, diagnostics, dump, command) from error
+
+
+def _reason(error: Exception, diagnostics: Sequence[Diagnostic]) -> str:
+    if diagnostics:
+        return "\n  ".join(d.message for d in diagnostics)
+    if isinstance(error, SymshapeError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _dump(before: ir.OpView, step: Step, folder: Path) -> tuple[Path | None, str]:
+    """Writes the IR and returns its path with the one command that runs the failing pass on it again."""
+    file = write_ir(before, step_name(step), folder)
+    command = ["symshape-opt", str(file), f"--pass-pipeline={print_pipeline([step])}"]
+    if plugin := registry.plugin_file(step_name(step)):
+        command.append(f"--load-pass={plugin}")
+    return file, shlex.join(command)
+
+
+def write_ir(op: Any, name: str, folder: Path) -> Path:
+    """Writes an op to a new file of ``folder`` that is called after what failed on it."""
+    stem = "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    folder = writable(folder)
+    file = folder / f"{stem}-{sum(1 for _ in folder.glob(f'{stem}-*.mlir'))}.mlir"
+    file.write_text(op.operation.get_asm(enable_debug_info=True, assume_verified=True) + "\n")
+    return file
+
+
+def writable(folder: Path) -> Path:
+    """The folder, which is made; one for temporary files where nothing can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="symshape-debug-"))
+    return folder
+
+
+__all__ = [
+    "Hooks",
+    "PassFailure",
+    "Step",
+    "parse_pipeline",
+    "print_pipeline",
+    "run_pipeline",
+    "step_name",
+    "step_text",
+    "writable",
+    "write_ir",
+]

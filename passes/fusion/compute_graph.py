@@ -1,0 +1,279 @@
+"""Main at the ``linalg`` stage as a graph of compute nodes; views are folded into the edges as index maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.affine_maps import read_exprs, read_set
+from symshape.dialects.reals import sizes_in
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.prover.numbers.expr import Expr, product
+
+HEAVY = frozenset(
+    {
+        "math.exp",
+        "math.erf",
+        "math.tanh",
+        "math.log",
+        "math.powf",
+        "math.sin",
+        "math.cos",
+        "math.expm1",
+        "math.log1p",
+        "math.exp2",
+        "math.log2",
+        "math.tan",
+        "math.atan2",
+        "tensor.extract",
+        "arith.divsi",
+        "arith.floordivsi",
+        "arith.remsi",
+        "math.erfc",
+    }
+)
+INTEGER_DIVISIONS = frozenset(
+    {
+        "arith.divsi",
+        "arith.divui",
+        "arith.remsi",
+        "arith.remui",
+        "arith.floordivsi",
+        "arith.ceildivsi",
+        "arith.ceildivui",
+    }
+)
+
+
+def dim_symbols(prefix: str, count: int) -> list[Expr]:
+    return [Expr.symbol(f"{prefix}{i}") for i in range(count)]
+
+
+@dataclass(frozen=True)
+class Access:
+    """A read: ``base`` (a buffer's value or a Compute result's) at ``map`` over the reader's dims d0...; it is defined
+    where every expression of ``conditions`` is >= 0 (always, when there are none)."""
+
+    base: ir.Value
+    map: tuple[Expr, ...]
+    conditions: tuple[Expr, ...] = ()
+
+
+@dataclass(eq=False)
+class Compute:
+    """A ``linalg.generic``: its iteration dims (sizes, which are reduced), its reads, and its results."""
+
+    index: int
+    op: Any
+    sizes: tuple[Expr, ...]
+    reduced: tuple[bool, ...]
+    inputs: list[Access]
+    captured: list[ir.Value]  # tensors that its body extracts from
+    results: list[ir.Value]
+    weight: int  # scalar operations in the body
+    heavy: bool
+    raises: bool  # its body may find an error: an index out of range, an integer division by zero
+    users: list[Any] = field(default_factory=list)  # Computes, and other ops that need a result as a buffer
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(self.reduced)
+
+    @property
+    def result_dims(self) -> list[int]:
+        """The iteration dims that the results have."""
+        return [i for i, r in enumerate(self.reduced) if not r]
+
+    @property
+    def result_sizes(self) -> tuple[Expr, ...]:
+        return tuple(self.sizes[i] for i in self.result_dims)
+
+    @property
+    def volume(self) -> Expr:
+        return product(self.sizes)
+
+
+@dataclass
+class Graph:
+    """``computes`` in program order; ``producer`` of each computed value; ``views`` from value to its source access."""
+
+    sizes: Sizes
+    computes: list[Compute] = field(default_factory=list)
+    producer: dict[ir.Value, Compute] = field(default_factory=dict)
+    views: dict[ir.Value, Access] = field(default_factory=dict)
+    tensor_sizes: dict[ir.Value, tuple[Expr, ...]] = field(default_factory=dict)
+    dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
+    buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
+    symbol_tensors: dict[str, ir.Value] = field(default_factory=dict)  # data-dependent size -> what it is read from
+    drawn_before: dict[Any, Any] = field(default_factory=dict)  # call that draws random numbers -> the one before it
+
+    def layout(self, value: ir.Value) -> Layout:
+        """Where a tensor lies: as its bind says; contiguous, for a value inside a lowering that no bind speaks of."""
+        found = self.sizes.layouts.get(value)
+        if found is None:
+            sizes = self.tensor_sizes[value]
+            strides = tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+            found = self.sizes.layouts[value] = Layout(sizes, strides, Expr.const(0))
+        return found
+
+    def resolve(self, value: ir.Value, rank: int) -> Access:
+        """The buffer or compute result behind a chain of views, read at every point of ``value``."""
+        map_: tuple[Expr, ...] = tuple(dim_symbols("d", rank))
+        conditions: tuple[Expr, ...] = ()
+        while value in self.views:
+            step = self.views[value]
+            replacement = {f"d{i}": e for i, e in enumerate(map_)}
+            conditions += tuple(c.substitute(replacement) for c in step.conditions)
+            map_ = tuple(e.substitute(replacement) for e in step.map)
+            value = step.base
+        return Access(value, map_, conditions)
+
+    def storage(self, value: ir.Value) -> ir.Value:
+        """The value whose memory a view shares."""
+        while value in self.views:
+            value = self.views[value].base
+        return value
+
+
+def read_graph(block: ir.Block) -> Graph:
+    """Reads the block; operations other than computes and views are left alone."""
+    graph = Graph(Sizes(block))
+    operations = [view.operation for view in block.operations]
+    for op in operations:
+        graph.sizes.read(op)
+    drawing = [op for op in operations if "draws" in op.attributes]
+    graph.drawn_before = dict(zip(drawing[1:], drawing))
+    for op in operations:
+        name = op.name
+        if name == "symshape.view":
+            _read_view(graph, op)
+        elif name in ("tensor.empty", "tensor.splat"):
+            _read_init(graph, op)
+        elif name == "linalg.generic":
+            _read_generic(graph, op)
+        elif name == "symshape.unbacked_symbol" and isinstance(op.operands[0].type, ir.RankedTensorType):
+            graph.symbol_tensors[ir.StringAttr(op.attributes["name"]).value] = op.operands[0]
+    _find_buffer_uses(graph, operations)
+    return graph
+
+
+def _read_view(graph: Graph, op: Any) -> None:
+    map_ = ir.AffineMapAttr(op.attributes["map"]).value
+    operands = list(op.operands)
+    rank = map_.n_dims
+    exprs = [graph.sizes.expr(v) for v in operands[1:]]
+    dims = dim_symbols("d", rank)
+    conditions: list[Expr] = []
+    if "domain" in op.attributes:
+        conditions = read_set(op.attributes["domain"], dims, exprs[rank:])
+    result = op.results[0]
+    graph.views[result] = Access(operands[0], tuple(read_exprs(map_.results, dims, exprs[rank:])), tuple(conditions))
+    graph.tensor_sizes[result] = tuple(exprs[:rank])
+
+
+def _read_init(graph: Graph, op: Any) -> None:
+    operands = list(op.operands)[1 if op.name == "tensor.splat" else 0 :]
+    graph.tensor_sizes[op.results[0]] = _type_sizes(graph, op.results[0], operands)
+    graph.dead.append(op)
+
+
+def _type_sizes(graph: Graph, value: ir.Value, dynamic: list[ir.Value]) -> tuple[Expr, ...]:
+    type_ = ir.RankedTensorType(value.type)
+    remaining = iter(dynamic)
+    return tuple(
+        graph.sizes.expr(next(remaining)) if type_.is_dynamic_dim(i) else Expr.const(type_.get_dim_size(i))
+        for i in range(type_.rank)
+    )
+
+
+def _read_generic(graph: Graph, op: Any) -> None:
+    operands = list(op.operands)
+    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    ins, outs = operands[: segments[0]], operands[segments[0] :]
+    reduced = tuple("reduction" in str(a) for a in ir.ArrayAttr(op.attributes["iterator_types"]))
+    rank = len(reduced)
+    if any(reduced):
+        sizes = _sizes_of(graph, ins[0])
+    else:
+        sizes = graph.tensor_sizes[outs[0]]
+    captured, weight, heavy, raises = _scan_body(op)
+    inputs = [graph.resolve(v, rank) for v in ins]
+    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, list(op.results), weight, heavy, raises)
+    graph.computes.append(node)
+    for access in inputs:
+        if access.base in graph.producer:
+            graph.producer[access.base].users.append(node)
+    for result in node.results:
+        graph.producer[result] = node
+        graph.tensor_sizes[result] = node.result_sizes
+
+
+def _sizes_of(graph: Graph, value: ir.Value) -> tuple[Expr, ...]:
+    if value in graph.tensor_sizes:
+        return graph.tensor_sizes[value]
+    return graph.sizes.layouts[value].sizes
+
+
+def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
+    """What the body extracts from, how many operations it has, whether one is dear, whether one may raise an error."""
+    captured: list[ir.Value] = []
+    weight, heavy, raises = 0, False, False
+    for view in op.regions[0].blocks[0].operations:
+        inner = view.operation
+        name = inner.name
+        if name == "tensor.extract":
+            captured.append(inner.operands[0])
+        heavy |= name in HEAVY
+        raises |= name == "tensor.extract" or name in INTEGER_DIVISIONS and not _is_constant(inner.operands[1])
+        weight += name not in (
+            "arith.constant",
+            "linalg.yield",
+            "linalg.index",
+            "arith.index_cast",
+            "arith.extf",
+            "arith.truncf",
+        )
+    return captured, weight, heavy, raises
+
+
+def outer_sizes(generic: Any, graph: Graph) -> list[Expr]:
+    """Sizes of main that the body uses."""
+    found: list[ir.Value] = []
+    for view in generic.regions[0].blocks[0].operations:
+        for v in view.operation.operands:
+            found.extend([v] if v in graph.sizes else sizes_in(v) if is_outer_scalar(v, generic) else ())
+    return [graph.sizes.expr(v) for v in found]
+
+
+def is_outer_scalar(value: ir.Value, generic: Any) -> bool:
+    """A constant or a number made of sizes that main computes and a body uses: its arithmetic is repeated there."""
+    if isinstance(value.owner, ir.Block) or isinstance(value.type, ir.RankedTensorType):
+        return False
+    return bool(value.owner.parent != generic)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "arith.constant"
+
+
+_FREE = frozenset({"symshape.bind", "symshape.view", "linalg.generic", "tensor.empty", "tensor.splat"})
+
+
+def _find_buffer_uses(graph: Graph, operations: list[Any]) -> None:
+    """Computed values that a library call, a return, an unbacked symbol or a gather needs in memory."""
+    for op in operations:
+        if op.name in _FREE:
+            continue
+        for value in op.operands:
+            _need(graph, value, op)
+    for node in graph.computes:
+        for value in node.captured:
+            _need(graph, value, node)
+
+
+def _need(graph: Graph, value: ir.Value, user: Any) -> None:
+    storage = graph.storage(value)
+    if storage in graph.producer:
+        graph.buffer_uses.setdefault(storage, []).append(user)

@@ -1,0 +1,187 @@
+"""fuse-kernels: outlines groups of compute operations as kernel functions; main only allocates, launches and calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.facts import facts_of
+from symshape.dialects.types import dtype_of, tensor_type
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.fusion.anchors import choose_anchors, read_by_one_kernel
+from symshape.passes.fusion.compute_graph import Compute, Graph, read_graph
+from symshape.passes.fusion.group import Group, Grouping, place
+from symshape.passes.fusion.kernel_plan import KernelPlan, Step, plan_kernel
+from symshape.passes.fusion.kernel_writer import KernelWriter, kernel_symbols
+from symshape.passes.fusion.siblings import Siblings
+from symshape.passes.fusion.sort import sort_block
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts
+
+
+@dataclass(frozen=True)
+class FuseKernels(Pass):
+    """Groups ``linalg.generic`` operations over one iteration space and outlines each group; equal kernels are shared.
+
+    Before::
+
+        %m = linalg.generic {...} ins(%x) outs(%i) {symshape.combiner = "max"}
+        %e = linalg.generic {...} ins(%x, %m) outs(%j) { exp(x - m) }
+
+    After::
+
+        func.func private @kernel_0(%x, %dest, %s0: index) attributes {symshape.kernel} {...}
+        %d = tensor.empty(%s0)
+        %e = "host.launch"(%x, %d, %s0) {callee = @kernel_0}
+
+    ``vertical``     fuse producers with consumers over equal domains
+    ``siblings``     merge groups over one space that read a common tensor
+    ``max_members``  stored or reduced values in one kernel, at most
+    """
+
+    name: ClassVar[str] = "fuse-kernels"
+    # Outlining cannot be left out, only fusing: each operation is then a kernel of its own.
+    instead: ClassVar[str] = "fuse-kernels{vertical=false siblings=false}"
+    vertical: bool = True
+    siblings: bool = True
+    max_members: int = 64
+
+    def run(self, module: ir.Module, context: PassContext) -> None:
+        names: dict[str, str] = {}
+        launches = 0
+        for view in list(module.body.operations):
+            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
+                launches += self._fuse(module, view, names)
+        context.report[self.name] = {"kernels": len(names), "launches": launches}
+
+    def _fuse(self, module: ir.Module, function: Any, names: dict[str, str]) -> int:
+        block = function.regions[0].blocks[0]
+        graph = read_graph(block)
+        facts = facts_of(function)
+        grouping = self._group(graph, facts)
+        outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g)).stores]
+        rows: dict[str, list[Condition]] = {}
+        callees = [_outline(module, graph, facts, plan, names, rows) for plan in outlined]
+        launched: dict[ir.Value, ir.Value] = {}
+        for plan, (callee, symbols) in zip(outlined, callees):
+            _launch(graph, block, plan, callee, symbols, launched)
+        _erase_dead(block)
+        sort_block(block)
+        return len(outlined)
+
+    def _group(self, graph: Graph, facts: Facts) -> Grouping:
+        """Anchors are chosen before it is known who meets whom; those that prove not to be needed float after all."""
+        anchors = choose_anchors(graph)
+        grouping = self._place(graph, facts, anchors)
+        floating = read_by_one_kernel(grouping)
+        return self._place(graph, facts, anchors - floating) if floating else grouping
+
+    def _place(self, graph: Graph, facts: Facts, anchors: set[Compute]) -> Grouping:
+        """Greedy, in program order. Reductions over a tensor meet before anything is computed from their results;
+        other groups that could merge do so at the end, when they cannot be in the way of a consumer any more."""
+        grouping = Grouping(graph, facts, self.max_members, anchors)
+        siblings = Siblings(grouping)
+        for node in graph.computes:
+            if node in grouping.anchors:
+                group, new = place(grouping, node, vertical=self.vertical)
+                if self.siblings and new and node.is_reduction:
+                    siblings.merge(group, [node])
+                else:
+                    siblings.enter(group, [node])
+        for group in grouping.groups if self.siblings else ():
+            siblings.merge(group, group.placements)
+        grouping.groups = [group for group in grouping.groups if group.placements]
+        return grouping
+
+
+def _plan(grouping: Grouping, group: Group) -> KernelPlan:
+    """The plan that stores what operations outside the group need in memory."""
+    stored = [
+        r
+        for node in sorted(group.placements, key=lambda n: n.index)
+        for r in node.results
+        if _is_needed(grouping, group, r)
+    ]
+    return plan_kernel(grouping, group, stored)
+
+
+def _is_needed(grouping: Grouping, group: Group, value: ir.Value) -> bool:
+    if value in grouping.graph.buffer_uses:
+        return True
+    return any(
+        access.base == value
+        for other, reads in grouping.reads.items()
+        if grouping.group_of[other] is not group
+        for access in reads
+    )
+
+
+def _outline(
+    module: ir.Module,
+    graph: Graph,
+    facts: Facts,
+    plan: KernelPlan,
+    names: dict[str, str],
+    rows: dict[str, list[Condition]],
+) -> tuple[str, list[str]]:
+    """Writes the kernel function; its name, and the symbols that it takes."""
+    symbols = kernel_symbols(plan, graph)
+    with ir.InsertionPoint(module.body), ir.Location.unknown():
+        return _share(KernelWriter(plan, graph, facts, symbols, rows).write(), names), symbols
+
+
+def _share(function: Any, names: dict[str, str]) -> str:
+    """The name under which an identical kernel exists already, or a new one."""
+    text = function.get_asm(assume_verified=True)  # else printing verifies, op by op, in Python
+    if text in names:
+        function.erase()
+        return names[text]
+    name = names[text] = f"kernel_{len(names)}"
+    function.attributes["sym_name"] = ir.StringAttr.get(name)
+    return name
+
+
+def _launch(
+    graph: Graph, block: ir.Block, plan: KernelPlan, callee: str, symbols: list[str], launched: dict[ir.Value, ir.Value]
+) -> None:
+    """Writes destinations and the launch at the end of main; the block is sorted afterwards."""
+    terminator = block.operations[len(block.operations) - 1]
+    last = max((item.node for item in plan.items if isinstance(item, Step)), key=lambda n: n.index)
+    with ir.InsertionPoint(terminator), last.op.location:
+        dests = []
+        for store in plan.stores:
+            sizes = graph.layout(store.value).sizes
+            type_ = tensor_type([s.as_int() for s in sizes], dtype_of(store.value))
+            dynamic = [graph.sizes.value(s) for s in sizes if s.as_int() is None]
+            dests.append(ir.Operation.create("tensor.empty", [type_], dynamic).result)
+        indices = [graph.sizes.value(Expr.symbol(name)) for name in symbols]
+        inputs = [launched.get(v, v) for v in plan.inputs]
+        attributes = {"callee": ir.FlatSymbolRefAttr.get(callee)}
+        op = ir.Operation.create("host.launch", [d.type for d in dests], [*inputs, *dests, *indices], attributes)
+        for store, result in zip(plan.stores, op.results):
+            if not any(use.owner.operation.name == "symshape.bind" for use in store.value.uses):
+                layout = graph.layout(store.value)
+                values = [graph.sizes.value(e) for e in (*layout.sizes, *layout.strides, layout.offset)]
+                ir.Operation.create("symshape.bind", [], [result, *values])
+    for store, result in zip(plan.stores, op.results):
+        # The generics still use the value as well; they go with the dead code.
+        store.value.replace_all_uses_with(result)
+        launched[store.value] = result
+
+
+def _erase_dead(block: ir.Block) -> None:
+    """Removes computes, their inits, views and size arithmetic that nothing uses any more, with their binds."""
+    removable = ("linalg.generic", "tensor.empty", "tensor.splat", "symshape.view")
+    for view in reversed(list(block.operations)):
+        op = view.operation
+        pure = op.name in removable or op.name.startswith("arith.")
+        if not pure:
+            continue
+        users = [use.owner for r in op.results for use in r.uses]
+        if all(u.operation.name == "symshape.bind" and u.operation.operands[0].owner == op for u in users):
+            for user in {u.operation for u in users}:
+                user.erase()
+            op.erase()

@@ -1,0 +1,300 @@
+"""Writes a kernel function, in the one normal form of docs/architecture.md, from its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.affine_maps import affine_map, integer_set, is_dim
+from symshape.dialects.conditions import emit_condition
+from symshape.dialects.reals import rebuild, sizes_in
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.types import dtype_of, tensor_type
+from symshape.passes.fusion.compute_graph import Graph, is_outer_scalar, outer_sizes
+from symshape.passes.fusion.in_place import in_place_pairs
+from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Ref, Step
+from symshape.prover.numbers.condition import Condition, at_least, equals
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts
+
+
+def kernel_symbols(plan: KernelPlan, graph: Graph) -> list[str]:
+    """Names of all symbols that the kernel mentions, in order of first mention."""
+    names: dict[str, None] = {}
+
+    def mention(exprs: Iterable[Expr]) -> None:
+        for expr in exprs:
+            for name in sorted(expr.symbols):
+                if not is_dim(name):
+                    names.setdefault(name)
+
+    mention(plan.space)
+    for value in [*plan.inputs, *(s.value for s in plan.stores)]:
+        layout = graph.layout(value)
+        mention((*layout.sizes, *layout.strides))
+    for item in plan.items:
+        mention(item.map)
+        if isinstance(item, Load):
+            mention(item.conditions)
+        else:
+            mention(outer_sizes(item.node.op, graph))
+    for store in plan.stores:
+        mention(store.map)
+    return list(names)
+
+
+def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) -> dict[str, ir.Attribute]:
+    """The attributes of a ``linalg.generic``; ``maps`` are those of all operands, ``outs`` of which are outputs."""
+    kinds = [f"#linalg.iterator_type<{'reduction' if r else 'parallel'}>" for r in reduced]
+    return {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
+        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in kinds]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(maps) - outs, outs]),
+    }
+
+
+def known_of_symbol(facts: Facts, name: str) -> list[Condition]:
+    """A symbol's bounds and a divisor."""
+    symbol = Expr.symbol(name)
+    low, high = facts.bounds(symbol)
+    divisor = 1
+    while divisor < 16 and facts.divides(2 * divisor, symbol):
+        divisor *= 2
+    known = [at_least(symbol, low)] if low is not None else []
+    known += [at_least(high, symbol)] if high is not None else []
+    return known + ([equals(symbol % divisor, 0)] if divisor > 1 else [])
+
+
+class KernelWriter:
+    """Writes one kernel at the current insertion point (the module's body). ``rows``: what is known of symbols, which
+    the kernels of a graph share; the writer enters those that it asks for."""
+
+    def __init__(
+        self, plan: KernelPlan, graph: Graph, facts: Facts, symbols: list[str], rows: dict[str, list[Condition]]
+    ) -> None:
+        self.plan, self.graph, self.facts, self.symbols, self.rows = plan, graph, facts, symbols, rows
+        self.parallel = [i for i, r in enumerate(plan.reduced) if not r]
+        self.has_reduction = any(plan.reduced)
+        self.results: list[list[ir.Value]] = []
+        self.row_names = {f"d{k}": Expr.symbol(f"d{i}") for i, k in enumerate(self.parallel)}
+
+    def write(self) -> Any:
+        plan = self.plan
+        index = ir.IndexType.get()
+        tensors = [*plan.inputs, *(s.value for s in plan.stores)]
+        types = [self._buffer_type(v) for v in tensors] + [index] * len(self.symbols)
+        results = types[len(plan.inputs) : len(tensors)]
+        function = ir.Operation.create(
+            "func.func",
+            regions=1,
+            attributes={
+                "sym_name": ir.StringAttr.get("kernel"),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
+                **self._attributes(),
+            },
+        )
+        block = function.regions[0].blocks.append(*types)
+        arguments = list(block.arguments)
+        self.sizes = Sizes(block)
+        self.arguments = dict(zip(plan.inputs, arguments))
+        with ir.InsertionPoint(block):
+            for name, value in zip(self.symbols, arguments[len(tensors) :]):
+                self.sizes.define(value, Expr.symbol(name))
+            self._assume_rows()
+            for value, argument in zip(tensors, arguments):
+                self._bind(argument, self.graph.layout(value))
+            self._space()
+            for item in plan.items:
+                if isinstance(item, Load):
+                    self.results.append([self._load(item)])
+                    continue
+                with item.node.op.location:  # of the op that a step comes from: errors show the user's line
+                    self.results.append(self._step(item))
+            stored = [self._store(s, arguments[len(plan.inputs) + i]) for i, s in enumerate(plan.stores)]
+            ir.Operation.create("func.return", [], stored)
+        return function
+
+    def _attributes(self) -> dict[str, ir.Attribute]:
+        i64 = ir.IntegerType.get_signless(64)
+        attributes: dict[str, ir.Attribute] = {
+            "symshape.kernel": ir.UnitAttr.get(),
+            "symshape.kind": ir.StringAttr.get("reduction" if self.has_reduction else "pointwise"),
+            "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.plan.inputs)),
+            "symshape.num_outputs": ir.IntegerAttr.get(i64, len(self.plan.stores)),
+        }
+        pairs = in_place_pairs(self.plan, self.graph)
+        if pairs:
+            attributes["symshape.in_place"] = ir.DenseI64ArrayAttr.get([i for pair in pairs for i in pair])
+        return attributes
+
+    def _assume_rows(self) -> None:
+        """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
+        for name in self.symbols:
+            if name not in self.rows:
+                self.rows[name] = known_of_symbol(self.facts, name)
+            for condition in self.rows[name]:
+                ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
+
+    def _buffer_type(self, value: ir.Value) -> ir.Type:
+        return value.type  # not the layout's: a size may be known better by now than the type says
+
+    def _bind(self, argument: ir.Value, layout: Layout) -> None:
+        operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, Expr.const(0))]
+        ir.Operation.create("symshape.bind", [], [argument, *operands])
+
+    def _space(self) -> None:
+        kinds = [ir.StringAttr.get("reduction" if r else "parallel") for r in self.plan.reduced]
+        sizes = [self.sizes.value(s) for s in self.plan.space]
+        ir.Operation.create("symshape.space", [], sizes, {"iterators": ir.ArrayAttr.get(kinds)})
+
+    # --- levels ----------------------------------------------------------------------------------------------------
+
+    def _level_sizes(self, row: bool) -> list[Expr]:
+        return [self.plan.space[i] for i in self.parallel] if row else list(self.plan.space)
+
+    def _at_level(self, exprs: Iterable[Expr], row: bool) -> list[Expr]:
+        return [e.substitute(self.row_names) if row else e for e in exprs]
+
+    def _level_type(self, row: bool, dtype: str) -> ir.Type:
+        return tensor_type([s.as_int() for s in self._level_sizes(row)], dtype)
+
+    def _dynamic(self, row: bool) -> list[ir.Value]:
+        return [self.sizes.value(s) for s in self._level_sizes(row) if s.as_int() is None]
+
+    # --- items -----------------------------------------------------------------------------------------------------
+
+    def _load(self, item: Load) -> ir.Value:
+        sizes = self._level_sizes(item.row)
+        exprs, guards = self._at_level(item.map, item.row), self._at_level(item.conditions, item.row)
+        whole, symbols = affine_map(len(sizes), [*exprs, *guards])
+        results = list(whole.results)
+        attributes: dict[str, ir.Attribute] = {
+            "map": ir.AffineMapAttr.get(ir.AffineMap.get(len(sizes), len(symbols), results[: len(exprs)]))
+        }
+        if guards:
+            attributes["domain"] = integer_set(len(sizes), len(symbols), results[len(exprs) :])
+        operands = [self.arguments[item.base], *(self.sizes.value(e) for e in (*sizes, *symbols))]
+        type_ = self._level_type(item.row, dtype_of(item.base))
+        return ir.Operation.create("symshape.view", [type_], operands, attributes).result
+
+    def _is_row(self, ref: Ref) -> bool:
+        return self.plan.items[ref[0]].row
+
+    def _step(self, item: Step) -> list[ir.Value]:
+        node = item.node
+        loop_row = item.row and not node.is_reduction
+        ins = [self.results[i][j] for i, j in item.inputs]
+        rank = len(self._level_sizes(loop_row))
+        maps = [self._input_map(ref, loop_row) for ref in item.inputs]
+        if node.is_reduction and all(self._is_row(ref) for ref in item.inputs):
+            # linalg reads the size of every loop off an operand, and no operand has the reduced dims.
+            ins[0], maps[0] = self._at_full_level(ins[0]), ir.AffineMap.get_identity(rank)
+        dtypes = [dtype_of(r) for r in node.results]
+        outs = [self._init(node, i, item.row, t) for i, t in enumerate(dtypes)]
+        target = self._projection() if node.is_reduction else ir.AffineMap.get_identity(rank)
+        iterators = self.plan.reduced if node.is_reduction else [False] * rank
+        attributes = _loop_attributes([*maps, *[target] * len(outs)], iterators, len(outs))
+        if node.is_reduction:
+            attributes["symshape.combiner"] = node.op.attributes["symshape.combiner"]
+        source, at = node.op.regions[0].blocks[0], self._at_level(item.map, loop_row)
+        outer = self._outer_values(node.op, source, at, rank)
+        op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*ins, *outs], attributes, regions=1)
+        block = op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
+        self._clone_body(source, block, at, rank, outer)
+        return list(op.results)
+
+    def _at_full_level(self, value: ir.Value) -> ir.Value:
+        """A row value at every point of its row."""
+        type_ = self._level_type(False, dtype_of(value))
+        dest = ir.Operation.create("tensor.empty", [type_], self._dynamic(False)).result
+        identity = ir.AffineMap.get_identity(len(self.plan.space))
+        attributes = _loop_attributes([self._projection(), identity], [False] * len(self.plan.space), 1)
+        op = ir.Operation.create("linalg.generic", [type_], [value, dest], attributes, regions=1)
+        block = op.regions[0].blocks.append(*[ir.RankedTensorType(type_).element_type] * 2)
+        with ir.InsertionPoint(block):
+            ir.Operation.create("linalg.yield", [], [block.arguments[0]])
+        return op.results[0]
+
+    def _projection(self) -> ir.AffineMap:
+        dims = [ir.AffineExpr.get_dim(i) for i in self.parallel]
+        return ir.AffineMap.get(len(self.plan.space), 0, dims)
+
+    def _input_map(self, ref: Ref, row: bool) -> ir.AffineMap:
+        if self._is_row(ref) and not row:
+            return self._projection()
+        return ir.AffineMap.get_identity(len(self._level_sizes(row)))
+
+    def _init(self, node: Any, result: int, row: bool, dtype: str) -> ir.Value:
+        type_ = self._level_type(row, dtype)
+        if not node.is_reduction:
+            return ir.Operation.create("tensor.empty", [type_], self._dynamic(row)).result
+        segments = list(ir.DenseI32ArrayAttr(node.op.attributes["operandSegmentSizes"]))
+        scalar = self._neutral(node.op.operands[segments[0] + result].owner)
+        return ir.Operation.create("tensor.splat", [type_], [scalar, *self._dynamic(row)]).result
+
+    def _neutral(self, init: Any) -> ir.Value:
+        """What a reduction starts from: the operand of a splat. MLIR folds one of static sizes to a constant."""
+        if init.name == "arith.constant":
+            value = ir.DenseElementsAttr(init.attributes["value"]).get_splat_value()
+            return ir.Operation.create(init.name, [value.type], attributes={"value": value}).result
+        return rebuild(init.operands[0], self.sizes.value)
+
+    def _store(self, store: Any, dest: ir.Value) -> ir.Value:
+        rank = len(self._level_sizes(store.row))
+        map_, symbols = affine_map(rank, self._at_level(store.map, store.row))
+        i, j = store.item
+        operands = [self.results[i][j], dest, *(self.sizes.value(e) for e in symbols)]
+        return ir.Operation.create("symshape.store", [dest.type], operands, {"map": ir.AffineMapAttr.get(map_)}).result
+
+    # --- bodies ----------------------------------------------------------------------------------------------------
+
+    def _outer_values(self, generic: Any, source: ir.Block, map_: list[Expr], rank: int) -> dict[ir.Value, ir.Value]:
+        """What a body uses from outside, written before its generic: sizes are not loop code."""
+        outer: dict[ir.Value, ir.Value] = {}
+        for op in source.operations:
+            for v in op.operands:
+                if v in self.graph.sizes:
+                    outer[v] = self.sizes.value(self.graph.sizes.expr(v))
+                elif is_outer_scalar(v, generic):
+                    for size in sizes_in(v):
+                        outer[size] = self.sizes.value(self.graph.sizes.expr(size))
+                elif v in self.arguments:
+                    outer[v] = self.arguments[v]
+        for symbol in affine_map(rank, map_)[1]:
+            self.sizes.value(symbol)
+        return outer
+
+    def _clone_body(
+        self, source: ir.Block, target: ir.Block, map_: list[Expr], rank: int, outer: dict[ir.Value, ir.Value]
+    ) -> None:
+        """Copies scalar code; the node's own indices become expressions of the kernel's."""
+        values = outer | dict(zip(source.arguments, target.arguments))
+        with ir.InsertionPoint(target):
+            for view in source.operations:
+                op = view.operation
+                if op.name == "linalg.index":
+                    values[op.results[0]] = self._index(map_[ir.IntegerAttr(op.attributes["dim"]).value], rank)
+                    continue
+                clone = op.clone()
+                for i, operand in enumerate(op.operands):
+                    if operand not in values:
+                        with ir.InsertionPoint(clone):
+                            values[operand] = rebuild(operand, lambda size: outer[size])
+                    clone.operands[i] = values[operand]
+                values.update(zip(op.results, clone.results))
+
+    def _index(self, expr: Expr, rank: int) -> ir.Value:
+        """An index expression of the kernel's dims as a value in a body."""
+        map_, symbols = affine_map(rank, [expr])
+        i64, index = ir.IntegerType.get_signless(64), ir.IndexType.get()
+        dims = [
+            ir.Operation.create("linalg.index", [index], attributes={"dim": ir.IntegerAttr.get(i64, i)}).result
+            for i in range(rank)
+        ]
+        attributes = {"map": ir.AffineMapAttr.get(map_)}
+        return ir.Operation.create(
+            "affine.apply", [index], [*dims, *(self.sizes.value(e) for e in symbols)], attributes
+        ).result

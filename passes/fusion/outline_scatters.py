@@ -1,0 +1,237 @@
+"""outline-scatters: writes at data-dependent places become kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.conditions import emit_condition
+from symshape.dialects.facts import facts_of
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.template import instantiate
+from symshape.dialects.types import NATIVE, dtype_of
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.fusion.kernel_writer import known_of_symbol
+from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor
+from symshape.passes.lowering.aten.scalar_body import Scalar
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts
+
+TARGET = "python.symshape.runtime.scatter.scatter"
+
+
+@dataclass(frozen=True)
+class OutlineScatters(Pass):
+    """Outlines each scatter as a kernel over the points that it writes; equal ones are shared.
+
+    Before::
+
+        %r = "host.call"(%x, %v, %i, %n) {target = "python.symshape.runtime.scatter.scatter",
+             arguments = "($0, $1, (0, 1), False, ($3, 256), (($2, (0,)), 1), 'add', True)"} : ...
+
+    After::
+
+        func.func private @kernel_3(%x, %v, %i, %dest, %s0: index) attributes {symshape.kernel, ...} {
+          "symshape.space"(%s0, %c256) {iterators = ["reduction", "parallel"]}
+          %o = "symshape.scatter"(%value, %x, %dest, %index) {dims = [-1, 1], combiner = "add"}
+        }
+        %d = tensor.empty(%s0)
+        %r = "host.launch"(%x, %v, %i, %d, %s0) {callee = @kernel_3}
+
+    The dims of the space along which the destination has no index are parallel; the others run in order, one after the
+    other, in every thread: the result does not depend on how many there are. The kernel may write over its source
+    (``symshape.in_place``).
+    """
+
+    name: ClassVar[str] = "outline-scatters"
+
+    def run(self, module: ir.Module, context: PassContext) -> bool:
+        functions = list(module.body.operations)
+        kernels = [f.operation for f in functions if "symshape.kernel" in f.operation.attributes]
+        names: dict[str, str] = {}
+        for view in functions:
+            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
+                calls = [
+                    op
+                    for one in view.regions[0].blocks[0].operations
+                    if (op := one.operation).name == "host.call"
+                    and ir.StringAttr(op.attributes["target"]).value == TARGET
+                ]
+                if calls:
+                    function = _Function(module, view, names, len(kernels))
+                    for call in calls:
+                        function.outline(call)
+        context.report[self.name] = len(names)
+        return bool(names)
+
+
+class _Function:
+    def __init__(self, module: ir.Module, function: Any, names: dict[str, str], first: int) -> None:
+        self.module, self.names, self.first = module, names, first
+        self.facts: Facts = facts_of(function)
+        self.block = function.regions[0].blocks[0]
+        self.sizes = Sizes(self.block)
+        self.sizes.learn(view.operation for view in self.block.operations)
+
+    def outline(self, call: Any) -> None:
+        template = ir.StringAttr(call.attributes["arguments"]).value
+        operands = [self.sizes.expr(v) if v in self.sizes else v for v in call.operands]
+        (x, values, dims, repeats, space, places, combiner, wraps), _ = instantiate(template, operands)
+        indices = [place[0] for place in places if not isinstance(place, int)]
+        result = call.results[0]
+        tensors = [x, values, *indices, result]
+        layouts = self.sizes.layouts
+        if any(v not in layouts or dtype_of(v) not in NATIVE for v in tensors):
+            return
+        space = [_expr(size) for size in space]
+        mentioned = [*space, *(e for value in tensors for e in (*layouts[value].sizes, *layouts[value].strides))]
+        symbols = list(dict.fromkeys(name for e in mentioned for name in sorted(e.symbols)))
+        writer = _Kernel(tensors, [layouts[v] for v in tensors], symbols, self.facts)
+        with ir.InsertionPoint(self.module.body), ir.Location.unknown():
+            function = writer.write(space, (tuple(dims), repeats), places, combiner, wraps, call.location)
+        self._launch(call, self._share(function), tensors[:-1], symbols)
+
+    def _share(self, function: Any) -> str:
+        text = function.get_asm(assume_verified=True)
+        if text in self.names:
+            function.erase()
+            return self.names[text]
+        name = self.names[text] = f"kernel_{self.first + len(self.names)}"
+        function.attributes["sym_name"] = ir.StringAttr.get(name)
+        return name
+
+    def _launch(self, call: Any, callee: str, tensors: list[ir.Value], symbols: list[str]) -> None:
+        result = call.results[0]
+        known = Sizes(self.block)
+        for view in self.block.operations:
+            if view.operation == call:
+                break
+            known.read(view.operation)
+        with ir.InsertionPoint(call), call.location:
+            type_ = ir.RankedTensorType(result.type)
+            sizes = self.sizes.layouts[result].sizes
+            dynamic = [known.value(s) for i, s in enumerate(sizes) if type_.is_dynamic_dim(i)]
+            dest = ir.Operation.create("tensor.empty", [type_], dynamic).result
+            numbers = [known.value(Expr.symbol(name)) for name in symbols]
+            attributes = {"callee": ir.FlatSymbolRefAttr.get(callee)}
+            launch = ir.Operation.create("host.launch", [type_], [*tensors, dest, *numbers], attributes)
+        result.replace_all_uses_with(launch.results[0])
+        call.erase()
+
+
+class _Kernel:
+    """Writes the function of a scatter: ``tensors`` are its source, values, indices and destination."""
+
+    def __init__(self, tensors: list[ir.Value], layouts: list[Layout], symbols: list[str], facts: Facts) -> None:
+        self.tensors, self.layouts, self.symbols, self.facts = tensors, layouts, symbols, facts
+
+    def write(
+        self,
+        space: list[Expr],
+        along: tuple[tuple[int, ...], bool],
+        places: Any,
+        combiner: str,
+        wraps: bool,
+        where: Any,
+    ) -> Any:
+        index = ir.IndexType.get()
+        types = [v.type for v in self.tensors] + [index] * len(self.symbols)
+        dest_type = self.tensors[-1].type
+        function = ir.Operation.create(
+            "func.func",
+            regions=1,
+            attributes={
+                "sym_name": ir.StringAttr.get("kernel"),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [dest_type])),
+                **self._attributes(),
+            },
+        )
+        block = function.regions[0].blocks.append(*types)
+        arguments = list(block.arguments)
+        self.sizes = Sizes(block)
+        with ir.InsertionPoint(block):
+            for name, value in zip(self.symbols, arguments[len(self.tensors) :]):
+                self.sizes.define(value, Expr.symbol(name))
+            for name in self.symbols:
+                for condition in known_of_symbol(self.facts, name):
+                    ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
+            for argument, layout in zip(arguments, self.layouts):
+                operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, ZERO)]
+                ir.Operation.create("symshape.bind", [], [argument, *operands])
+            kept = [place for place in places if isinstance(place, int)]
+            kinds = [ir.StringAttr.get("parallel" if d in kept else "reduction") for d in range(len(space))]
+            sizes = [self.sizes.value(s) for s in space]
+            ir.Operation.create("symshape.space", [], sizes, {"iterators": ir.ArrayAttr.get(kinds)})
+            with where:
+                result = self._scatter(arguments, space, along, places, combiner, wraps)
+            ir.Operation.create("func.return", [], [result])
+        return function
+
+    def _attributes(self) -> dict[str, ir.Attribute]:
+        i64 = ir.IntegerType.get_signless(64)
+        attributes: dict[str, ir.Attribute] = {
+            "symshape.kernel": ir.UnitAttr.get(),
+            "symshape.kind": ir.StringAttr.get("scatter"),
+            "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.tensors) - 1),
+            "symshape.num_outputs": ir.IntegerAttr.get(i64, 1),
+        }
+        source, dest = self.layouts[0], self.layouts[-1]
+        if (source.sizes, source.strides) == (dest.sizes, dest.strides):
+            attributes["symshape.in_place"] = ir.DenseI64ArrayAttr.get([0, 0])
+        return attributes
+
+    def _scatter(
+        self,
+        arguments: list[Any],
+        space: list[Expr],
+        along: tuple[tuple[int, ...], bool],
+        places: Any,
+        combiner: str,
+        wraps: bool,
+    ) -> ir.Value:
+        b = Builder(self.sizes, self.facts)
+        tensors = [Tensor(a, layout.sizes, dtype_of(a)) for a, layout in zip(arguments, self.layouts)]
+        source, values, *indices, dest = tensors
+        at, given = [], iter(indices)
+        for i, place in enumerate(places):
+            if not isinstance(place, int):
+                view = self._over(b, next(given), tuple(place[1]), space)
+                at.append(self._index(b, view, space, dest.sizes[i], wraps, i))
+        value = b.cast(self._over(b, values, along[0], space, along[1]), dest.dtype)
+        operands = [value, source, dest, *at]
+        i64 = ir.IntegerType.get_signless(64)
+        attributes = {
+            "dims": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, p if isinstance(p, int) else -1) for p in places]),
+            "combiner": ir.StringAttr.get(combiner),
+        }
+        return ir.Operation.create(
+            "symshape.scatter", [dest.value.type], [t.value for t in operands], attributes
+        ).result
+
+    def _over(self, b: Builder, x: Tensor, dims: tuple[int, ...], space: list[Expr], repeats: bool = True) -> Tensor:
+        """A tensor at every point of the space; a dim of size 1 is repeated, if any is to be."""
+
+        def read(*d: Expr) -> list[Expr]:
+            steps = [b.step(size, space[dim]) if repeats else ONE for dim, size in zip(dims, x.sizes)]
+            return [d[dim] * step for dim, step in zip(dims, steps)]
+
+        return b.view(x, space, read)
+
+    def _index(self, b: Builder, index: Tensor, space: list[Expr], size: Expr, wraps: bool, dim: int) -> Tensor:
+        m = b.body
+        message = f"index is out of bounds for dimension {dim}"
+
+        def code(value: Scalar) -> Scalar:
+            value = m.cast(value, "i64")
+            if wraps:
+                value = m.select(m.compare("lt", value, m.constant(0, "i64")), m.add(value, m.size(size)), value)
+            return m.op("arith.index_cast", "i64", m.check_index(value, size, message))
+
+        return b.pointwise(space, "i64", [index], code)
+
+
+def _expr(size: Any) -> Expr:
+    return size if isinstance(size, Expr) else Expr.const(size)

@@ -1,0 +1,1 @@
+"""Stage ``linalg``: library calls become ``linalg.generic`` and ``symshape.view``."""

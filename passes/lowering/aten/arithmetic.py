@@ -1,0 +1,327 @@
+"""Arithmetic, comparisons, bits and bounds: eager's results also for integers, negative operands and NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
+from symshape.passes.lowering.aten.elementwise import (
+    Code,
+    Rule,
+    apply,
+    body_op,
+    compare,
+    math_op,
+    number,
+    of_truth,
+    promoted,
+    to_result,
+)
+from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
+from symshape.prover.numbers.expr import Expr
+
+BITS = {"ui8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
+UNSIGNED = ("ui8", "i1")
+
+
+def plain(name: str) -> Code:
+    """One operation of the arith dialect."""
+    return lambda m, x, y: m.arithmetic(name, x, y)
+
+
+def add(m: Body, x: Scalar, y: Scalar, alpha: Any = 1) -> Scalar:
+    return m.add(x, y if alpha is True or alpha == 1 else m.mul(y, number(m, alpha, y.dtype)))
+
+
+def sub(m: Body, x: Scalar, y: Scalar, alpha: Any = 1) -> Scalar:
+    return m.sub(x, y if alpha == 1 else m.mul(y, number(m, alpha, y.dtype)))
+
+
+def rsub(m: Body, x: Scalar, y: Scalar, alpha: Any = 1) -> Scalar:
+    return sub(m, y, x, alpha)
+
+
+def addcmul(m: Body, x: Scalar, y: Scalar, z: Scalar, value: Any = 1) -> Scalar:
+    return m.add(x, m.mul(m.mul(number(m, value, x.dtype), y), z))
+
+
+def addcdiv(m: Body, x: Scalar, y: Scalar, z: Scalar, value: Any = 1) -> Scalar:
+    return m.add(x, m.div(m.mul(number(m, value, x.dtype), y), z))
+
+
+def fused(m: Body, x: Scalar, y: Scalar, z: Scalar) -> Scalar:
+    """x * y + z, for floats rounded once."""
+    return m.math("fma", x, y, z) if is_float(x.dtype) else m.add(m.mul(x, y), z)
+
+
+def absolute(m: Body, x: Scalar) -> Scalar:
+    if is_float(x.dtype):
+        return m.math("absf", x)
+    return x if x.dtype in UNSIGNED else m.select(m.compare("lt", x, m.constant(0, x.dtype)), m.neg(x), x)
+
+
+def opposite_signs(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """Whether one of two numbers is negative and the other is not."""
+    zero = m.constant(0, x.dtype)
+    return m.op("arith.xori", "i1", m.compare("lt", x, zero), m.compare("lt", y, zero))
+
+
+def off_floor(m: Body, rest: Scalar, divisor: Scalar) -> Scalar:
+    """Whether rounding towards zero, which left this rest, differs from rounding down."""
+    nonzero = m.compare("ne", rest, m.constant(0, rest.dtype))
+    return m.op("arith.andi", "i1", nonzero, opposite_signs(m, rest, divisor))
+
+
+def remainder(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """The rest with the divisor's sign, as Python's %."""
+    rest = m.arithmetic("rem", x, y)
+    return rest if x.dtype in UNSIGNED else m.select(off_floor(m, rest, y), m.add(rest, y), rest)
+
+
+def floor_divide(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """Rounds down. For floats from the exact rest, as eager does: floor(x / y) is wrong where x / y rounds up."""
+    if not is_float(x.dtype):
+        return m.arithmetic("floordiv", x, y)
+    zero, one, half = (m.constant(v, x.dtype) for v in (0.0, 1.0, 0.5))
+    ratio = m.div(x, y)
+    rest = m.arithmetic("rem", x, y)
+    quotient = m.div(m.sub(x, rest), y)
+    quotient = m.select(off_floor(m, rest, y), m.sub(quotient, one), quotient)
+    floor = m.math("floor", quotient)
+    floor = m.select(m.compare("gt", m.sub(quotient, floor), half), m.add(floor, one), floor)
+    floor = m.select(m.compare("ne", quotient, zero), floor, m.math("copysign", zero, ratio))
+    return m.select(m.compare("eq", y, zero), ratio, floor)
+
+
+def truncate_divide(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    quotient = m.div(x, y)
+    return m.math("trunc", quotient) if is_float(x.dtype) else quotient
+
+
+_ROUNDED_DIVISION = {None: body_op("div"), "floor": floor_divide, "trunc": truncate_divide}
+
+
+def divide(b: Builder, x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+    return to_result(_ROUNDED_DIVISION[rounding_mode])(b, x, y)
+
+
+def power(b: Builder, x: Any, y: Any) -> Tensor:
+    """Constant exponents are multiplied out where eager does so, others go to powf; integers are exact."""
+    dtype = compute_type(b.results[0].dtype)
+    if not is_float(dtype):
+        if isinstance(y, (int, Expr)) and not _nonnegative(b, y):
+            raise Unsupported("an integer to a power that may be negative is eager's error")
+        return apply(b, (x, y), (dtype, dtype), _integer_power)
+    special = _SPECIAL_POWERS.get(y) if isinstance(y, (int, float)) else None
+    if special is not None:
+        return apply(b, (x,), (dtype,), special)
+    return apply(b, (x, y), (dtype, dtype), math_op("powf"))
+
+
+def _nonnegative(b: Builder, exponent: int | Expr) -> bool:
+    low = b.facts.bounds(exponent)[0] if isinstance(exponent, Expr) else exponent
+    return low is not None and low >= 0
+
+
+def _inverse(m: Body, x: Scalar) -> Scalar:
+    return m.div(m.constant(1, x.dtype), x)
+
+
+_SPECIAL_POWERS = {
+    0.5: math_op("sqrt"),
+    -0.5: lambda m, x: _inverse(m, m.math("sqrt", x)),
+    1: lambda m, x: x,
+    -1: _inverse,
+    2: lambda m, x: m.mul(x, x),
+    3: lambda m, x: m.mul(m.mul(x, x), x),
+    -2: lambda m, x: _inverse(m, m.mul(x, x)),
+}
+
+
+def _integer_power(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """Square and multiply over the bits of the exponent, modulo the width; a negative exponent truncates 1 / x**-y."""
+    if x.dtype == "i1":
+        return m.arithmetic("or", x, m.logical_not(y))
+    one, zero = m.constant(1, x.dtype), m.constant(0, x.dtype)
+    bits = BITS[x.dtype] - (x.dtype not in UNSIGNED)
+    result, base = one, x
+    for i in range(bits):
+        bit = m.op("arith.trunci", "i1", m.op("arith.shrui", x.dtype, y, m.constant(i, x.dtype)))
+        result = m.select(bit, m.mul(result, base), result)
+        base = m.mul(base, base)
+    if x.dtype in UNSIGNED:
+        return result
+    # 1 / x**n is x**n itself for x = 1 and -1, and 0 for all others; the low bit of n is that of -n.
+    odd = m.op("arith.trunci", "i1", y)
+    alternating = m.select(odd, x, one)
+    unit = m.compare("eq", absolute(m, x), one)
+    return m.select(m.compare("lt", y, zero), m.select(unit, alternating, zero), result)
+
+
+def left_shift(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """0 where the shift is not in [0, width)."""
+    shift = _bounded_shift(m, y, 0)
+    return m.select(_out_of_width(m, y), m.constant(0, x.dtype), m.arithmetic("shl", x, shift))
+
+
+def right_shift(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    """Only sign bits are left where the shift is not in [0, width)."""
+    if x.dtype in UNSIGNED:
+        return m.select(_out_of_width(m, y), m.constant(0, x.dtype), m.arithmetic("shr", x, _bounded_shift(m, y, 0)))
+    return m.arithmetic("shr", x, _bounded_shift(m, y, BITS[x.dtype] - 1))
+
+
+def _out_of_width(m: Body, y: Scalar) -> Scalar:
+    """Negative shifts are large ones when read as unsigned."""
+    if y.dtype == "ui8":
+        return m.compare("ge", y, m.constant(8, y.dtype))
+    negative = m.compare("lt", y, m.constant(0, y.dtype))
+    return m.op("arith.ori", "i1", negative, m.compare("ge", y, m.constant(BITS[y.dtype], y.dtype)))
+
+
+def _bounded_shift(m: Body, y: Scalar, otherwise: int) -> Scalar:
+    return m.select(_out_of_width(m, y), m.constant(otherwise, y.dtype), y)
+
+
+def shift(code: Any) -> Rule:
+    def rule(b: Builder, x: Any, y: Any) -> Tensor:
+        if b.results[0].dtype not in BITS:
+            raise Unsupported("a shift of floats or bool")
+        return to_result(code)(b, x, y)
+
+    return rule
+
+
+def bitwise_not(m: Body, x: Scalar) -> Scalar:
+    return m.arithmetic("xor", x, m.constant(True if x.dtype == "i1" else -1, x.dtype))
+
+
+def fmax(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    return _skip_nan(m, "max", x, y)
+
+
+def fmin(m: Body, x: Scalar, y: Scalar) -> Scalar:
+    return _skip_nan(m, "min", x, y)
+
+
+def _skip_nan(m: Body, name: str, x: Scalar, y: Scalar) -> Scalar:
+    """The other operand where one is NaN."""
+    best = m.arithmetic(name, x, y)
+    if not is_float(x.dtype):
+        return best
+    return m.select(m.is_nan(x), y, m.select(m.is_nan(y), x, best))
+
+
+def clamp(m: Body, x: Scalar, low: Scalar | None = None, high: Scalar | None = None) -> Scalar:
+    """The upper bound wins over the lower one; NaN propagates from each."""
+    x = x if low is None else m.max(x, low)
+    return x if high is None else m.min(x, high)
+
+
+def clamp_rule(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    return to_result(clamp)(b, x, min, max)
+
+
+def lerp(m: Body, start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
+    """From the nearer end, so that weights 0 and 1 give the ends exactly."""
+    one, difference = m.constant(1, start.dtype), m.sub(end, start)
+    small = m.compare("lt", m.math("absf", weight), m.constant(0.5, start.dtype))
+    from_start = m.add(start, m.mul(weight, difference))
+    return m.select(small, from_start, m.sub(end, m.mul(difference, m.sub(one, weight))))
+
+
+def ldexp(b: Builder, x: Tensor, exponent: Any) -> Tensor:
+    """x * 2**exponent; the power alone may overflow in the result's dtype, as in eager."""
+    dtype = b.results[0].dtype
+    return to_result(lambda m, v, e: m.mul(v, m.rounded(m.math("exp2", e), dtype)))(b, x, exponent)
+
+
+_add, _sub, _rsub, _mul = (to_result(code, 2) for code in (add, sub, rsub, body_op("mul")))
+_floor_divide, _remainder, _truncate_rest = to_result(floor_divide), promoted(remainder), promoted(plain("rem"))
+_and, _or, _xor = (to_result(plain(name)) for name in ("and", "or", "xor"))
+_max, _min, _left, _right = to_result(body_op("max")), to_result(body_op("min")), shift(left_shift), shift(right_shift)
+
+RULES: dict[str, Rule] = {
+    "aten.add.Tensor": _add,
+    "aten.add.Scalar": _add,
+    "aten.sub.Tensor": _sub,
+    "aten.sub.Scalar": _sub,
+    "aten.rsub.Tensor": _rsub,
+    "aten.rsub.Scalar": _rsub,
+    "aten.mul.Tensor": _mul,
+    "aten.mul.Scalar": _mul,
+    "aten.div.Tensor": divide,
+    "aten.div.Scalar": divide,
+    "aten.div.Tensor_mode": divide,
+    "aten.div.Scalar_mode": divide,
+    "aten.true_divide.Tensor": divide,
+    "aten.true_divide.Scalar": divide,
+    "aten.floor_divide.default": _floor_divide,
+    "aten.floor_divide.Scalar": _floor_divide,
+    "aten.fmod.Tensor": _truncate_rest,
+    "aten.fmod.Scalar": _truncate_rest,
+    "aten.remainder.Tensor": _remainder,
+    "aten.remainder.Scalar": _remainder,
+    "aten.remainder.Scalar_Tensor": _remainder,
+    "aten.pow.Tensor_Scalar": power,
+    "aten.pow.Tensor_Tensor": power,
+    "aten.pow.Scalar": power,
+    "aten.addcmul.default": to_result(addcmul, 3),
+    "aten.addcdiv.default": to_result(addcdiv, 3),
+    "prims.fma.default": to_result(fused),
+    "aten.lerp.Scalar": to_result(lerp),
+    "aten.lerp.Tensor": to_result(lerp),
+    "aten.ldexp.Tensor": ldexp,
+    "aten.abs.default": to_result(absolute),
+    "aten.neg.default": to_result(body_op("neg")),
+    "aten.eq.Tensor": compare("eq"),
+    "aten.eq.Scalar": compare("eq"),
+    "aten.ne.Tensor": compare("ne"),
+    "aten.ne.Scalar": compare("ne"),
+    "aten.lt.Tensor": compare("lt"),
+    "aten.lt.Scalar": compare("lt"),
+    "aten.le.Tensor": compare("le"),
+    "aten.le.Scalar": compare("le"),
+    "aten.gt.Tensor": compare("gt"),
+    "aten.gt.Scalar": compare("gt"),
+    "aten.ge.Tensor": compare("ge"),
+    "aten.ge.Scalar": compare("ge"),
+    "aten.bitwise_and.Tensor": _and,
+    "aten.bitwise_and.Scalar": _and,
+    "aten.bitwise_and.Scalar_Tensor": _and,
+    "aten.bitwise_or.Tensor": _or,
+    "aten.bitwise_or.Scalar": _or,
+    "aten.bitwise_or.Scalar_Tensor": _or,
+    "aten.bitwise_xor.Tensor": _xor,
+    "aten.bitwise_xor.Scalar": _xor,
+    "aten.bitwise_xor.Scalar_Tensor": _xor,
+    "aten.bitwise_not.default": to_result(bitwise_not),
+    "aten.bitwise_left_shift.Tensor": _left,
+    "aten.bitwise_left_shift.Tensor_Scalar": _left,
+    "aten.bitwise_left_shift.Scalar_Tensor": _left,
+    "aten.__lshift__.Tensor": _left,
+    "aten.__lshift__.Scalar": _left,
+    "aten.bitwise_right_shift.Tensor": _right,
+    "aten.bitwise_right_shift.Tensor_Scalar": _right,
+    "aten.bitwise_right_shift.Scalar_Tensor": _right,
+    "aten.__rshift__.Tensor": _right,
+    "aten.__rshift__.Scalar": _right,
+    "aten.logical_and.default": of_truth(plain("and")),
+    "aten.logical_or.default": of_truth(plain("or")),
+    "aten.logical_xor.default": of_truth(plain("xor")),
+    "aten.logical_not.default": of_truth(body_op("logical_not")),
+    "aten.maximum.default": _max,
+    "aten.max.other": _max,
+    "aten.minimum.default": _min,
+    "aten.min.other": _min,
+    "aten.fmax.default": to_result(fmax),
+    "aten.fmin.default": to_result(fmin),
+    "aten.clamp.default": clamp_rule,
+    "aten.clamp.Tensor": clamp_rule,
+    "aten.clip.default": clamp_rule,
+    "aten.clip.Tensor": clamp_rule,
+    "aten.clamp_min.default": _max,
+    "aten.clamp_min.Tensor": _max,
+    "aten.clamp_max.default": _min,
+    "aten.clamp_max.Tensor": _min,
+}

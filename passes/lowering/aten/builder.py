@@ -1,0 +1,308 @@
+"""What a lowering rule writes with: pointwise nodes, reductions and views over tensors of symbolic size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.affine_maps import affine_map, integer_set
+from symshape.dialects.host import CallOp
+from symshape.dialects.sizes import Sizes
+from symshape.dialects.types import tensor_type
+from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
+from symshape.prover.numbers.expr import Expr, has_functions, minimum, product
+from symshape.prover.numbers.facts import Facts
+
+ONE = Expr.const(1)
+ZERO = Expr.const(0)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor value, its symbolic sizes and its element type."""
+
+    value: ir.Value
+    sizes: tuple[Expr, ...]
+    dtype: str
+
+    @property
+    def rank(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a call must produce: the sizes and dtype of one of its results."""
+
+    sizes: tuple[Expr, ...]
+    dtype: str
+
+
+class Unsupported(Exception):
+    """Raised by a rule that cannot lower this call; it stays a library call, with the reason in the report."""
+
+
+_IDENTITY: dict[str, Callable[[str], Any]] = {
+    "add": lambda t: 0,
+    "mul": lambda t: 1,
+    "or": lambda t: False,
+    "and": lambda t: True,
+    "max": lambda t: lowest(t),
+    "min": lambda t: highest(t),
+    "argmax": lambda t: lowest(t),
+    "argmin": lambda t: highest(t),
+}
+_INT_RANGE = {"i8": 7, "i16": 15, "i32": 31, "i64": 63}
+
+
+def lowest(dtype: str) -> Any:
+    if is_float(dtype):
+        return float("-inf")
+    return 0 if dtype in ("ui8", "i1") else -(2 ** _INT_RANGE[dtype])
+
+
+def highest(dtype: str) -> Any:
+    if is_float(dtype):
+        return float("inf")
+    return {"ui8": 255, "i1": 1}.get(dtype) or 2 ** _INT_RANGE[dtype] - 1
+
+
+class Builder:
+    """Writes at the current insertion point. ``results`` is what the call being lowered must produce; ``target``: "cpu"
+    or "triton"."""
+
+    def __init__(self, sizes: Sizes, facts: Facts, target: str = "cpu") -> None:
+        self.sizes, self.facts, self.target = sizes, facts, target
+        self.results: list[Result] = []
+        self.decides = False  # whether a jump of the call's result is at stake: half operands are then rounded
+        self.body = Body(self._size_before_body)
+        self._parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+        self._reduction = ir.Attribute.parse("#linalg.iterator_type<reduction>")
+
+    # --- sizes -------------------------------------------------------------------------------------------------
+
+    def is_one(self, size: Expr) -> bool:
+        return size.as_int() == 1
+
+    def simplify(self, expr: Expr) -> Expr:
+        return self.facts.simplify(expr)
+
+    def dim(self, dim: int, rank: int) -> int:
+        """A dim in [0, rank), from one that may be negative."""
+        return dim % max(rank, 1)
+
+    def type(self, sizes: Sequence[Expr], dtype: str) -> ir.Type:
+        return tensor_type([s.as_int() for s in sizes], dtype)
+
+    def dynamic(self, sizes: Sequence[Expr]) -> list[ir.Value]:
+        """SSA values of the sizes that the type leaves open."""
+        return [self.sizes.value(s) for s in sizes if s.as_int() is None]
+
+    def _size_before_body(self, expr: Expr) -> ir.Value:
+        """Sizes that a body asks for are written before its op: later ops reuse them."""
+        with ir.InsertionPoint(self._generic_op):
+            return self.sizes.value(expr)
+
+    # --- views -------------------------------------------------------------------------------------------------
+
+    def view(
+        self,
+        x: Tensor,
+        sizes: Sequence[Expr],
+        map: Callable[..., Sequence[Expr]],
+        domain: Callable[..., Sequence[Expr]] | None = None,
+        *,
+        simplified: bool = False,
+    ) -> Tensor:
+        """result[d...] = x[map(d...)]; where ``domain(d...)`` is given, only points with every expression >= 0 are
+        read. ``simplified``: the map has its simplest form already."""
+        dims = [Expr.symbol(f"d{i}") for i in range(len(sizes))]
+        exprs = list(map(*dims))
+        if not simplified and any(has_functions(e) for e in exprs):
+            facts = self.facts.with_dims({f"d{i}": s for i, s in enumerate(sizes)})
+            exprs = [facts.simplify(e) for e in exprs]
+        conditions = list(domain(*dims)) if domain else []
+        attribute, symbols = affine_map(len(sizes), [*exprs, *conditions])
+        attributes: dict[str, ir.Attribute] = {
+            "map": ir.AffineMapAttr.get(
+                ir.AffineMap.get(len(sizes), len(symbols), list(attribute.results)[: len(exprs)])
+            )
+        }
+        if conditions:
+            attributes["domain"] = integer_set(len(sizes), len(symbols), list(attribute.results)[len(exprs) :])
+        operands = [x.value, *(self.sizes.value(s) for s in sizes), *(self.sizes.value(e) for e in symbols)]
+        op = ir.Operation.create("symshape.view", [self.type(sizes, x.dtype)], operands, attributes)
+        return Tensor(op.result, tuple(sizes), x.dtype)
+
+    def broadcast(self, x: Tensor, sizes: Sequence[Expr]) -> Tensor:
+        """Expands x to sizes by PyTorch's rules; x itself if nothing changes.
+
+        A size that is not known to be that of the result is 1 or the same: the step over it is 0 or 1, by its value.
+        """
+        lead = len(sizes) - x.rank
+        steps = [self.step(s, sizes[lead + i]) for i, s in enumerate(x.sizes)]
+        if lead == 0 and all(step == ONE for step in steps):
+            return x
+        return self.view(x, sizes, lambda *d: [d[lead + i] * step for i, step in enumerate(steps)])
+
+    def step(self, size: Expr, wanted: Expr) -> Expr:
+        """By how much a tensor of this size moves on along a dim of the wanted size: 0 where it is repeated."""
+        if size == wanted:
+            return ONE
+        if self.is_one(size):
+            return ZERO
+        return ONE if self.facts.equal(size, wanted) else minimum(size - 1, ONE)
+
+    # --- pointwise ---------------------------------------------------------------------------------------------
+
+    def pointwise(
+        self, sizes: Sequence[Expr], dtype: str, inputs: Sequence[Tensor], code: Callable[..., Scalar]
+    ) -> Tensor:
+        """One value per point: ``code`` gets a scalar per input (half types widened), its result is cast to dtype."""
+        inputs = [self.broadcast(x, sizes) for x in inputs]
+        empty = ir.Operation.create("tensor.empty", [self.type(sizes, dtype)], self.dynamic(sizes)).result
+        rank = len(sizes)
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        op = self._generic([x.value for x in inputs], [empty], [identity] * (len(inputs) + 1), [self._parallel] * rank)
+        block = op.regions[0].blocks[0]
+        try:
+            with ir.InsertionPoint(block):
+                scalars = [self.body.enter(a, x.dtype, self.decides) for a, x in zip(block.arguments, inputs)]
+                ir.Operation.create("linalg.yield", [], [self._leave(code(*scalars), dtype)])
+        except Unsupported:
+            op.erase()
+            raise
+        return Tensor(op.result, tuple(sizes), dtype)
+
+    def _generic(
+        self, ins: list[ir.Value], outs: list[ir.Value], maps: list[Any], iterators: list[Any], combiner: str = ""
+    ) -> Any:
+        attributes: dict[str, ir.Attribute] = {
+            "indexing_maps": ir.ArrayAttr.get(maps),
+            "iterator_types": ir.ArrayAttr.get(iterators),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(ins), len(outs)]),
+        }
+        if combiner:
+            attributes["symshape.combiner"] = ir.StringAttr.get(combiner)
+        op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*ins, *outs], attributes, regions=1)
+        op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
+        self._generic_op = op
+        return op
+
+    def _leave(self, scalar: Scalar, dtype: str) -> ir.Value:
+        value = self.body.cast(scalar, dtype).value
+        if dtype == "ui8":
+            ui8 = ir.Type.parse("ui8")
+            return ir.Operation.create("builtin.unrealized_conversion_cast", [ui8], [value]).result
+        return value
+
+    def scatter(
+        self,
+        x: Tensor,
+        values: Tensor,
+        dims: Sequence[int],
+        sizes: Sequence[Expr],
+        places: Sequence[Any],
+        combiner: str,
+        *,
+        repeats: bool = False,
+        wraps: bool = False,
+    ) -> Tensor:
+        """``symshape.runtime.scatter.scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a
+        kernel of it, which writes into the copy."""
+        operands = [self.pointwise(x.sizes, x.dtype, [x], lambda v: v).value, values.value]
+
+        def text(value: Any) -> str:
+            operands.append(value.value if isinstance(value, Tensor) else self.sizes.value(value))
+            return f"${len(operands) - 1}"
+
+        def joined(parts: Iterable[str]) -> str:
+            return "(" + "".join(f"{part}, " for part in parts) + ")"
+
+        at = joined(str(p) if isinstance(p, int) else f"({text(p[0])}, {tuple(p[1])})" for p in places)
+        space = joined(map(text, sizes))
+        arguments = f"($0, $1, {tuple(dims)}, {repeats}, {space}, {at}, '{combiner}', {wraps})"
+        type_ = self.type(x.sizes, x.dtype)
+        op = CallOp("python.symshape.runtime.scatter.scatter", arguments, operands, [type_], fresh=True).operation
+        strides = [product(x.sizes[i + 1 :]) for i in range(x.rank)]
+        layout = [self.sizes.value(e) for e in (*x.sizes, *strides, ZERO)]
+        ir.Operation.create("symshape.bind", [], [op.results[0], *layout])
+        return Tensor(op.results[0], x.sizes, x.dtype)
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        return x if x.dtype == dtype else self.pointwise(x.sizes, dtype, [x], lambda v: v)
+
+    def full(self, sizes: Sequence[Expr], dtype: str, value: Any) -> Tensor:
+        """``value``: a Python number, a size or a real that is computed of sizes."""
+        return self.pointwise(sizes, dtype, [], lambda: self.body.number(value, compute_type(dtype)))
+
+    # --- reductions --------------------------------------------------------------------------------------------
+
+    def reduce(self, x: Tensor, dims: Sequence[int], combiner: str, keepdim: bool = False) -> tuple[Tensor, ...]:
+        """Combines over dims in x's own dtype (the accumulator's). argmax/argmin give (value, i64 row-major index)."""
+        reduced = {self.dim(d, x.rank) for d in dims} if x.rank else set()
+        kept = [i for i in range(x.rank) if i not in reduced]
+        sizes = [x.sizes[i] for i in kept]
+        dtypes = [x.dtype, "i64"] if combiner.startswith("arg") else [x.dtype]
+        outs = [self._splat(sizes, t, i, combiner) for i, t in enumerate(dtypes)]
+        source = ir.AffineMapAttr.get(ir.AffineMap.get_identity(x.rank))
+        target = ir.AffineMapAttr.get(ir.AffineMap.get(x.rank, 0, [ir.AffineExpr.get_dim(i) for i in kept]))
+        iterators = [self._reduction if i in reduced else self._parallel for i in range(x.rank)]
+        op = self._generic([x.value], outs, [source] + [target] * len(outs), iterators, combiner)
+        block = op.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            results = self._combine(combiner, x, sorted(reduced), block.arguments)
+            ir.Operation.create("linalg.yield", [], results)
+        tensors = [Tensor(r, tuple(sizes), t) for r, t in zip(op.results, dtypes)]
+        return tuple(self._restore(t, x, reduced) if keepdim else t for t in tensors)
+
+    def _splat(self, sizes: Sequence[Expr], dtype: str, position: int, combiner: str) -> ir.Value:
+        body_type = ir.Type.parse(dtype)
+        value = 0 if position else _IDENTITY[combiner](dtype)
+        if is_float(dtype):
+            attribute = ir.FloatAttr.get(body_type, float(value))
+        elif dtype == "ui8":
+            attribute = ir.IntegerAttr.get(ir.Type.parse("i8"), value - 256 if value > 127 else value)
+        else:
+            attribute = ir.IntegerAttr.get(body_type, value)
+        constant = ir.Operation.create("arith.constant", [attribute.type], attributes={"value": attribute}).result
+        if dtype == "ui8":
+            constant = ir.Operation.create("builtin.unrealized_conversion_cast", [body_type], [constant]).result
+        return ir.Operation.create("tensor.splat", [self.type(sizes, dtype)], [constant, *self.dynamic(sizes)]).result
+
+    def _combine(self, combiner: str, x: Tensor, reduced: list[int], arguments: Any) -> list[ir.Value]:
+        body, dtype = self.body, x.dtype
+        if not combiner.startswith("arg"):
+            value, total = (self._scalar(a, dtype) for a in (arguments[0], arguments[1]))
+            return [self._leave(body.arithmetic(combiner, total, value), dtype)]
+        value, best, at = (
+            self._scalar(arguments[0], dtype),
+            self._scalar(arguments[1], dtype),
+            Scalar(arguments[2], "i64"),
+        )
+        index = body.constant(0, "i64")
+        for d in reduced:
+            index = body.add(body.mul(index, body.size(x.sizes[d])), body.dim_index(d))
+        better = body.compare("gt" if combiner == "argmax" else "lt", value, best)
+        if is_float(dtype):
+            first_nan = body.op("arith.andi", "i1", body.is_nan(value), body.logical_not(body.is_nan(best)))
+            better = body.op("arith.ori", "i1", better, first_nan)
+        return [self._leave(body.select(better, value, best), dtype), body.select(better, index, at).value]
+
+    def _scalar(self, argument: ir.Value, dtype: str) -> Scalar:
+        if dtype == "ui8":
+            return self.body.enter(argument, dtype)
+        return Scalar(argument, dtype)
+
+    def _restore(self, t: Tensor, x: Tensor, reduced: set[int]) -> Tensor:
+        """Puts the reduced dims back, with size 1."""
+        kept = [i for i in range(x.rank) if i not in reduced]
+        sizes = [ONE if i in reduced else s for i, s in enumerate(x.sizes)]
+        return self.view(t, sizes, lambda *d: [d[i] for i in kept])
+
+    def count(self, x: Tensor, dims: Sequence[int]) -> Expr:
+        """The number of elements that a reduction over dims combines."""
+        return product([x.sizes[self.dim(d, x.rank)] for d in dims]) if x.rank else ONE

@@ -1,0 +1,82 @@
+"""The table of pointwise ops: its families, and the ops that copy, cast or choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from symshape.passes.lowering.aten import activations, arithmetic, bits, integers, polynomials, special, unary
+from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
+from symshape.passes.lowering.aten.elementwise import Rule, apply, body_op, to_result
+from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type
+
+
+def identity(m: Body, x: Scalar) -> Scalar:
+    return x
+
+
+def to_copy(b: Builder, x: Tensor, *, device: Any = None, layout: Any = None, **_: Any) -> Tensor:
+    """A cast. The memory format is the bind's matter, pinning the host's; another device is a transfer."""
+    if device is not None:
+        raise Unsupported("a copy that names its device may be a transfer")
+    return cast(b, x)
+
+
+def cast(b: Builder, x: Tensor, *_: Any) -> Tensor:
+    """A cast that the program asks for; unlike that of a result to a half type, it is never left out in a kernel."""
+    dtype = b.results[0].dtype
+    rounds = compute_type(dtype) != dtype and x.dtype != dtype
+    return to_result((lambda m, v: m.round_for_good(v, dtype)) if rounds else identity, 1)(b, x)
+
+
+def copy(b: Builder, target: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+    """``source`` in the shape and dtype of ``target``, whose values do not matter."""
+    return to_result(identity)(b, source)
+
+
+def where(b: Builder, condition: Tensor, x: Any, y: Any) -> Tensor:
+    dtype = compute_type(b.results[0].dtype)
+    return apply(b, (condition, x, y), ("i1", dtype, dtype), body_op("select"))
+
+
+def masked_fill(b: Builder, x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return where(b, mask, value, x)
+
+
+def dropout_backward(b: Builder, grad: Tensor, mask: Tensor, scale: Any) -> Tensor:
+    return to_result(lambda m, g, kept: m.mul(m.mul(g, kept), m.number(scale, g.dtype)))(b, grad, mask)
+
+
+_copy = to_result(identity, 1)
+
+
+def _ignoring_format(b: Builder, x: Tensor, *, memory_format: Any = None) -> Tensor:
+    return _copy(b, x)
+
+
+RULES: dict[str, Rule] = {
+    **arithmetic.RULES,
+    **unary.RULES,
+    **activations.RULES,
+    **special.RULES,
+    **bits.RULES,
+    **integers.RULES,
+    **polynomials.RULES,
+    "aten.clone.default": _ignoring_format,
+    "aten.lift_fresh_copy.default": _ignoring_format,
+    "aten.alias_copy.default": _ignoring_format,
+    "aten.detach_copy.default": _ignoring_format,
+    "aten.conj_physical.default": _ignoring_format,
+    "aten.positive.default": _ignoring_format,
+    "aten.copy.default": copy,
+    "aten.fill.Scalar": copy,
+    "aten.fill.Tensor": copy,
+    "aten._to_copy.default": to_copy,
+    "prims.convert_element_type.default": cast,
+    "aten.where.self": where,
+    "aten.where.ScalarSelf": where,
+    "aten.where.ScalarOther": where,
+    "aten.where.Scalar": where,
+    "aten.masked_fill.Scalar": masked_fill,
+    "aten.masked_fill.Tensor": masked_fill,
+    "aten.native_dropout_backward.default": dropout_backward,
+}

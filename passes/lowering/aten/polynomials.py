@@ -1,0 +1,83 @@
+"""Orthogonal polynomials of a degree that is data."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
+from symshape.passes.lowering.aten.elementwise import Rule
+from symshape.passes.lowering.aten.float64_numbers import Real, special
+
+INFINITY, NAN = math.inf, math.nan
+DEGREES = 128  # of Hermite polynomials in float32: eager mode's limit, above which all are NaN
+
+
+def chebyshev(kind: str, shifted: bool, x: Real, n: Real) -> Real:
+    """Chebyshev polynomials of the four kinds, by their closed forms: circular functions inside [-1, 1], hyperbolic
+    ones outside. The degree is truncated; below 0 there is no polynomial, and eager returns 0."""
+    x = 2.0 * x - 1.0 if shifted else x
+    n = n.math("trunc")
+    a = abs(x)
+    odd = n - 2.0 * (n * 0.5).math("floor")
+    angle, area = x.at_most(1.0).at_least(-1.0).math("acos"), a.at_least(1.0).math("acosh")
+    sign = x.where("lt", 0.0, 1.0 - 2.0 * odd, 1.0)
+    if kind == "t":
+        inside, outside = (n * angle).math("cos"), sign * (n * area).math("cosh")
+        result = a.where("le", 1.0, inside, outside)
+    elif kind == "u":
+        inside = ((n + 1.0) * angle).math("sin") / angle.math("sin")
+        outside = sign * ((n + 1.0) * area).math("sinh") / area.math("sinh")
+        result = a.where("eq", 1.0, sign * (n + 1.0), a.where("lt", 1.0, inside, outside))
+    else:
+        result = _of_half_angles(kind == "v", x, n, angle, area, sign)
+    result = a.where("eq", INFINITY, n.where("eq", 1.0, x, NAN), result)  # as eager's recurrence
+    return n.where("lt", 0.0, 0.0, n.where("eq", 0.0, 1.0, result))  # of NaN as well
+
+
+def _of_half_angles(third: bool, x: Real, n: Real, angle: Real, area: Real, sign: Real) -> Real:
+    """The third kind cos((n + 1/2)*a)/cos(a/2), the fourth sin((n + 1/2)*a)/sin(a/2); at -x each is the other one."""
+    m = n + 0.5
+    name = "cos" if third else "sin"
+    inside = (m * angle).math(name) / (angle * 0.5).math(name)
+    even = (m * area).math("cosh") / (area * 0.5).math("cosh")
+    odd = (m * area).math("sinh") / (area * 0.5).math("sinh")
+    outside = x.where("gt", 0.0, even if third else odd, sign * (odd if third else even))
+    steep, flat = 2.0 * n + 1.0, sign
+    ends = x.where("gt", 0.0, flat if third else steep, sign * steep if third else flat)
+    return abs(x).where("eq", 1.0, ends, abs(x).where("lt", 1.0, inside, outside))
+
+
+def hermite(scale: float, x: Real, n: Real) -> Real:
+    """H(m + 1) = s*x*H(m) - s*m*H(m - 1) from 1 and s*x: of physicists s is 2, of statisticians 1. Below degree 0, and
+    where it is no number, there is none: 0, as in eager mode."""
+    n = n.math("trunc")
+    before, last = x.of(1.0), x * scale
+    slope = last
+    result = n.where("eq", 1.0, last, NAN)
+    for m in range(1, DEGREES):
+        before, last = last, slope.math("fma", last, before * (-scale * m))
+        result = n.where("eq", float(m + 1), last, result)
+    is_degree = partial(n.where, "ge", 0.0)
+    return is_degree(n.where("eq", 0.0, 1.0, n.where("eq", INFINITY, 0.0, result)), 0.0)
+
+
+def _hermite(scale: float, b: Builder, x: Any, n: Any) -> Tensor:
+    if b.results[0].dtype == "f64":
+        raise Unsupported("all of 512 steps for each element, where eager mode takes as many as the degree")
+    made: Tensor = special(partial(hermite, scale), 2)(b, x, n)
+    return made
+
+
+RULES: dict[str, Rule] = {
+    **{
+        f"aten.special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}.default": special(
+            partial(chebyshev, kind, shifted), 2
+        )
+        for kind in "tuvw"
+        for shifted in (False, True)
+    },
+    "aten.special_hermite_polynomial_h.default": partial(_hermite, 2.0),
+    "aten.special_hermite_polynomial_he.default": partial(_hermite, 1.0),
+}

@@ -1,0 +1,222 @@
+"""lower-aten: library calls that have a rule become ``linalg.generic`` and ``symshape.view``."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.facts import facts_of
+from symshape.dialects.locations import node_names, source_line
+from symshape.dialects.reals import is_real
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.template import instantiate
+from symshape.dialects.types import NATIVE, dtype_of
+from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
+from symshape.passes.framework.base import Pass, PassContext, fail
+from symshape.passes.lowering.aten.builder import Builder, Result, Tensor, Unsupported
+from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
+from symshape.passes.lowering.aten.views import ALIASING
+
+# One file each.
+TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "scatters", "strided", "compact_reads")
+# Results that jump: eager mode takes one side by the number that it has stored, and so do kernels, for which a half
+# type's rounding is not left out before them. Whatever gives integers or bools jumps too.
+JUMPING = frozenset(
+    {
+        "ceil",
+        "floor",
+        "floor_divide",
+        "fmod",
+        "frac",
+        "frexp",
+        "hardshrink",
+        "hardshrink_backward",
+        "hardsigmoid_backward",
+        "hardswish_backward",
+        "hardtanh_backward",
+        "heaviside",
+        "leaky_relu_backward",
+        "nextafter",
+        "remainder",
+        "round",
+        "sgn",
+        "sign",
+        "softshrink_backward",
+        "threshold",
+        "threshold_backward",
+        "trunc",
+    }
+)
+JUMPING_OVERLOADS = frozenset({"aten.div.Tensor_mode", "aten.div.Scalar_mode"})
+
+
+@cache
+def rules() -> dict[str, Callable[..., Any]]:
+    """All rules, from the tables of ``passes/aten``."""
+    merged: dict[str, Callable[..., Any]] = {}
+    for table in TABLES:
+        merged |= importlib.import_module(f"symshape.passes.lowering.aten.{table}").RULES
+    return merged
+
+
+@dataclass(frozen=True)
+class LowerAten(Pass):
+    """Turns library calls that have a rule into native code; the rest stay, with the reason in the report.
+
+    Before::
+
+        %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1)"} : ...
+
+    After::
+
+        %e = tensor.empty(%s0) : tensor<?x256xf32>
+        %r = linalg.generic {...} ins(%a, %b) outs(%e) { arith.addf }
+
+    ``only`` limits the pass to these overload names; the calls of the graph nodes in ``keep`` stay.
+    """
+
+    name: ClassVar[str] = "lower-aten"
+    only: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+    def run(self, module: ir.Module, context: PassContext) -> None:
+        kept: dict[str, str] = {}
+        for function in module.body.operations:
+            if function.operation.name == "func.func" and function.regions[0].blocks:
+                self._lower_function(function, kept, str(context.options.get("target", "cpu")))
+        context.report[self.name] = {"kept": kept}
+
+    def _lower_function(self, function: Any, kept: dict[str, str], target_name: str) -> None:
+        block = function.regions[0].blocks[0]
+        sizes = Sizes(block)
+        builder = Builder(sizes, facts_of(function), target_name)
+        operations = [view.operation for view in block.operations]
+        sizes.learn(operations)
+        binds = _binds(block)
+        table, keep = rules(), set(self.keep)
+        for op in operations:
+            if op.name != "host.call":
+                sizes.read(op)
+                continue
+            target = ir.StringAttr(op.attributes["target"]).value
+            rule = table.get(target)
+            if rule is None or (self.only and target not in self.only):
+                kept[target] = _reason(op, target, kept.get(target))
+                continue
+            if self.keep and not keep.isdisjoint(node_names(op.location)):
+                kept[target] = "asked for"
+                continue
+            try:
+                _lower_call(builder, rule, op, binds)
+            except Unsupported as reason:
+                kept[target] = str(reason)
+            except (OptionError, ShapeConstraintError, ContradictionError):
+                raise
+            except Exception as error:
+                fail(op, error.what if isinstance(error, SymshapeError) else f"{type(error).__name__}: {error}")
+        _update_results(function, operations[-1])
+
+
+def _update_results(function: Any, terminator: Any) -> None:
+    """A size that is found to be a number is part of the type of what has it, of what is returned too."""
+    kinds = ir.FunctionType(ir.TypeAttr(function.operation.attributes["function_type"]).value)
+    results = [value.type for value in terminator.operands]
+    if results != list(kinds.results):
+        changed = ir.FunctionType.get(list(kinds.inputs), results)
+        function.operation.attributes["function_type"] = ir.TypeAttr.get(changed)
+
+
+def _reason(op: Any, target: str, before: str | None) -> str:
+    """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
+    if not target.startswith("symshape.whole"):
+        return before or "no rule"
+    text = ir.StringAttr(op.attributes["arguments"]).value
+    function = re.search(r'"function": "(?:\S+ )?([^"]+)"', text)
+    why = re.search(r'"why": "([^"]+)"', text)
+    place = f"{function[1]} at {source_line(op.location)}" if function else source_line(op.location)
+    reason = why[1] if why else "no tracing rule, or it asks for sizes that are in the data"
+    return f"{before}, {place}" if before else f"{reason}: {place}"
+
+
+def _binds(block: ir.Block) -> dict[ir.Value, Any]:
+    """The bind of every tensor value, so that a call's result sizes are known before its bind is reached."""
+    return {op.operands[0]: op.operation for op in block.operations if op.operation.name == "symshape.bind"}
+
+
+def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict[ir.Value, Any]) -> None:
+    with ir.InsertionPoint(op), op.location:
+        operands = [_operand(builder, v, binds) for v in op.operands]
+        builder.results = [_result(builder, r, binds) for r in op.results]
+        builder.decides = _jumps(ir.StringAttr(op.attributes["target"]).value, builder.results)
+        args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, operands)
+        outcome = rule(builder, *args, **kwargs)
+        values = outcome if isinstance(outcome, tuple) else (outcome,)
+        if any(value is None for value in values):
+            raise Unsupported("a result is not produced")
+        if ir.StringAttr(op.attributes["target"]).value not in ALIASING:
+            values = tuple(_fresh(builder, value, binds) for value in values)
+    for result, value in zip(list(op.results), values):
+        bind = binds.pop(result, None)
+        result.replace_all_uses_with(value.value)
+        if bind is not None:
+            binds.setdefault(value.value, bind)
+    op.erase()
+
+
+def _jumps(target: str, results: Sequence[Result]) -> bool:
+    if target in JUMPING_OVERLOADS or target.split(".")[1] in JUMPING:
+        return True
+    if target == "aten.signbit.default":  # the one question that rounding leaves as it was
+        return False
+    return not all(is_float(result.dtype) for result in results)
+
+
+def _fresh(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tensor:
+    """A result of its own: an op that does not alias its operand must not hand out the operand or a view of it."""
+    is_view = not isinstance(value.value.owner, ir.Block) and value.value.owner.name == "symshape.view"
+    if is_view or value.value in binds:
+        return builder.pointwise(value.sizes, value.dtype, [value], lambda v: v)
+    return value
+
+
+def _layout(builder: Builder, bind: Any) -> Layout:
+    value = bind.operands[0]
+    if value not in builder.sizes.layouts:
+        builder.sizes.read(bind)
+    return builder.sizes.layouts[value]
+
+
+def _operand(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Any:
+    if isinstance(value.type, ir.RankedTensorType):
+        dtype = dtype_of(value)
+        if dtype not in NATIVE or value not in binds:
+            raise Unsupported(f"dtype {dtype}")
+        return Tensor(value, _layout(builder, binds[value]).sizes, dtype)
+    if value in builder.sizes:
+        return builder.sizes.expr(value)
+    if is_real(value):
+        return Scalar(value, "f64")
+    raise Unsupported(f"an operand of type {value.type}")
+
+
+def _result(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Result:
+    if not isinstance(value.type, ir.RankedTensorType) or value not in binds:
+        raise Unsupported(f"a result of type {value.type}")
+    if any(_is_size_of_result(use.owner) for use in value.uses):
+        raise Unsupported("the size of its result is known only after it has run")
+    dtype = dtype_of(value)
+    if dtype not in NATIVE:
+        raise Unsupported(f"dtype {dtype}")
+    return Result(_layout(builder, binds[value]).sizes, dtype)
+
+
+def _is_size_of_result(user: Any) -> bool:
+    """Whether an operation reads a new symbol off the sizes or strides of its operand."""
+    op = user.operation
+    return op.name == "symshape.unbacked_symbol" and ir.StringAttr(op.attributes["kind"]).value != "item"

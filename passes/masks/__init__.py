@@ -1,0 +1,1 @@
+"""Boolean masks that are left in the IR."""

@@ -1,0 +1,182 @@
+"""compact-masks: elements that a boolean mask selects are read at positions that are found once for the mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.conditions import emit_condition
+from symshape.dialects.facts import facts_of
+from symshape.dialects.host import CallOp
+from symshape.dialects.locations import source_line
+from symshape.dialects.sizes import Sizes
+from symshape.dialects.template import instantiate
+from symshape.dialects.types import NATIVE, dtype_of, tensor_type
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.prover.numbers.condition import at_least
+from symshape.prover.numbers.expr import Expr, product
+from symshape.prover.numbers.facts import Facts
+
+_OURS = "python.symshape.runtime.compact."
+
+
+@dataclass(frozen=True)
+class CompactMasks(Pass):
+    """``x[m]`` and ``nonzero(m)`` for a mask that cannot vanish become gathers, which fuse with what reads them, at the
+    positions where the mask is true: those are found once for each mask, by a count, a scan and one copy.
+
+    Before::
+
+        %a = "host.call"(%x, %m) {target = "aten.index.Tensor", arguments = "($0, [$1])"} : ...
+        %u = "symshape.unbacked_symbol"(%a) {name = "u0", kind = "size", dim = 0, ...}
+        "symshape.bind"(%a, %u, ...)
+
+    After::
+
+        %p = "host.call"(%m) {target = "python.symshape.runtime.compact.positions", arguments = "($0, 'cpu')"} : ...
+        %u = "symshape.unbacked_symbol"(%p) {name = "u0", kind = "size", dim = 0, ...}
+        "symshape.bind"(%p, %u, %c1, %c0)
+        "symshape.assume"(%s0_ge_u)
+        %a = "host.call"(%x, %p) {target = "python.symshape.runtime.compact.selected", arguments = "($0, $1, 0, 1)"}
+        "symshape.bind"(%a, %u, ...)
+
+    No more are selected than there are: that is a fact for all that follows. The number is the one thing that the host
+    waits for, since it allocates the results.
+    """
+
+    name: ClassVar[str] = "compact-masks"
+
+    def run(self, module: ir.Module, context: PassContext) -> bool:
+        lines: list[str] = []
+        target = str(context.options.get("target", "cpu"))
+        for view in module.body.operations:
+            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
+                reads = [
+                    op
+                    for one in view.regions[0].blocks[0].operations
+                    if (op := one.operation).name == "host.call"
+                    and ir.StringAttr(op.attributes["target"]).value in _READS
+                ]
+                if reads:
+                    lines += _Function(view, target).run(reads)
+        context.report[self.name] = lines
+        return bool(lines)
+
+
+@dataclass
+class _Read:
+    """A call that reads by a mask: it lies over dims dim, dim + 1, ... of ``x``, which is None for ``nonzero``."""
+
+    op: Any
+    mask: ir.Value
+    x: ir.Value | None = None
+    dim: int = 0
+
+
+class _Function:
+    def __init__(self, function: Any, target: str) -> None:
+        self.block, self.target = function.regions[0].blocks[0], target
+        self.facts: Facts = facts_of(function)
+        operations = [view.operation for view in self.block.operations]
+        self.sizes = Sizes(self.block)
+        self.sizes.learn(operations)
+        self.binds = {op.operands[0]: op for op in operations if op.name == "symshape.bind"}
+        self.positions: dict[ir.Value, ir.Value] = {}
+
+    def run(self, reads: list[Any]) -> list[str]:
+        lines = []
+        for op in reads:
+            read = _READS[ir.StringAttr(op.attributes["target"]).value](op)
+            if read is None:
+                continue
+            why = self.why_not(read)
+            lines.append(f"mask at {source_line(op.location)}: " + (f"library call, {why}" if why else "compacted"))
+            if not why:
+                self.rewrite(read)
+        return lines
+
+    def why_not(self, read: _Read) -> str:
+        """Types must be ours, and the mask as large as what it selects from; "" if all is well."""
+        layouts = self.sizes.layouts
+        values = [v for v in (read.mask, read.x, read.op.results[0]) if v is not None]
+        if any(v not in layouts or dtype_of(v) not in NATIVE for v in values) or dtype_of(read.mask) != "i1":
+            return "its element type has no kernels"
+        if any(_reading(symbol) != ("size", read.dim) for symbol in _symbols(read.op.results[0])):
+            return "its number is read in another way"
+        mask = layouts[read.mask].sizes
+        over = layouts[read.x].sizes[read.dim : read.dim + len(mask)] if read.x is not None else mask
+        if not mask or len(over) != len(mask) or not all(map(self.facts.equal, mask, over)):
+            return "the mask is not known to be as large as what it selects from"
+        return ""
+
+    def rewrite(self, read: _Read) -> None:
+        result, bind = read.op.results[0], self.binds[read.op.results[0]]
+        mask = self.sizes.layouts[read.mask].sizes
+        symbols = _symbols(result)
+        at = self.positions.get(read.mask)
+        is_new = at is None
+        with read.op.location:
+            if at is None:
+                with ir.InsertionPoint(read.op):
+                    at = self.positions[read.mask] = _call(
+                        "positions", f"($0, '{self.target}')", [read.mask], tensor_type([None], "i64")
+                    )
+            for symbol in symbols:
+                symbol.operands[0] = at
+                symbol.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+            with ir.InsertionPoint(bind):
+                if is_new:
+                    self.describe(at, bind, self.sizes.layouts[result].sizes[read.dim], product(mask))
+                template, operands = (
+                    (f"($0, $1, {read.dim}, {len(mask)})", [read.x, at])
+                    if read.x is not None
+                    else ("($0, $1)", [read.mask, at])
+                )
+                name = "places" if read.x is None else "selected"
+                new = _call(name, template, operands, result.type)
+        result.replace_all_uses_with(new)
+        read.op.erase()
+
+    def describe(self, at: ir.Value, bind: Any, count: Expr, most: Expr) -> None:
+        """The layout of positions, and that they are no more than the mask has elements: written before ``bind``, which
+        is where their number is known."""
+        known = Sizes(self.block)
+        for view in self.block.operations:
+            if view.operation == bind:
+                break
+            known.read(view.operation)
+        ir.Operation.create("symshape.bind", [], [at, known.value(count), known.value(1), known.value(0)])
+        ir.Operation.create("symshape.assume", [], [emit_condition(known, at_least(most, count))])
+
+
+def _symbols(value: ir.Value) -> list[Any]:
+    """What reads new symbols off a value."""
+    users = (use.owner.operation for use in value.uses)
+    return [user for user in users if user.name == "symshape.unbacked_symbol"]
+
+
+def _reading(symbol: Any) -> tuple[str, int]:
+    kind = ir.StringAttr(symbol.attributes["kind"]).value
+    return kind, ir.IntegerAttr(symbol.attributes["dim"]).value if "dim" in symbol.attributes else 0
+
+
+def _call(name: str, arguments: str, operands: list[Any], type_: ir.Type) -> ir.Value:
+    return CallOp(_OURS + name, arguments, operands, [type_], fresh=True).operation.results[0]
+
+
+def _of_index(op: Any) -> _Read | None:
+    """A read by one mask and nothing else; None for integers."""
+    args, _ = instantiate(ir.StringAttr(op.attributes["arguments"]).value, list(op.operands))
+    x, indices = args
+    given = [i for i, index in enumerate(indices) if index is not None]
+    by_mask = len(given) == 1 and dtype_of(indices[given[0]]) == "i1"
+    return _Read(op, indices[given[0]], x, given[0]) if by_mask else None
+
+
+def _of_nonzero(op: Any) -> _Read | None:
+    return _Read(op, op.operands[0])
+
+
+_READS = {"aten.index.Tensor": _of_index, "aten.nonzero.default": _of_nonzero}

@@ -1,0 +1,100 @@
+"""plan-alignment: variants that may take every address to be a multiple of 16 bytes, and the one test for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.plans.addresses import allocated_arguments
+from symshape.passes.plans.alignment import Needs, needs_of
+from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, divides, tables, write_all
+from symshape.prover.numbers.condition import all_of
+
+_TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing, or little
+
+
+@dataclass(frozen=True)
+class PlanAlignment(Pass):
+    """Adds variants that rely on alignment, under one test of all that it takes.
+
+    Before::
+
+        "symshape.variant"(%true) {name = "looped", form = "looped", aligned = [], ...}
+
+    After::
+
+        %a = "symshape.address"(%x) : (tensor<?x?xf32>) -> index
+        %b = arith.ori %a, %s1 : index
+        %c = arith.andi %b, %c15 : index
+        %d = arith.cmpi eq, %c, %c0 : index
+        "symshape.variant"(%d) {name = "looped_aligned", form = "looped", aligned = ["in0", "s1"], ...}
+        "symshape.variant"(%true) {name = "looped", form = "looped", aligned = [], ...}
+
+    Accesses of neighbouring elements become accesses of 16 bytes only where addresses, strides and the bound of the
+    mask are all known to be multiples of as much. So of each kernel: the addresses of the tensors that are read or
+    written along its fast dim, the symbols in the strides of its other dims, and the number of points along the fast
+    one (a symbol, or "xnumel" or "rnumel"). What facts prove is not tested, nor what is a multiple of what is;
+    buffers of the host program are aligned. Where nothing is left to test there is no unaligned variant, and where some
+    stride can never be a multiple no aligned one.
+
+    A kernel has at most ``most`` variants. Above that, those go that cost least: aligned short rows, and unaligned
+    32-bit variants whose 64-bit twin does the same a little slower.
+    """
+
+    name: ClassVar[str] = "plan-alignment"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
+    most: int = MOST_VARIANTS
+
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
+        planned = tables(module, context)
+        allocated = allocated_arguments(module)
+        for table in planned:
+            kernel = table.kernel
+            own = allocated.get(kernel.name, set())
+            rows: list[Row] = []
+            needs: dict[tuple[str, ...], Needs | None] = {}
+            for row in table.rows:
+                if row.name.endswith("_wide"):
+                    rows.append(row)
+                    continue
+                if row.dims not in needs:
+                    needs[row.dims] = needs_of(kernel, row.dims, own)
+                rows += _with_aligned(row, needs[row.dims])
+            table.rows = trimmed(rows, self.most)
+        return write_all(planned)
+
+
+def _with_aligned(row: Row, needs: Needs | None) -> list[Row]:
+    if needs is None or (row.form == "persistent" and row.rblock <= _TINY):
+        return [row]
+    if not needs.tested:
+        return [replace(row, aligned=needs.names)]
+    condition = all_of(row.condition, *(divides(expr) for expr in needs.tested))
+    aligned = replace(row, name=f"{row.name}_aligned", condition=condition, aligned=needs.names, op=None)
+    return [aligned, replace(row, aligned=needs.proven)]
+
+
+def trimmed(rows: list[Row], most: int) -> list[Row]:
+    """At most so many rows; what is left out is done by one that comes later."""
+    rows = list(rows)
+    for row in list(_by_use(rows)):
+        if len(rows) <= most:
+            break
+        rows.remove(row)
+    return rows
+
+
+def _by_use(rows: list[Row]) -> Iterator[Row]:
+    """Rows that are not needed, the least useful first."""
+    names = {row.name for row in rows}
+    persistent = sorted((r for r in rows if r.form == "persistent"), key=lambda r: r.rblock)
+    aligned = [r for r in persistent if r.name.endswith("_aligned")]
+    short = [r for r in aligned if r.xblock < r.rblock <= _SHORT]
+    yield from short
+    yield from (r for form in ("split", "looped") for r in rows if r.name == form and f"{form}_wide" in names)
+    yield from (r for r in aligned if r not in short)
+    yield from (r for r in persistent if not r.name.endswith("_aligned"))

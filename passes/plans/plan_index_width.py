@@ -1,0 +1,83 @@
+"""plan-index-width: 32-bit address arithmetic where all addresses fit, 64-bit otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.plans.kernel_view import PlanKernel
+from symshape.passes.plans.variant_table import Row, at_most, tables, write_all
+from symshape.prover.numbers.condition import all_of
+from symshape.prover.numbers.expr import Expr
+
+
+@dataclass(frozen=True)
+class PlanIndexWidth(Pass):
+    """Gives variants 32-bit addresses under the condition that these suffice, and keeps a 64-bit one for the rest.
+
+    Before::
+
+        "symshape.variant"(%true) {name = "block1024", index_bits = 64, ...}
+
+    After::
+
+        %fits = arith.cmpi sge, %limit, %points : index
+        "symshape.variant"(%fits) {name = "block1024", index_bits = 32, ...}
+        "symshape.variant"(%true) {name = "block1024_wide", index_bits = 64, ...}
+
+    What must fit: the elements that every tensor argument spans, the points of the parallel and of the reduced dims,
+    and every index argument. Of these, what is proven to be no more than another is not tested, and what facts bound
+    neither. Persistent variants and tiles have no 64-bit form: the flat or looped one is right for so many points, too.
+
+    ``limit``  the largest number that fits, with room for the lanes of a last block
+    """
+
+    name: ClassVar[str] = "plan-index-width"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
+    limit: int = 2**31 - 2**17
+
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
+        planned = tables(module, context)
+        for table in planned:
+            fits = all_of(*(at_most(bound, self.limit) for bound in bounds(table.kernel, self.limit)))
+            rows: list[Row] = []
+            for row in table.rows:
+                condition = all_of(row.condition, fits)
+                rows.append(replace(row, condition=condition, index_bits=32))
+                if condition != row.condition and _has_wide_form(row, table.rows):
+                    rows.append(replace(row, name=f"{row.name}_wide", op=None))
+            table.rows = rows
+        return write_all(planned)
+
+
+def _has_wide_form(row: Row, rows: list[Row]) -> bool:
+    return row.form == "split" or row is rows[-1]
+
+
+def bounds(kernel: PlanKernel, limit: int) -> list[Expr]:
+    """What addresses, counts and arguments come to at most, without what facts keep below the limit or another."""
+    found: dict[Expr, None] = dict.fromkeys([kernel.xnumel, kernel.rnumel])
+    for argument in kernel.arguments:
+        span = Expr.const(1)
+        for size, stride in zip(argument.sizes, argument.strides, strict=True):
+            span = span + (size - 1) * stride
+        found.setdefault(span)
+    found.update(dict.fromkeys(Expr.symbol(name) for name in kernel.symbols))
+    high = {name: kernel.facts.bounds(Expr.symbol(name))[1] for name in kernel.symbols}
+    endless = {name for name in kernel.symbols if high[name] is None}
+    # A proof for what has a symbol without a bound would be long and rarely find one.
+    open_ = [b for b in found if not endless.isdisjoint(b.symbols) or not kernel.facts.less_equal(b, limit)]
+    return [bound for bound in open_ if not any(_within(bound, o, kernel) for o in open_ if o is not bound)]
+
+
+def _within(expr: Expr, product: Expr, kernel: PlanKernel) -> bool:
+    """Whether the expression is the product without some of its factors, none of which is less than 1."""
+    rest = product.exact_quotient(expr) if len(product.terms) == 1 and len(expr.terms) == 1 and expr.symbols else None
+    if rest is None or rest.constant:
+        return False
+    # Nothing is launched where a parallel dim is 0.
+    at_least_one = {name for dim in kernel.parallel for name in [str(dim.size)]}
+    return all(name in at_least_one or (kernel.facts.bounds(Expr.symbol(name))[0] or 0) >= 1 for name in rest.symbols)

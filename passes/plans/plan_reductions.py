@@ -1,0 +1,130 @@
+"""plan-reductions: the forms of each reduction kernel, and at which sizes each is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.plans.kernel_view import PlanKernel
+from symshape.passes.plans.variant_table import Row, at_most, processors, remaining, tables, write_all
+from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
+from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+
+
+@dataclass(frozen=True)
+class PlanReductions(Pass):
+    """Plans the form of each reduction from its rows, the points of a row, and the processors, as index arithmetic.
+
+    Before::
+
+        "symshape.space"(%s0, %s1) {iterators = ["parallel", "reduction"]} : (index, index) -> ()
+
+    After::
+
+        "symshape.space"(%s0, %s1) {iterators = ["parallel", "reduction"]} : (index, index) -> ()
+        %fits = arith.cmpi sge, %c128, %s1 : index
+        "symshape.variant"(%fits) {name = "persistent128", form = "persistent", xblock = 8, rblock = 128, ...}
+        %p = "symshape.processors"() : () -> index
+        ...                                                    // few rows, each of them long
+        "symshape.variant"(%few, %splits) {name = "split", form = "split", rblock = 2048, ...}
+        "symshape.variant"(%true) {name = "looped", form = "looped", rblock = 2048, ...}
+
+    A row is "persistent" where all its points are held at once: nothing is read twice, and short rows share a program.
+    Where rows are too few to occupy the processors and long enough that a second launch pays, programs share them:
+
+        waves  = clamp(rows*reduced*bytes / (processors*step), 1, most_waves)     // programs for each processor
+        splits = max(1, min(waves*processors / rows, ceil(reduced/rblock), workspace / bytes of partial results - 1))
+
+    More waves balance counts of rows that do not divide evenly among the processors (133 rows on 132 of them), as long
+    as a program still reads ``step`` bytes. bench/split_model.py is the model that this is held to. What facts exclude
+    is left out: rows of at most 1024 points are never looped or split. "Rows" are groups of ``column_rows``
+    neighbouring ones where those, and not the reduced points, lie next to each other in memory.
+
+    ``persistent``   reduced points of the persistent variants, where a row is read more than once
+    ``once``         the same, where it is read once: looping costs nothing there but for rows that are short
+    ``column``       the same, where the fast dim is parallel
+    ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
+    ``tile``         points of a program in a persistent variant, unless a row has more
+    ``step``         bytes that each program of a split reads at least, before there is more than one wave of them
+    ``most_waves``   waves at most
+    ``workspace``    bytes of partial results at most
+    """
+
+    name: ClassVar[str] = "plan-reductions"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
+    persistent: tuple[int, ...] = (128, 512, 2048)
+    once: tuple[int, ...] = (16, 128, 1024)
+    column: tuple[int, ...] = (16, 64)
+    largest: int = 8192
+    tile: int = 1024
+    column_rows: int = 64
+    step: int = 192 << 10
+    most_waves: int = 8
+    workspace: int = 4 << 20
+
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
+        changed = []
+        for table in tables(module, context):
+            if table.kernel.reduced:
+                table.rows = self._rows(table.kernel)
+                changed.append(table)
+        return write_all(changed)
+
+    def _rows(self, kernel: PlanKernel) -> list[Row]:
+        column = is_column(kernel)
+        rows = [self._persistent(kernel, rblock, column) for rblock in self._rungs(kernel, column)]
+        xblock, rblock, warps = (self.column_rows, 32, 8) if column else (1, 2048, 8)
+        split = self.split(kernel, xblock, rblock)
+        if split is not None:
+            condition, splits = split
+            rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=warps, splits=splits))
+        return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=warps)]
+
+    def _rungs(self, kernel: PlanKernel, column: bool) -> list[int]:
+        """Reduced points of the persistent variants. Where the longest row is known, the last holds just that."""
+        ladder = self.column if column else self.once if kernel.passes == 1 else self.persistent
+        low, high = kernel.facts.bounds(kernel.rnumel)
+        longest = None if high is None else max(ladder[0], 1 << (high - 1).bit_length()) if high > 0 else ladder[0]
+        if longest is None or longest > (ladder[-1] if column or kernel.passes == 1 else self.largest):
+            return list(ladder)
+        return [longest] if low == high else [*(rung for rung in ladder if rung < longest), longest]
+
+    def _persistent(self, kernel: PlanKernel, rblock: int, column: bool) -> Row:
+        xblock = self.column_rows if column else max(1, self.tile // rblock)
+        warps = min(16, max(1, xblock * rblock // 256))
+        condition = at_most(kernel.rnumel, rblock)
+        return Row(f"persistent{rblock}", "persistent", condition, xblock, rblock=rblock, num_warps=warps)
+
+    def split(self, kernel: PlanKernel, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:
+        """When to split rows, and into how many parts each; None where that is never."""
+        if kernel.xnumel.as_int() == 0:
+            return None
+        groups = kernel.xnumel if xblock == 1 else ceildiv(kernel.xnumel, xblock)
+        if remaining(at_most(2 * kernel.xnumel, self.most_waves * processors() * xblock), kernel) == FALSE:
+            return None  # rows enough for every wave
+        point = row_bytes(kernel) * xblock
+        work = groups * kernel.rnumel * point
+        waves = maximum(1, minimum(self.most_waves, work // (self.step * processors())))
+        parts = [waves * processors() // groups, ceildiv(kernel.rnumel, rblock)]
+        parts.append(self.workspace // (kernel.xnumel * kernel.partial_bytes) - 1)
+        condition = all_of(
+            at_least(kernel.rnumel * point, self.step),
+            at_most(3 * kernel.xnumel * kernel.partial_bytes, self.workspace),
+            at_least(waves * processors(), 2 * groups),
+        )
+        return condition, maximum(1, minimum(*parts))
+
+
+def is_column(kernel: PlanKernel) -> bool:
+    """Whether rows, and not their reduced points, lie next to each other in memory."""
+    return kernel.fast is not None and not kernel.fast.reduced
+
+
+def row_bytes(kernel: PlanKernel) -> int:
+    """Bytes that are read for a reduced point."""
+    names = {d.name for d in kernel.reduced}
+    read = {a.arg for a in kernel.accesses if not a.store and not a.row and not names.isdisjoint(a.address.symbols)}
+    return max(1, sum(kernel.arguments[arg].bits // 8 for arg in read))

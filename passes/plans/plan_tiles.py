@@ -1,0 +1,107 @@
+"""plan-tiles: blocks and warps of kernels without reductions; transposes go through 2-D blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.plans.kernel_view import Access, Dim, PlanKernel
+from symshape.passes.plans.variant_table import Row, at_most, processors, tables, write_all
+from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
+
+_VECTOR = 128  # bits of the widest access of a thread
+_LANES = 32
+
+
+@dataclass(frozen=True)
+class PlanTiles(Pass):
+    """Plans blocks, elements per thread and warps from element types, access patterns and sizes.
+
+    Before::
+
+        "symshape.space"(%s0, %s1) {iterators = ["parallel", "parallel"]} : (index, index) -> ()
+        %v = "symshape.view"(%x, %s0, %s1) {map = affine_map<(d0, d1) -> (d1, d0)>} : ...      // a transpose
+
+    After::
+
+        ...                                                    // both sizes >= 16, few points for each processor
+        "symshape.variant"(%small) {name = "tile32", form = "tile", yblock = 32, xblock = 32, dims = ["d0", "d1"], ...}
+        ...                                                    // both sizes >= 16
+        "symshape.variant"(%square) {name = "tile64", form = "tile", yblock = 64, xblock = 64, dims = ["d0", "d1"], ...}
+        "symshape.variant"(%true) {name = "block1024", form = "pointwise", xblock = 1024, ...}
+
+    Flat blocks: a thread has at least as many elements as 16 bytes hold of the widest type, so that every access along
+    them can be 16 bytes wide, and where there are enough points twice as many, for two accesses under way at a time.
+    Few points get small blocks, or processors would be idle. A tile has two dims: the fast one of what is written, and
+    the fast one of what is read across it; both sides are then read and written in whole sectors, and the exchange goes
+    through shared memory. With reductions, blocks are those of plan-reductions.
+
+    ``warps``    of a flat block
+    ``tile``     points of each side of a tile
+    ``shortest`` size of both dims from which tiles pay: below, most of one would be empty
+    """
+
+    name: ClassVar[str] = "plan-tiles"
+    targets: ClassVar[tuple[str, ...]] = ("triton",)
+    warps: int = 4
+    tile: int = 64
+    shortest: int = 16
+
+    def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
+        changed = []
+        for table in tables(module, context):
+            if not table.kernel.reduced:
+                tiles, blocks = self._tiles(table.kernel), self._blocks(table.kernel)
+                table.rows = [*tiles, blocks[-1]] if tiles else blocks
+                changed.append(table)
+        return write_all(changed)
+
+    def _blocks(self, kernel: PlanKernel) -> list[Row]:
+        vector = _VECTOR // max((a.bits for a in kernel.arguments), default=32)
+        small = 2 * _LANES * vector
+        large = self.warps * _LANES * max(2 * vector, 8)
+        few = at_most(kernel.xnumel, processors() * large)
+        return [
+            Row(f"block{small}", "pointwise", few, small, num_warps=2),
+            Row(f"block{large}", "pointwise", TRUE, large, num_warps=self.warps),
+        ]
+
+    def _tiles(self, kernel: PlanKernel) -> list[Row]:
+        sides = crossing(kernel)
+        if sides is None:
+            return []
+        sizes = [kernel.run_of(side)[1] for side in sides]
+        square = all_of(*(at_least(size, self.shortest) for size in sizes))
+        tile = self.tile if max(a.bits for a in kernel.arguments) <= 32 else self.tile // 2
+        few = at_most(kernel.xnumel, processors() * (2 * tile * tile))
+        dims = tuple(side.name for side in sides)
+        return [_tile(tile // 2, all_of(square, few), dims), _tile(tile, square, dims)]
+
+
+def _tile(side: int, condition: Condition, dims: tuple[str, ...]) -> Row:
+    """A square block with 16 points in each thread, in a small one 8."""
+    warps = max(1, side * side // (512 if side >= 64 else 256))
+    return Row(f"tile{side}", "tile", condition, side, side, num_warps=min(8, warps), dims=dims)
+
+
+def crossing(kernel: PlanKernel) -> tuple[Dim, Dim] | None:
+    """(dim along which loads are fast that stride along the other, dim along which stores are fast), if there are."""
+    stored = _fast_dims(kernel, [access for access in kernel.accesses if access.store])
+    if not stored:
+        return None
+    across = [a for a in kernel.accesses if not a.store and a.stride(stored[0]) not in (0, 1, None)]
+    loaded = [dim for dim in _fast_dims(kernel, across) if dim is not stored[0]]
+    return (loaded[0], stored[0]) if loaded else None
+
+
+def _fast_dims(kernel: PlanKernel, accesses: list[Access]) -> list[Dim]:
+    """Dims along which elements are neighbours in memory, by the number of accesses."""
+    votes: dict[Dim, int] = {}
+    for access in accesses:
+        for dim in kernel.dims:
+            if dim.size != 1 and access.stride(dim) == 1:
+                votes[dim] = votes.get(dim, 0) + 1
+    return sorted(votes, key=lambda dim: -votes[dim])

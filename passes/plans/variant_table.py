@@ -1,0 +1,248 @@
+"""The table of variants in a kernel's function, as plain rows that passes change and write back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.dialects.conditions import emit_condition, emit_multiples, read_condition
+from symshape.dialects.plans import PROCESSORS, PlanSizes
+from symshape.dialects.symshape import attribute
+from symshape.passes.framework.base import PassContext
+from symshape.passes.plans.kernel_view import PlanKernel, kernels, read_plan_kernel
+from symshape.prover.numbers.atoms import Function
+from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least, equals
+from symshape.prover.numbers.expr import Expr
+
+MOST_VARIANTS: Final = 8
+ALIGNMENT: Final = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
+_ATTRIBUTES: Final = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ``symshape.variant``, with its fields; ``op`` is the one it was read from."""
+
+    name: str
+    form: str
+    condition: Condition
+    xblock: int
+    yblock: int = 0
+    rblock: int = 0
+    num_warps: int = 4
+    index_bits: int = 64
+    aligned: tuple[str, ...] = ()
+    dims: tuple[str, ...] = ()
+    splits: Expr | None = None
+    op: Any = field(default=None, compare=False)
+
+    @property
+    def base(self) -> str:
+        """The name without what alignment and index width add to it."""
+        return self.name.removesuffix("_wide").removesuffix("_aligned")
+
+
+class Table:
+    """The table of one kernel function. ``rows`` may be replaced; ``write`` brings the function up to date."""
+
+    def __init__(self, function: Any, attributes: dict[Any, ir.Attribute]) -> None:
+        self.block = function.regions[0].blocks[0]
+        self.sizes = PlanSizes(self.block)
+        self.operations = [view.operation for view in self.block.operations]
+        self._attributes = attributes
+        self._i1 = ir.IntegerType.get_signless(1)
+        self._conditions: dict[Condition, ir.Value] = {}
+        self._made: dict[Condition, tuple[Condition, ...]] = {}  # written here, and the conditions they are made of
+        variants = []
+        for op in self.operations:
+            if op.name == "symshape.variant":
+                variants.append(op)
+            elif not self.sizes.read(op) and op.name.startswith("arith.") and op.results[0].type == self._i1:
+                condition = read_condition(self.sizes, op.results[0])
+                if condition is not None:
+                    self._conditions.setdefault(condition, op.results[0])
+        self.kernel = read_plan_kernel(function, self.operations, self.sizes)
+        self._old = [self._read(op) for op in variants]
+        self.rows: list[Row] = list(self._old) or [general(self.kernel)]
+
+    def _read(self, op: Any) -> Row:
+        fields: dict[str, Any] = {}
+        for name in _ATTRIBUTES:
+            value = op.attributes[name]
+            is_array = isinstance(value, ir.ArrayAttr)
+            fields[name] = tuple(ir.StringAttr(a).value for a in value) if is_array else value.value
+        condition, *splits = op.operands
+        expr = self.sizes.expr(splits[0]) if splits else None
+        return Row(condition=self.sizes.condition(condition), splits=expr, op=op, **fields)
+
+    def write(self) -> list[ir.Operation]:
+        """Writes the rows that can occur; the variants that are new or have changed."""
+        rows = pruned(self.rows, self.kernel)
+        if rows == self._old:
+            return []
+        kept = {id(row.op) for row in rows}
+        for row in self._old:
+            if id(row.op) not in kept:
+                row.op.erase()
+        old = {id(row.op): row for row in self._old}
+        changed = []
+        with ir.InsertionPoint(self.operations[-1]), self.operations[-1].location:
+            for i, row in enumerate(rows):
+                if row.op is None:
+                    rows[i] = replace(row, op=self._create(row))
+                else:
+                    self._update(row, old[id(row.op)])
+                if row != old.get(id(row.op)):
+                    changed.append(rows[i].op)
+        self.rows = self._old = rows
+        self._sweep()
+        return changed
+
+    def _create(self, row: Row) -> Any:
+        operands = [self._condition(row.condition)]
+        operands += [] if row.splits is None else [self.sizes.value(row.splits)]
+        attributes = {name: self._attribute(getattr(row, name)) for name in _ATTRIBUTES}
+        return ir.Operation.create("symshape.variant", [], operands, attributes)
+
+    def _update(self, row: Row, old: Row) -> None:
+        if row.condition != old.condition:
+            row.op.operands[0] = self._condition(row.condition)
+        for name in _ATTRIBUTES:
+            if getattr(row, name) != getattr(old, name):
+                row.op.attributes[name] = self._attribute(getattr(row, name))
+        row.op.move_before(self.operations[-1])
+
+    def _attribute(self, value: Any) -> ir.Attribute:
+        found = self._attributes.get(value)
+        if found is None:
+            found = self._attributes[value] = attribute(value)
+        return found
+
+    def _condition(self, condition: Condition) -> ir.Value:
+        """The value of a condition; its parts are shared among the rows."""
+        found = self._conditions.get(condition)
+        if found is not None:
+            return found
+        if condition.kind == "and" or multiple_of(condition) is not None:
+            return self._conjunction(condition)
+        return self._keep(condition, emit_condition(self.sizes, condition))
+
+    def _conjunction(self, condition: Condition) -> ir.Value:
+        """Joined from the end: rows differ in their first parts. What must divide by 16 is tested together."""
+        operands = condition.operands or (condition,)
+        bases = [base for part in operands if (base := multiple_of(part)) is not None]
+        parts = [part for part in operands if multiple_of(part) is None]
+        if bases:
+            test = all_of(*map(divides, bases))
+            if test not in self._conditions:
+                self._keep(test, emit_multiples(self.sizes, bases, ALIGNMENT))
+            parts.append(test)
+        joined = parts[-1]
+        result = self._condition(joined)
+        for part in reversed(parts[:-1]):
+            whole = all_of(part, joined)
+            if whole not in self._conditions:
+                values = [self._condition(part), result]
+                self._keep(whole, ir.Operation.create("arith.andi", [self._i1], values).result, part, joined)
+            result, joined = self._conditions[whole], whole
+        return result
+
+    def _keep(self, condition: Condition, value: ir.Value, *parts: Condition) -> ir.Value:
+        self._conditions[condition], self._made[condition] = value, parts
+        return value
+
+    def _sweep(self) -> None:
+        """Removes tests that were written for rows that have gone."""
+        needed: set[Condition] = set()
+        pending = [row.condition for row in self.rows]
+        for row in self.rows:
+            bases = [part for part in row.condition.operands if multiple_of(part) is not None]
+            rest = [part for part in row.condition.operands if multiple_of(part) is None]
+            pending += [all_of(*rest, *bases)] if bases else []
+        while pending:
+            condition = pending.pop()
+            if condition not in needed:
+                needed.add(condition)
+                pending += self._made.get(condition, ())
+        for condition in [c for c in reversed(self._made) if c not in needed]:
+            self._conditions.pop(condition).owner.erase()
+            del self._made[condition]
+
+
+def tables(module: ir.Module, context: PassContext) -> list[Table]:
+    """The tables of all kernels.
+
+    Passes one after the other work on the same tables; the manager forgets them when another pass has run.
+    """
+    if "tables" not in context.scratch:
+        attributes: dict[Any, ir.Attribute] = {}
+        context.scratch["tables"] = [Table(function, attributes) for function in kernels(module)]
+    return list(context.scratch["tables"])
+
+
+def write_all(planned: Iterable[Table]) -> list[ir.Operation]:
+    """Writes every table; the operations that are to be verified."""
+    return [op for table in planned for op in table.write()]
+
+
+def general(kernel: PlanKernel) -> Row:
+    """What is right at every size."""
+    if kernel.reduced:
+        return Row("looped", "looped", TRUE, 1, rblock=1024, num_warps=8)
+    return Row("block512", "pointwise", TRUE, 512)
+
+
+def pruned(rows: Sequence[Row], kernel: PlanKernel) -> list[Row]:
+    """The rows that can be taken, with what is left of their conditions."""
+    kept: list[Row] = []
+    for row in rows:
+        condition = remaining(row.condition, kernel)
+        if condition != FALSE:
+            kept.append(row if condition == row.condition else replace(row, condition=condition))
+        if condition == TRUE:
+            break
+    return kept
+
+
+def remaining(condition: Condition, kernel: PlanKernel) -> Condition:
+    """The condition without the parts that always hold; FALSE where one never does."""
+    parts = condition.operands if condition.kind == "and" else (condition,)
+    left = []
+    for part in parts:
+        answer = kernel.decided(part) if _is_simple(part.expr) else None
+        if answer is False:
+            return FALSE
+        left += [part] if answer is None else []
+    return all_of(*left)
+
+
+def _is_simple(expr: Expr) -> bool:
+    """Worth a proof: what max, min and divisions of products say is rarely known; alignment is proven by its pass."""
+    return not any(isinstance(atom, Function) for atom in expr.atoms)
+
+
+def divides(expr: Expr) -> Condition:
+    """Whether it is a multiple of 16."""
+    return equals(expr % ALIGNMENT, 0)
+
+
+def multiple_of(condition: Condition) -> Expr | None:
+    """e of a condition e % 16 == 0."""
+    if condition.kind != "eq" or len(condition.expr.terms) != 1:
+        return None
+    ((coefficient, atoms),) = condition.expr.terms
+    atom: Any = atoms[0] if coefficient == 1 and len(atoms) == 1 else None
+    return atom.args[0] if getattr(atom, "kind", "") == "mod" and atom.args[1] == ALIGNMENT else None
+
+
+def processors() -> Expr:
+    """How many the device has."""
+    return Expr.symbol(PROCESSORS)
+
+
+def at_most(expr: Expr, limit: Expr | int) -> Condition:
+    """expr <= limit."""
+    return at_least(limit, expr)

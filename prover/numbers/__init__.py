@@ -1,0 +1,1 @@
+"""Expressions and conditions over sizes, their bounds, and what normal forms decide."""

@@ -1,0 +1,211 @@
+"""Facts about symbols that come and go, and the questions answered from them: the constraint engine.
+
+Cheapest first: points at which all facts are known to hold (a condition true at one and false at another is
+contingent), bounds and divisibility (`Facts`), then isl with branch and bound (`satisfy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, final
+
+from symshape.errors import ContradictionError, SymshapeError
+from symshape.prover.numbers.atoms import natural_key
+from symshape.prover.numbers.condition import Condition, at_least, equals, negation
+from symshape.prover.numbers.decided import decided, facts_from
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts, Row
+from symshape.prover.numbers.merge import Merged
+from symshape.prover.numbers.truth import holds_everywhere, value_of
+from symshape.prover.solver.minimise import Minimiser
+from symshape.prover.solver.presburger import Limits, Presburger
+from symshape.prover.solver.proof import Fact, Proof, Reason
+from symshape.prover.solver.reasons import smallest
+from symshape.prover.solver.satisfy import Found, extended, satisfy
+from symshape.prover.solver.search import Point, impossible
+from symshape.prover.solver.store_state import State
+
+# Facts that the quick tier looks at: it compares each question with all of them.
+_QUICK: Final = 24
+
+
+@final
+class Checkpoint:
+    """A moment of a store; as a context manager it takes the store back there at its end."""
+
+    __slots__ = ("_store", "state")
+
+    def __init__(self, store: ConditionStore, state: State) -> None:
+        self._store, self.state = store, state
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._store.rollback(self)
+
+
+class ConditionStore:
+    """Facts on `Condition`s. Never a wrong answer: what the limits do not suffice for is unknown.
+
+    Divisors are taken to be nonzero, in facts and in questions. One store must not be used by two threads at once.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._presburger = Presburger()
+        self._state = State()
+        self._quick: tuple[State, dict[tuple[int, ...], Facts]] = (self._state, {})
+
+    # Facts.
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """All facts, in the order they were assumed."""
+        return self._state.facts
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols that a fact mentions."""
+        return frozenset[str]().union(*(fact.condition.symbols for fact in self._state.facts))
+
+    def symbol(self, name: str, row: Row) -> Expr:
+        """The variable, within its row from now on; ContradictionError when it has no value left.
+
+        Each end of the row, and its divisor, is a fact of its own, with the symbol as origin.
+        """
+        value = Expr.symbol(name)
+        conditions = [] if row.min is None else [at_least(value, row.min)]
+        conditions += [] if row.max is None else [at_least(row.max, value)]
+        conditions += [] if row.divisor == 1 else [equals(value % row.divisor, 0)]
+        with_all = self.checkpoint()
+        try:
+            for condition in conditions:
+                self.assume(condition, f"symbol {name}")
+        except ContradictionError:
+            self.rollback(with_all)
+            raise
+        return value
+
+    def assume(self, condition: Condition, origin: str = "") -> None:
+        """The condition holds from now on.
+
+        ContradictionError, which names a smallest set of facts that cannot all hold, when it is known to be false;
+        the store then stays as it was.
+        """
+        _check_names(condition)
+        if condition.kind == "true":
+            return
+        fact, state = Fact(condition, origin), self._state
+        after = extended(state, fact, self._presburger, self._limits.question())
+        if isinstance(after, Found):
+            raise self._contradiction(state, fact, after.used)
+        self._state = after
+
+    def checkpoint(self) -> Checkpoint:
+        """This moment, for `rollback` or `with`."""
+        return Checkpoint(self, self._state)
+
+    def rollback(self, checkpoint: Checkpoint) -> None:
+        """Takes back everything assumed since."""
+        self._state = checkpoint.state
+
+    # Questions.
+
+    def prove(self, condition: Condition) -> Proof:
+        """Whether the condition follows from the facts, or its negation, or neither."""
+        _check_names(condition)
+        state = self._state
+        reduced = state.reduce(condition)
+        value = reduced.condition.as_bool()
+        if value is not None:
+            return self._decided(state, condition, value, reduced.used)
+        true_at = next((point for point in state.points if reduced.holds(point)), None)
+        false_at = next((point for point in state.points if reduced.holds(point) is False), None)
+        if true_at is None or false_at is None:
+            answer = self._quick_proof(state, condition)
+            if answer is not None:
+                return answer
+        if false_at is None:
+            found = self._satisfy(state, negation(condition))
+            if found.kind == "unsat":
+                return self._decided(state, condition, True, found.used)
+            false_at = found.point
+        if true_at is None:
+            found = self._satisfy(state, condition)
+            if found.kind == "unsat":
+                return self._decided(state, condition, False, found.used)
+            true_at = found.point
+        if true_at is None or false_at is None:
+            return Proof("unknown")
+        return self._contingent(state, condition, true_at, false_at)
+
+    def minimise(self, items: Iterable[tuple[Condition, Sequence[Any]]]) -> list[Merged]:
+        """A shortest list of conditions that says, under the facts, what these (with their origins) say.
+
+        Exactly equivalent under the facts. Conditions are merged where one can say what two say; what the others imply
+        goes, and leaves its origins to those that imply it. One false condition remains when they contradict the facts.
+        """
+        merged = [Merged(condition, tuple(origins)) for condition, origins in items]
+        for item in merged:
+            _check_names(item.condition)
+        return Minimiser(self._state, self._presburger, self._limits).run(merged)
+
+    def _quick_proof(self, state: State, condition: Condition) -> Proof | None:
+        reduced = state.reduce(condition)
+        positions, _ = state.surroundings(reduced.condition.symbols, _QUICK)
+        if self._quick[0] is not state:
+            self._quick = state, {}
+        known = self._quick[1]
+        key = tuple(sorted(positions))
+        if key not in known:
+            known[key] = facts_from(state.entries[position].condition for position in key)
+        answer = decided(known[key], reduced.condition)
+        if answer is None:
+            return None
+        return self._decided(state, condition, answer, reduced.used.union(*(state.entries[p].used for p in key)))
+
+    def _decided(self, state: State, condition: Condition, value: bool, used: Iterable[int]) -> Proof:
+        facts = [state.facts[number] for number in sorted(used)]
+        goal = negation(condition) if value else condition
+        return Proof("proven" if value else "refuted", (), lambda: self._reasons(facts, goal))
+
+    def _contingent(self, state: State, condition: Condition, *points: Point) -> Proof:
+        """The answer, once all facts and the condition have been evaluated at both points."""
+        names = {*condition.symbols, *(name for fact in state.facts for name in fact.condition.symbols)}
+        ordered = sorted(names, key=natural_key)
+        witnesses = tuple(state.complete(point, ordered) for point in points)
+        for witness, wanted in zip(witnesses, (True, False), strict=True):
+            held = holds_everywhere((fact.condition for fact in state.facts), witness)
+            if not held or value_of(condition, witness) is not wanted:
+                return Proof("unknown")
+        return Proof("contingent", witnesses)
+
+    def _reasons(self, facts: Sequence[Fact], goal: Condition) -> tuple[Reason, ...]:
+        """A small part of the facts with which the goal cannot hold."""
+        budget = self._limits.reasons()
+
+        def suffices(part: list[Fact]) -> bool:
+            return impossible([fact.condition for fact in part], goal, self._presburger, budget)
+
+        return tuple(fact.reason for fact in smallest(facts, suffices))
+
+    def _contradiction(self, state: State, fact: Fact, used: Iterable[int]) -> ContradictionError:
+        others = [state.facts[number] for number in sorted(used) if number < len(state.facts)]
+        return ContradictionError([*self._reasons(others, fact.condition), fact.reason], where=fact.origin)
+
+    def _satisfy(self, state: State, goal: Condition) -> Found:
+        found = satisfy(state, goal, self._presburger, self._limits.question())
+        if found.point is not None and self._state is state:
+            self._state = state.with_points([found.point])
+        return found
+
+
+def _check_names(condition: Condition) -> None:
+    """Refuses names like those of the symbols that stand for parts of others: "s0//8", "s0/8"."""
+    taken = sorted(name for name in condition.symbols if "/" in name)
+    if taken:
+        raise SymshapeError(f"a symbol's name must not contain '/': {taken[0]}", next_step="call it something else")

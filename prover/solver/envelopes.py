@@ -1,0 +1,70 @@
+"""Linear rows that every product obeys: what isl is told of m = x*y.
+
+From ranges of the factors, McCormick's envelope (G. P. McCormick, Mathematical Programming 10, 1976): the product of
+two numbers that are not negative, x - low(x) and y - low(y) and so on, is not negative. From rows, the same with a row
+as one of the numbers where all products that come up have a variable (reformulation-linearisation: H. D. Sherali and
+W. P. Adams, 1990).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from symshape.prover.solver.encode import Linear, Row
+from symshape.prover.solver.propagate import Ranges
+
+Products = Mapping[tuple[int, int], int]
+
+
+def envelopes(products: Products, ranges: Ranges) -> Iterator[Row]:
+    """Rows for every product; an equality where a factor has one value."""
+    for (left, right), result in products.items():
+        if ranges.width(left) == 0:
+            yield _scaled(result, right, ranges.low[left] or 0)
+        elif ranges.width(right) == 0:
+            yield _scaled(result, left, ranges.low[right] or 0)
+        else:
+            yield from _mccormick(left, right, result, ranges)
+            if left == right:
+                for sign in (1, -1):  # a square is at least its root
+                    yield Linear({result: 1}).plus(Linear({left: 1}), sign).row()
+
+
+def row_products(rows: Iterable[Row], products: Products, ranges: Ranges) -> Iterator[Row]:
+    """Each row times each end of a factor's range, where every product in it has a variable."""
+    factors = sorted({factor for pair in products for factor in pair})
+    if not factors:
+        return
+    for row in rows:
+        if len(row.terms) < 2:
+            continue
+        for factor in factors:
+            pairs = [(min(factor, v), max(factor, v)) for v, _ in row.terms]
+            if any(pair not in products for pair in pairs):
+                continue
+            whole = Linear({products[pair]: c for pair, (_, c) in zip(pairs, row.terms, strict=True)})
+            whole = whole.plus(Linear({factor: 1}), row.constant)
+            this = Linear(row.terms)
+            this.constant = row.constant
+            if row.equal:
+                yield whole.row(equal=True)
+                continue
+            low, high = ranges.low[factor], ranges.high[factor]
+            if low is not None:
+                yield whole.plus(this, -low).row()
+            if high is not None:
+                yield whole.plus(this, -high).row(0, -1)
+
+
+def _scaled(result: int, variable: int, factor: int) -> Row:
+    return Linear({result: 1}).plus(Linear({variable: 1}), -factor).row(equal=True)
+
+
+def _mccormick(left: int, right: int, result: int, ranges: Ranges) -> Iterator[Row]:
+    for x_end, x_sign in ((ranges.low[left], 1), (ranges.high[left], -1)):
+        for y_end, y_sign in ((ranges.low[right], 1), (ranges.high[right], -1)):
+            if x_end is None or y_end is None:
+                continue
+            # x_sign*(x - x_end) * y_sign*(y - y_end) >= 0
+            total = Linear({result: 1}).plus(Linear({left: 1}), -y_end).plus(Linear({right: 1}), -x_end)
+            yield total.row(x_sign * y_sign * x_end * y_end, x_sign * y_sign)

@@ -1,0 +1,130 @@
+"""Integer points of linear rows, through isl: exact, and bounded in the work it does.
+
+isl is the integer set library (S. Verdoolaege, ICMS 2010). Its contexts are not safe to share between threads: each
+`Presburger` has one of its own, made on first use, which is also when islpy is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from time import thread_time
+from typing import Any, Final
+
+from symshape.prover.solver.encode import Row
+
+# Operations (pivots, 1 us to 1 ms each) of the attempts at one set: most need the fewest.
+_ATTEMPTS: Final = (128, 512, 2048, 12288)
+# Seconds of processor time of an attempt after which none with more operations follows: numbers can grow very long, and
+# then operations take long as well.
+_LONG: Final = 0.02
+_LARGEST_LONG: Final = 1 << 62
+_QUOTA: Final = "maximal number of operations"
+
+
+class OutOfBudget(Exception):
+    """The work allowed is done, and there is no answer."""
+
+
+class Budget:
+    """The work that may still be done: isl operations, and sets looked at."""
+
+    def __init__(self, operations: int, sets: int) -> None:
+        self.operations, self.sets = operations, sets
+        self.all_operations, self.all_sets = operations, sets
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more can be asked."""
+        return self.sets <= 0 or self.operations < _ATTEMPTS[0]
+
+    def charge(self, operations: int) -> None:
+        """Takes operations off; OutOfBudget when there are not enough left."""
+        if operations > self.operations:
+            raise OutOfBudget
+        self.operations -= operations
+
+    def charge_set(self) -> None:
+        """Takes one set off; OutOfBudget when none is left."""
+        if self.sets <= 0:
+            raise OutOfBudget
+        self.sets -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The work allowed: isl operations (of about 0.1 ms) and sets looked at, for one question and for its reasons."""
+
+    operations: int = 16384
+    sets: int = 64
+    reason_operations: int = 65536
+    reason_sets: int = 128
+
+    def question(self) -> Budget:
+        """What one question may cost."""
+        return Budget(self.operations, self.sets)
+
+    def reasons(self) -> Budget:
+        """What finding a small set of reasons may cost."""
+        return Budget(self.reason_operations, self.reason_sets)
+
+
+class Presburger:
+    """Answers about sets of rows in a context of its own."""
+
+    @cached_property
+    def _isl(self) -> Any:
+        import islpy
+
+        return islpy
+
+    @cached_property
+    def _context(self) -> Any:
+        return self._isl.Context()
+
+    def point(self, rows: Iterable[Row], size: int, budget: Budget) -> list[int] | None:
+        """Some integer point of variables 0..size-1 at which all rows hold; None when there is none.
+
+        OutOfBudget when the budget ends first.
+        """
+        budget.charge_set()
+        wanted = self._set(list(rows), size)
+        for operations in _ATTEMPTS:
+            budget.charge(operations)
+            self._context.set_max_operations(operations)
+            self._context.reset_operations()
+            start = thread_time()
+            try:
+                found = wanted.sample_point()
+            except self._isl.Error as error:
+                if _QUOTA not in str(error):
+                    raise
+                if thread_time() - start > _LONG:
+                    break
+                continue
+            finally:
+                self._context.set_max_operations(0)  # no limit: reading the answer counts as well
+            if found.is_void():
+                return None
+            dim = self._isl.dim_type.set
+            return [found.get_coordinate_val(dim, variable).to_python() for variable in range(size)]
+        raise OutOfBudget
+
+    def _set(self, rows: list[Row], size: int) -> Any:
+        isl = self._isl
+        dim = isl.dim_type.set
+        space = isl.Space.set_alloc(self._context, 0, size)
+        local = isl.LocalSpace.from_space(space)
+        result = isl.BasicSet.universe(space)
+        for row in rows:
+            constraint = (isl.Constraint.alloc_equality if row.equal else isl.Constraint.alloc_inequality)(local)
+            for variable, coefficient in row.terms:
+                constraint = constraint.set_coefficient_val(dim, variable, self._value(coefficient))
+            result = result.add_constraint(constraint.set_constant_val(self._value(row.constant)))
+        return result
+
+    def _value(self, number: int) -> Any:
+        if -_LARGEST_LONG < number < _LARGEST_LONG:
+            return self._isl.Val.int_from_si(self._context, number)
+        return self._isl.Val.read_from_str(self._context, str(number))

@@ -1,0 +1,1 @@
+"""CPU kernels in this process: object files loaded, instruction sets, matrix products."""

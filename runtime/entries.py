@@ -1,0 +1,322 @@
+"""Many compiled entries of one function, and the choice among them: generated code, made again when an entry comes or
+goes.
+
+First the class of the inputs (types, dtypes, ranks, ...), by one dictionary of the few properties in which the known
+classes differ; then everything about the class at once, most of it in one C++ call; then the guards of its entries as a
+decision tree over sizes, whose text comes from the compiler (``emit``).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from symshape.runtime.checks import load_function
+from symshape.runtime.torch_c import MODE_FUNCTIONS, MODES, autocast_state, modes_now, tensor_check
+
+# What a property of an input is read with; "{a}" is the input. Empty: not read by itself. Position 0 is the
+# kind; the last one of a tensor is the position of the same tensor among the inputs before, or None.
+_TENSOR = ("", "type({a})", "{a}.dtype", "{a}.dim()", "{a}.device", "{a}.requires_grad", "{a}.is_contiguous()", "")
+_CONTIGUOUS, _SAME_AS = 6, 7
+_CONSTANT = ("", "type({a})", "{a}")
+_FLOAT = ("", "type({a})", "repr({a})")  # and numbers of NumPy
+_READINGS = {"tensor": _TENSOR, "int": ("", "type({a})"), "constant": _CONSTANT, "float": _FLOAT}
+Properties = tuple[Any, ...]
+Find = Callable[[Sequence[Any]], Any]
+
+
+class Match(Protocol):
+    """See ``symshape.codegen.host.guard_tree.MatchText``."""
+
+    @property
+    def sizes(self) -> tuple[tuple[int | None, ...], ...]: ...
+    @property
+    def strides(self) -> tuple[tuple[int | None, ...], ...]: ...
+    @property
+    def lines(self) -> tuple[str, ...]: ...
+
+
+def properties(value: Any) -> Properties:
+    """What the class of inputs knows of one: of a tensor all but its sizes, of an integer nothing, of anything else its
+    value. TypeError for a value that cannot be compared with another."""
+    if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            raise TypeError(f"{value.layout} tensor")
+        return (
+            "tensor",
+            type(value),
+            value.dtype,
+            value.dim(),
+            value.device,
+            value.requires_grad,
+            value.is_contiguous(),
+            None,
+        )
+    if type(value) is int:
+        return "int", int
+    if type(value) is float or _is_numpy_number(value):
+        return "float", type(value), repr(value)  # -0.0 is not 0.0, and nan is nan
+    if value is None or isinstance(value, _COMPARABLE):
+        return "constant", type(value), value
+    raise TypeError(f"{type(value).__name__}")
+
+
+def _is_numpy_number(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # PyTorch works without it
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
+_COMPARABLE = (bool, str, complex, bytes, torch.dtype, torch.device, torch.memory_format, torch.layout)
+
+
+def stand_in(value: torch.Tensor) -> torch.Tensor:
+    """A tensor of no elements that ``tensor_check`` takes for this one; the tensor itself where there is none. An entry
+    must not keep the tensors alive that it was compiled for."""
+    with torch.inference_mode(value.is_inference()):
+        empty: torch.Tensor = torch.empty((0,) * value.dim(), dtype=value.dtype, device=value.device)
+        if type(value) is not torch.Tensor:
+            empty = empty.as_subclass(type(value))
+        empty.requires_grad_(value.requires_grad)
+    free = [(None,) * value.dim()]
+    return empty if tensor_check([empty], free, free)(value) else value
+
+
+def surroundings() -> tuple[Any, ...]:
+    """What else decides how PyTorch runs a function: gradients, inference mode, default dtype, autocast, modes, the
+    default device, forward differentiation."""
+    own = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast_state()
+    return *own, *modes_now()
+
+
+_SURROUNDINGS = ("is_grad_enabled()", "is_inference_mode_enabled()", "get_default_dtype()", "autocast_state()", *MODES)
+
+
+@dataclass(frozen=True)
+class InputClass:
+    """``inputs``: the properties of each; ``around``: ``surroundings``."""
+
+    inputs: tuple[Properties, ...]
+    around: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> InputClass:
+        first: dict[int, int] = {}
+        found = []
+        for position, value in enumerate(values):
+            own = properties(value)
+            if own[0] == "tensor" and first.setdefault(id(value), position) != position:
+                own = (*own[:-1], first[id(value)])
+            found.append(own)
+        return cls(tuple(found), surroundings())
+
+    def difference(self, other: InputClass, names: Sequence[str]) -> str:
+        """The first property in which another class differs, in words."""
+        for name, mine, theirs in zip(names, self.inputs, other.inputs):
+            for reading, here, there in zip(_READINGS[str(mine[0])], mine, theirs):
+                if here != there and reading:
+                    return f"{reading.format(a=name)} == {there!r}"
+        return next(
+            (
+                f"{text} == {there!r}"
+                for text, here, there in zip(_SURROUNDINGS, self.around, other.around)
+                if here != there
+            ),
+            "",
+        )
+
+
+@dataclass(eq=False)
+class Entry:
+    """``run(inputs)`` is the compiled function; ``guards`` is what ``emit`` needs to know; ``changed``: the positions
+    of tensors that it writes to, which must share no memory with others; ``used``: when it last ran."""
+
+    kind: InputClass
+    run: Callable[[Sequence[Any]], Any]
+    guards: Any
+    examples: list[torch.Tensor] = field(default_factory=list)
+    changed: tuple[int, ...] = ()
+    used: int = 0
+
+
+class GuardTree:
+    """The entries for calls of one form. ``find(inputs)`` is the entry for them, or None; it takes no lock."""
+
+    def __init__(self, emit: Callable[[list[Entry]], Match]) -> None:
+        self._emit = emit
+        self.entries: list[Entry] = []
+        self._classes: dict[InputClass, Find] = {}
+        self.find: Find = _nothing
+
+    def add(self, entry: Entry) -> None:
+        self.entries.insert(0, entry)
+        self._change(entry.kind)
+
+    def remove(self, entry: Entry) -> None:
+        self.entries.remove(entry)
+        self._change(entry.kind)
+
+    def _change(self, kind: InputClass) -> None:
+        own = [entry for entry in self.entries if entry.kind == kind]
+        if own:
+            self._classes[kind] = _class_finder(kind, own, self._emit(own))
+        else:
+            del self._classes[kind]
+        self.find = _finder(self._classes)
+
+
+def _nothing(_inputs: Sequence[Any]) -> None:
+    return None
+
+
+def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> Find:
+    """The lookup among the entries of one class."""
+    tensors = [i for i, own in enumerate(kind.inputs) if own[0] == "tensor"]
+    # The C++ call rejects a tensor that is there twice.
+    once = [i for i, p in enumerate(tensors) if kind.inputs[p][_SAME_AS] is None]
+    positions, strides = [tensors[i] for i in once], [match.strides[i] for i in once]
+    namespace: dict[str, Any] = {
+        **_FUNCTIONS,
+        **{f"e{i}": entry for i, entry in enumerate(entries)},
+        **{f"c{i}": own[-1] for i, own in enumerate(kind.inputs)},
+        "around": kind.around,
+        **{f"k{i}": own[1] for i, own in enumerate(kind.inputs) if own[0] == "float"},
+    }
+    tests = [f"{text} == around[{i}]" for i, text in enumerate(_SURROUNDINGS)]
+    if positions:
+        examples, sizes = [entries[0].examples[i] for i in once], [match.sizes[i] for i in once]
+        namespace["tensors_match"] = tensor_check(examples, sizes, strides)
+        every = len(positions) == len(kind.inputs)
+        tests.insert(0, f"tensors_match({'*inputs' if every else _names(positions)})")
+    tests += [test for i, own in enumerate(kind.inputs) for test in _other_test(i, own)]
+    # Where all strides are numbers, the C++ call has compared them; the others follow from sizes.
+    contiguous = [p for p, steps in zip(positions, strides) if None in steps and kind.inputs[p][_CONTIGUOUS]]
+    if contiguous:
+        chosen = "inputs" if len(contiguous) == len(kind.inputs) else f"({_names(contiguous)},)"
+        tests.append(f"all(map(is_contiguous, {chosen}))")
+    others = [p for p, steps in zip(positions, strides) if None in steps and not kind.inputs[p][_CONTIGUOUS]]
+    tests += [f"not a{p}.is_contiguous()" for p in others]
+    changed = {p for entry in entries for p in entry.changed}
+    if changed:
+        others = [p for p in positions if p not in changed]
+        tests.append(f"apart(({_names(sorted(changed))},), ({_names(others)}{',' if others else ''}))")
+    lines = [f"if not ({' and '.join(tests)}): return None", *match.lines]
+    return _load(
+        [
+            *_unpack(len(kind.inputs), lines),
+            "try:",
+            *(f" {line}" for line in lines),
+            "except ZeroDivisionError: return None",
+        ],
+        namespace,
+    )
+
+
+def _names(positions: Sequence[int]) -> str:
+    return ", ".join(f"a{p}" for p in positions)
+
+
+def _other_test(position: int, own: Properties) -> list[str]:
+    """For what the C++ call does not see."""
+    name, constant = f"a{position}", f"c{position}"
+    if own[0] == "tensor":
+        return [] if own[_SAME_AS] is None else [f"{name} is a{own[_SAME_AS]}"]
+    if own[-1] is None or isinstance(own[-1], bool):
+        return [f"{name} is {own[-1]}"]
+    typed = f"type({name}) is " + ("int" if own[0] == "int" else f"type({constant})")
+    if own[0] == "int":
+        return [typed]
+    if own[0] == "float":
+        return [f"type({name}) is k{position}", f"repr({name}) == {constant}"]
+    return [typed, f"{name} == {constant}"]
+
+
+def _unpack(count: int, lines: Sequence[str]) -> list[str]:
+    """Names for the inputs that the lines use."""
+    text = "\n".join(lines)
+    used = [i for i in range(count) if f"a{i}" in text]
+    if 2 * len(used) > count:
+        return [f"{_names(range(count))}{',' if count == 1 else ''} = inputs"]
+    return [f"a{i} = inputs[{i}]" for i in used]
+
+
+def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Whether the changed tensors share memory neither with one another nor with the others."""
+    written = [tensor.untyped_storage().data_ptr() for tensor in changed if tensor.numel()]
+    read = {tensor.untyped_storage().data_ptr() for tensor in others if tensor.numel()}
+    return len(set(written)) == len(written) and read.isdisjoint(written)
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "is_contiguous": torch.Tensor.is_contiguous,
+    "is_grad_enabled": torch.is_grad_enabled,
+    "apart": apart,
+    "is_inference_mode_enabled": torch.is_inference_mode_enabled,
+    "get_default_dtype": torch.get_default_dtype,
+    "autocast_state": autocast_state,
+    **MODE_FUNCTIONS,
+}
+
+
+def _finder(classes: dict[InputClass, Find]) -> Find:
+    """The lookup among classes: one dictionary of the properties that tell them apart."""
+    if len(classes) < 2:
+        return next(iter(classes.values()), _nothing)
+    kinds = list(classes)
+    columns = _columns(kinds)
+    table: dict[Hashable, tuple[Find, ...]] = {}
+    for kind, find in classes.items():
+        key = tuple(_property(kind, column) for column in columns)
+        table[key] = (*table.get(key, ()), find)
+    texts = [
+        _SURROUNDINGS[j] if i < 0 else _READINGS[str(kinds[0].inputs[i][0])][j].format(a=f"inputs[{i}]")
+        for i, j in columns
+    ]
+    lines = [
+        "try:",
+        f" found = table.get(({''.join(f'{text}, ' for text in texts)}))",
+        "except (AttributeError, TypeError): return None",  # no tensor where all classes have one; not hashable
+        "if found is None: return None",
+        "for find in found:",
+        " entry = find(inputs)",
+        " if entry is not None: return entry",
+        "return None",
+    ]
+    return _load(lines, {**_FUNCTIONS, "table": table})
+
+
+def _property(kind: InputClass, column: tuple[int, int]) -> Hashable:
+    position, index = column
+    value: Hashable = kind.around[index] if position < 0 else kind.inputs[position][index]
+    return value
+
+
+def _columns(kinds: Sequence[InputClass]) -> list[tuple[int, int]]:
+    """The fewest (position, property) that tell the classes apart, chosen greedily; position -1: the surroundings."""
+    candidates = [(-1, j) for j in range(len(_SURROUNDINGS))]
+    for i, first in enumerate(kinds[0].inputs):
+        alike = all(kind.inputs[i][0] == first[0] for kind in kinds)
+        readings = _READINGS[str(first[0])] if alike else _READINGS["int"]
+        candidates += [(i, j) for j, reading in enumerate(readings) if reading]
+    chosen: list[tuple[int, int]] = []
+
+    def groups(column: tuple[int, int]) -> int:
+        return len({tuple(_property(kind, c) for c in (*chosen, column)) for kind in kinds})
+
+    reached = 1
+    while reached < len(kinds) and candidates:
+        best = max(candidates, key=groups)
+        if groups(best) == reached:
+            break
+        reached = groups(best)
+        chosen.append(best)
+    return chosen
+
+
+def _load(lines: Sequence[str], namespace: dict[str, Any]) -> Find:
+    source = "def find(inputs):\n" + "".join(f" {line}\n" for line in lines)
+    found: Find = load_function(source, "find", namespace, "<symshape guards>")
+    return found

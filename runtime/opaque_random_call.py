@@ -1,0 +1,103 @@
+"""``symshape::whole_random``: ``symshape::whole`` of a call that draws random numbers.
+
+Its last result is the state of the generator before the call: the gradient runs the function again from there, so that
+it differentiates the numbers that were drawn. The generator is that of the operands' device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from symshape.runtime.opaque_call import (
+    LIBRARY,
+    call_whole,
+    device_of,
+    gradient_of_whole,
+    made_from,
+    parse,
+    remember,
+    sizes_of_gradient,
+    without_integers,
+)
+
+LIBRARY.define(
+    "whole_random(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]", tags=(torch.Tag.nondeterministic_seeded,)
+)
+LIBRARY.define(
+    "whole_random_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor state, Tensor?[] gradients) -> Tensor[]"
+)
+
+
+def _device(call: str, tensors: Sequence[torch.Tensor]) -> torch.device:
+    return device_of(parse(call)["kwargs"]["dict"], tensors)
+
+
+def _state(device: torch.device) -> torch.Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+@functools.cache
+def _state_bytes(kind: str) -> int:
+    return 16 if kind == "cuda" else torch.get_rng_state().numel()
+
+
+@contextlib.contextmanager
+def _from_state(device: torch.device, state: torch.Tensor) -> Iterator[None]:
+    """While entered, the generator goes on from a state; then from where it was."""
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.cuda.set_rng_state(state, device) if on_gpu else torch.set_rng_state(state)
+        yield
+
+
+def _whole_random(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+    state = _state(_device(call, tensors))
+    return [*call_whole(call, tensors, sizes), state]
+
+
+def _whole_random_gradient(
+    call: str,
+    tensors: Sequence[torch.Tensor],
+    sizes: Sequence[int],
+    state: torch.Tensor,
+    gradients: Sequence[torch.Tensor | None],
+) -> list[torch.Tensor]:
+    with _from_state(_device(call, tensors), state):
+        return gradient_of_whole(call, tensors, sizes, gradients)
+
+
+def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
+    found = made_from(call, tensors, sizes, torch.library.get_ctx().new_dynamic_size)
+    state = torch.empty([_state_bytes(_device(call, tensors).type)], dtype=torch.uint8, device="cpu")
+    return [*found, state]
+
+
+def _fake_gradient(
+    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], state: torch.Tensor, gradients: Any
+) -> list[torch.Tensor]:
+    return sizes_of_gradient(call, tensors, sizes, gradients)
+
+
+def _remember(ctx: Any, inputs: Any, output: Any) -> None:
+    remember(ctx, inputs, output)
+    ctx.save_for_backward(*inputs[1], output[-1])
+
+
+def _backward(ctx: Any, gradients: Any) -> Any:
+    *tensors, state = ctx.saved_tensors
+    run = torch.ops.symshape.whole_random_gradient
+    found = run(ctx.call, tensors, ctx.sizes, state, list(gradients[:-1]))
+    return without_integers(tensors, ctx.sizes, found)
+
+
+LIBRARY.impl("whole_random", _whole_random, "CompositeExplicitAutograd")
+LIBRARY.impl("whole_random_gradient", _whole_random_gradient, "CompositeExplicitAutograd")
+torch.library.register_fake("symshape::whole_random", _fake, lib=LIBRARY)
+torch.library.register_fake("symshape::whole_random_gradient", _fake_gradient, lib=LIBRARY)
+torch.library.register_autograd("symshape::whole_random", _backward, setup_context=_remember, lib=LIBRARY)
+whole_random: Any = torch.ops.symshape.whole_random.default

@@ -1,0 +1,96 @@
+"""Private PyTorch APIs that compiled code needs when it is loaded or called."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.utils._device as device_modes
+from torch._C._dynamo import guards
+
+# The stubs do not have them.
+empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # type: ignore[attr-defined]
+
+
+reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def differentiated() -> Iterator[None]:
+    """While entered, operators are differentiated, also in a kernel or in a graph that AOTAutograd runs below autograd:
+    gradients computed in there would be zeros."""
+    key = torch._C.DispatchKey
+    exclude = torch._C._dispatch_tls_local_exclude_set()
+    for one in (key.AutogradFunctionality, key.AutogradOther, key.ADInplaceOrView):
+        exclude = exclude.remove(one)
+    include = torch._C._dispatch_tls_local_include_set()
+    with torch._C._ForceDispatchKeyGuard(include, exclude), torch.enable_grad():
+        yield
+
+
+def has_fake_rule(op: Any) -> bool:
+    """Whether an operator has a fake rule, or needs none."""
+    from torch._library.utils import has_fake_kernel
+
+    return bool(has_fake_kernel(op))
+
+
+def first_seen(value: Any) -> Any:
+    """What a SymInt or SymFloat was at the first call; None for a data-dependent one."""
+    node = value.node
+    return node.pytype(node.hint) if node.has_hint() else None
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def user_lines(node: torch.fx.Node) -> list[tuple[str, int]]:
+    """(file, line) of the user's frames that a node comes from, the innermost one last; none if unknown."""
+    return [(file, int(line)) for file, line in _FRAME.findall(node.meta.get("stack_trace") or "")]
+
+
+def tensor_check(
+    examples: Sequence[torch.Tensor], sizes: Sequence[Sequence[int | None]], strides: Sequence[Sequence[int | None]]
+) -> Callable[..., bool]:
+    """One C++ call that compares tensors with the examples: class, dtype, device, dispatch keys, gradient, rank, and
+    those sizes and strides that are not None."""
+    dims: Any = [list(dims) for dims in sizes]
+    steps: Any = [list(dims) for dims in strides]
+    made: Any = guards.TensorGuards
+    check: Callable[..., bool] = made(*examples, dynamic_dims_sizes=dims, dynamic_dims_strides=steps).check
+    return check
+
+
+# How generated code reads which modes are active: function modes, dispatch modes, the default device, and forward
+# differentiation (-1: none).
+MODES = ("function_modes()", "dispatch_modes()", "device_modes.CURRENT_DEVICE", "forward_ad._current_level")
+
+
+MODE_FUNCTIONS: dict[str, Any] = {
+    "function_modes": torch._C._len_torch_function_stack,
+    "dispatch_modes": torch._C._len_torch_dispatch_stack,
+    "device_modes": device_modes,
+    "forward_ad": forward_ad,
+}
+
+
+def modes_now() -> tuple[Any, ...]:
+    """What ``MODES`` read."""
+    return (
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        device_modes.CURRENT_DEVICE,
+        forward_ad._current_level,
+    )
+
+
+def autocast_state() -> Any:
+    """None without autocast; else what is cast to what."""
+    if not torch._C._is_any_autocast_enabled():
+        return None
+    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    return tuple((device, torch.get_autocast_dtype(device)) for device in devices)

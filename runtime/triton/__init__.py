@@ -1,0 +1,1 @@
+"""Triton kernels in this process: compiled, launched, tuned."""

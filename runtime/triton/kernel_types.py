@@ -1,0 +1,85 @@
+"""Triton kernels as plain data: what the code generator makes, the launcher runs and a cache may keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+POINTERS = {
+    "f32": "*fp32",
+    "f64": "*fp64",
+    "f16": "*fp16",
+    "bf16": "*bf16",
+    "i1": "*i1",
+    "i8": "*i8",
+    "i16": "*i16",
+    "i32": "*i32",
+    "i64": "*i64",
+    "ui8": "*u8",
+}
+
+
+@dataclass(frozen=True)
+class TritonStage:
+    """One launch: a function of the source, its constexpr arguments (without INDEX), and the grid's size."""
+
+    function: str
+    constants: tuple[tuple[str, int], ...]
+    num_warps: int
+    programs: str  # Python over the symbols, xnumel, rnumel and splits
+
+
+@dataclass(frozen=True)
+class TritonVariant:
+    """One way to run a kernel: one launch, or several that share a workspace ("split").
+
+    ``aligned`` names the arguments that are known to divide by 16 (pointers in bytes).
+    """
+
+    name: str
+    form: str
+    stages: tuple[TritonStage, ...]
+    index_bits: int
+    aligned: tuple[str, ...]
+    condition: str  # Python over the symbols, processors and addresses; the first variant that holds is run
+    splits: str = ""
+
+    @property
+    def index_dtype(self) -> str:
+        """The type of address arithmetic."""
+        return f"int{self.index_bits}"
+
+
+@dataclass(frozen=True)
+class TritonKernel:
+    """A kernel's source and how to launch it. Sizes are Python expressions over ``symbols``.
+
+    Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then what ``functions``
+    says that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``workspace``: for each
+    element type that partial results have, how many elements a "split" variant needs. ``launcher`` is the source of the
+    function ``launch``, see codegen/triton/launcher.py.
+    """
+
+    name: str
+    source: str  # a Python module
+    tensors: tuple[tuple[str, str], ...]  # name and MLIR element type
+    symbols: tuple[str, ...]
+    checks_index: bool
+    xnumel: str  # points of the parallel dims
+    rnumel: str  # points of the reduced dims; "1" without any
+    variants: tuple[TritonVariant, ...]
+    functions: Mapping[str, tuple[str, ...]]
+    workspace: tuple[tuple[str, str], ...]
+    launcher: str
+
+    def arguments(self, function: str) -> tuple[tuple[str, str], ...]:
+        """Name and Triton type ("*fp32"; "int" for a number) of every argument of a function that is no constexpr."""
+        tensors = [(name, POINTERS[dtype]) for name, dtype in self.tensors]
+        slot = [("error_slot", "*i64")] if self.checks_index else []
+        own = [(name, _own_type(name)) for name in self.functions[function]]
+        return (*tensors, *((name, "int") for name in self.symbols), *slot, *own)
+
+
+def _own_type(name: str) -> str:
+    prefix, _, dtype = name.partition("_")
+    return POINTERS[dtype] if prefix == "workspace" else "int"

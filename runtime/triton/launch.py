@@ -1,0 +1,178 @@
+"""Runs generated Triton kernels: on a GPU, or on CPU tensors under TRITON_INTERPRET=1."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import torch
+
+from symshape.errors import KernelError
+from symshape.runtime.triton.binary import compile_stage
+from symshape.runtime.triton.interpreter import comparisons_are_bools
+from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
+
+# What a launcher sees as the number of multiprocessors where there is none.
+INTERPRETED_PROCESSORS: Final = 16
+_ON: Final = ("1", "true", "on", "yes")
+_DTYPES: Final = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+}
+
+
+def interpreting() -> bool:
+    """Whether kernels are interpreted. KernelError where the variable was set after triton had been imported."""
+    wanted = os.environ.get("TRITON_INTERPRET", "0").lower() in _ON
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpretedFunction
+
+    actual = isinstance(tl.sum, InterpretedFunction)
+    if wanted != actual:
+        raise KernelError(
+            f"TRITON_INTERPRET={int(wanted)} was set after triton was imported, which took it as {int(actual)}",
+            where="the environment of this process",
+            next_step="set TRITON_INTERPRET before the first import of triton (best in the shell), and start again",
+        )
+    return actual
+
+
+def load_source(kernel: TritonKernel) -> dict[str, Any]:
+    """The namespace of the executed source. Triton reads functions' text again, hence the entry in linecache."""
+    file = f"<triton {kernel.name} {hash(kernel.source) & 0xFFFFFFFF:08x}>"
+    linecache.cache[file] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": f"symshape_triton_{kernel.name}"}
+    exec(compile(kernel.source, file, "exec"), namespace)
+    return namespace
+
+
+def load_triton(kernel: TritonKernel, processors: int | None = None) -> Callable[..., None]:
+    """A callable of tensors, symbols and, if the kernel checks indices, the error slot (an int64 tensor).
+
+    A variant is compiled when it is first chosen; until then its source is not even executed. ``processors``: the
+    number that conditions and split counts see instead of the device's own.
+    """
+    interpreted = interpreting()
+    if interpreted:
+        comparisons_are_bools()
+    functions = functools.cache(lambda: load_source(kernel))
+    namespace: dict[str, Any] = {"processor_count": processor_count, "empty": _empty, "max": max, "min": min}
+    if processors is not None:
+        namespace["processor_count"] = lambda _device: processors
+    make = _Interpreted if interpreted else _Compiled
+    for variant in kernel.variants:
+        for i, stage in enumerate(variant.stages):
+            name = variant.name if len(variant.stages) == 1 else f"{variant.name}_{i}"
+            namespace[name] = make(kernel, variant, stage, functions)
+    text = launcher_source(kernel, addresses=not interpreted)
+    exec(compile(text, f"<launcher of {kernel.name}>", "exec"), namespace)
+    launch: Callable[..., None] = namespace["launch"]
+    return launch
+
+
+def launcher_source(kernel: TritonKernel, addresses: bool) -> str:
+    """The launcher with tensors as they are launched: as ``addresses``, or as themselves."""
+    names = [name for name, _ in kernel.tensors]
+    given = {name: f"address{i}" if addresses else name for i, name in enumerate(names)}
+    return functools.reduce(lambda text, name: text.replace(f"{{{name}}}", given[name]), names, kernel.launcher)
+
+
+Functions = Callable[[], dict[str, Any]]
+
+
+class _Interpreted:
+    """One launch under the interpreter, on CPU or GPU tensors."""
+
+    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, functions: Functions) -> None:
+        import triton.language as tl
+
+        self.stage, self.functions = stage, functions
+        self.constants = {"INDEX": getattr(tl, variant.index_dtype), **dict(stage.constants)}
+
+    def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
+        import numpy
+
+        function = self.functions()[self.stage.function]
+        with numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
+            function[(programs,)](*args, **self.constants)
+
+
+class _Compiled:
+    """One launch on a GPU: machine code for each device, made when it is first needed.
+
+    Triton's own dispatch would look at every argument again to find what it may assume; here the variant says that.
+    """
+
+    def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, functions: Functions) -> None:
+        import triton.language as tl
+
+        self.kernel, self.variant, self.stage, self.functions = kernel, variant, stage, functions
+        self.constants = (getattr(tl, variant.index_dtype), *(value for _, value in stage.constants))
+        self.compiled: dict[int, Any] = {}
+
+    def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
+        compiled = self.compiled.get(device.index) or self.compile(device)
+        if device.index == torch.cuda.current_device():
+            compiled[(programs, 1, 1)](*args, *self.constants)
+        else:
+            with torch.cuda.device(device):
+                compiled[(programs, 1, 1)](*args, *self.constants)
+
+    def compile(self, device: torch.device) -> Any:
+        """Compiles for a device; Triton's cache on disk makes that quick the second time."""
+        if device.type != "cuda":
+            step = "set TRITON_INTERPRET=1 before triton is imported, or use target 'cpu'"
+            raise KernelError("a Triton kernel was launched on CPU tensors", where=self.stage.function, next_step=step)
+        with torch.cuda.device(device):
+            function = self.functions()[self.stage.function]
+            compiled = compile_stage(self.kernel, self.variant, self.stage, function)
+        self.compiled[device.index] = compiled
+        return compiled
+
+
+@functools.cache
+def processor_count(device: torch.device) -> int:
+    """Multiprocessors of a GPU."""
+    if device.type != "cuda":
+        return INTERPRETED_PROCESSORS
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _empty(size: int, dtype: str, device: torch.device) -> torch.Tensor:
+    return torch.empty(size, dtype=_DTYPES[dtype], device=device)
+
+
+def choose(kernel: TritonKernel, values: Mapping[str, int], processors: int) -> TritonVariant:
+    """The variant that runs for values of the symbols; addresses that are not given ("address0") divide by 16."""
+    names = {f"address{i}": 0 for i in range(len(kernel.tensors))}
+    names |= {**values, "processors": processors}
+    return next(v for v in kernel.variants if eval(v.condition, {"max": max, "min": min}, names))
+
+
+def warm_up(
+    kernel: TritonKernel, hints: Iterable[Mapping[str, int]], target: Any = None, processors: int | None = None
+) -> tuple[str, ...]:
+    """Compiles ahead of time the variants that values of the symbols choose, into Triton's cache on disk.
+
+    ``target``: a triton GPUTarget with its number of ``processors``; without it the current GPU, none of which is
+    needed otherwise. Returns the names of the variants.
+    """
+    if interpreting():
+        return ()
+    if processors is None:
+        processors = processor_count(torch.device("cuda", torch.cuda.current_device()))
+    functions = load_source(kernel)
+    chosen = {variant.name: variant for hint in hints for variant in (choose(kernel, hint, processors),)}
+    for variant in chosen.values():
+        for stage in variant.stages:
+            compile_stage(kernel, variant, stage, functions[stage.function], target)
+    return tuple(chosen)

@@ -1,0 +1,343 @@
+"""Compiled graphs on disk: the same graph in another process is loaded, not compiled. No MLIR is imported for that.
+
+An entry holds plain data: the host program's source, its checks, kernels (machine code of CPU kernels, source of
+Triton kernels), what the compile required of the inputs, and the report. It is accepted once all that is required of
+the inputs again. Constants of the graph are not in it: the program takes those of the graph at hand. See docs/cache.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import logging
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import torch
+
+from symshape.cache.graph_key import GraphKey, graph_key
+from symshape.cache.records import from_json, to_json
+from symshape.errors import CacheError, CompileError
+from symshape.frontend.bridge.torch_private import guard_counts, shape_env_of, symbol_hint
+from symshape.frontend.importer.requirements import Requirements
+from symshape.options import Options
+from symshape.passes.framework import registry
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.cpu.instruction_sets import processor
+from symshape.runtime.kernel_image import KernelImage
+from symshape.runtime.program import Program, load_program, resolve_target, target_name
+from symshape.runtime.store import Cache, open_cache
+
+if TYPE_CHECKING:  # at run time these would load MLIR
+    from symshape.codegen.host.entry_guards import EntryGuards
+    from symshape.compiler import Compiled
+    from symshape.graph_as_calls import GraphAsCalls
+    from symshape.tools.report import GraphReport
+
+log = logging.getLogger("symshape.cache")
+KIND = "graphs"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept of a compile, besides machine code and the report.
+
+    ``constants``: how the program's constants are found: ("attribute", path in the graph), ("callable", name) or
+    ("value", plain data). ``requirements`` are over canonical names of symbols; ``symbols``: name -> canonical name.
+    """
+
+    program: Program
+    constants: tuple[tuple[str, Any], ...]
+    kernels: KernelImage
+    requirements: tuple[tuple[Condition, str], ...]
+    symbols: Mapping[str, str]
+
+
+@dataclass
+class Loaded:
+    """A graph from the cache; like ``symshape.compiler.Compiled``, but the report is only read when asked for."""
+
+    run: Any
+    sections: Mapping[str, bytes]
+    hints: Mapping[str, int]  # the sizes first seen, by the entry's names
+    seconds: float
+
+    @functools.cached_property
+    def report(self) -> GraphReport:
+        report: GraphReport = from_json(self.sections["report"])
+        report.symbols = [dataclasses.replace(row, hint=self.hints.get(row.name, -1)) for row in report.symbols]
+        report.timings = [("cache", self.seconds)]
+        report.cache = "hit"
+        return report
+
+    @functools.cached_property
+    def entry(self) -> EntryGuards:
+        guards: EntryGuards = from_json(self.sections["guards"])
+        return guards
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
+) -> Compiled | GraphAsCalls | Loaded:
+    """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages`` the graph is
+    always compiled, for stages are not kept; the result is written all the same."""
+    cache = open_cache(KIND) if options.cache else None
+    if cache is None:
+        return _compile(gm, options, kind, keep_stages)
+    started = time.perf_counter()
+    env = shape_env_of(gm)
+    try:
+        graph = graph_key(gm, env)
+        key = entry_key(graph, gm, options, kind)
+    except Exception as error:  # whatever a graph has in it, it can still be compiled
+        if options.strict and not isinstance(error, CacheError):
+            raise
+        reason = error.what if isinstance(error, CacheError) else f"{type(error).__name__}: {error}"
+        log.info("%s graph: not cached: %s", kind, reason)
+        compiled = _compile(gm, options, kind, keep_stages)
+        compiled.report.cache = f"not cached: {reason}"
+        return compiled
+    loaded = None if keep_stages else _load(cache, key, graph, gm, env, options, started)
+    log.info("%s graph %s: %s", kind, key[:12], "hit" if loaded else "miss")
+    return loaded or _compile_and_store(cache, key, graph, gm, env, options, kind, keep_stages)
+
+
+def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
+    """Whether there is a program."""
+    return hasattr(compiled, "program")
+
+
+def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool) -> Compiled | GraphAsCalls:
+    from symshape.compiler import compile_graph as compile_now
+
+    return compile_now(gm, options, kind=kind, keep_stages=keep_stages)
+
+
+# --- the key ----------------------------------------------------------------------------------------------------------
+
+
+def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind: str) -> str:
+    """Of everything that the compiled program depends on. CacheError for passes that no file of the options defines."""
+    for element in options.passes:
+        if not registry.is_from(element, options.pass_files):
+            raise CacheError(f"the pass {element} is defined outside of pass_files")
+    parts = {
+        "graph": graph.digest,
+        "kind": kind,
+        "versions": versions(),
+        "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes), options.random],
+        "pass files": [_digest(Path(file).read_bytes()) for file in options.pass_files],
+        "device": _device(gm, options),
+    }
+    log.debug("%s", parts)
+    return _digest(to_json(parts))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@functools.cache
+def versions() -> Mapping[str, str]:
+    """Of all that makes or runs compiled code; ours is a digest of our own files."""
+    found = {"python": sys.version, "torch": f"{torch.__version__} {torch.version.git_version}"}
+    for name in ("torch-mlir", "triton", "llvmlite", "islpy", "sympy"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = ""
+    return {**found, "symshape": _IMPORTED}
+
+
+def _own_digest() -> str:
+    files = (os.path.basename(file).encode() + b"\0" + Path(file).read_bytes() for file in _own_files())
+    return _digest(b"\0".join(files))
+
+
+def _own_files() -> list[str]:
+    """Our Python files. In a checkout the folders of the package are links, which are followed."""
+    package = importlib.import_module(__name__.partition(".")[0])
+    folders = (found for root in package.__path__ for found in os.walk(root, followlinks=True))
+    return sorted(os.path.join(path, name) for path, _, names in folders for name in names if name.endswith(".py"))
+
+
+# Of the files that this process has imported: somebody may edit them while it runs.
+_IMPORTED = _own_digest()
+
+
+def _device(gm: torch.fx.GraphModule, options: Options) -> list[Any]:
+    """The processor and what it can do, or the level that code is held to: code for more would crash on one that can do
+    less."""
+    found: list[Any] = [platform.machine(), *processor(options.cpu)]
+    devices = {
+        value.device
+        for node in gm.graph.find_nodes(op="placeholder")
+        if isinstance(value := node.meta.get("val"), torch.Tensor)
+    }
+    for device in sorted(map(str, devices)):
+        if device.startswith("cuda"):
+            found += [device, torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device)]
+    return [*found, os.environ.get("TRITON_INTERPRET", "0")]
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _compile_and_store(
+    cache: Cache,
+    key: str,
+    graph: GraphKey,
+    gm: torch.fx.GraphModule,
+    env: Any,
+    options: Options,
+    kind: str,
+    keep_stages: bool,
+) -> Compiled | GraphAsCalls:
+    before = guard_counts(env)
+    compiled = _compile(gm, options, kind, keep_stages)
+    report = compiled.report
+    if not is_whole(compiled) or report.fallbacks:
+        report.cache = "not cached: it was not compiled whole"
+        return compiled
+    try:
+        if _own_digest() != _IMPORTED:
+            raise CacheError("the files of symshape have changed since this process imported them")
+        if not compiled.requirements and guard_counts(env) != before:
+            raise CacheError("the compile changed the ShapeEnv in a way that cannot be repeated")
+        sections = _sections(compiled, graph, gm)
+    except CacheError as error:
+        report.cache = f"not cached: {error.what}" + (f" ({error.where})" if error.where else "")
+    else:
+        report.cache = "stored" if cache.put(key, sections) else "not cached: no room on disk"
+    log.info("%s graph %s: %s", kind, key[:12], report.cache)
+    return compiled
+
+
+def _sections(compiled: Compiled, graph: GraphKey, gm: torch.fx.GraphModule) -> dict[str, bytes]:
+    """CacheError where something is no plain data."""
+    report, program, image = compiled.report, compiled.program, compiled.kernels
+    entry = Entry(
+        dataclasses.replace(program, constants=[]),
+        tuple(_constant(value, gm) for value in program.constants),
+        dataclasses.replace(image, object_code=b""),
+        tuple((_renamed(condition, graph.symbols), reason) for condition, reason in compiled.requirements),
+        graph.symbols,
+    )
+    kept = dataclasses.replace(report, stages={}, constraints=[], specialisations=[], timings=[])
+    about = {
+        "graph": report.kind,
+        "target": report.target,
+        "kernels": len(report.kernels),
+        "library calls": len(report.library_calls),
+        "versions": versions(),
+    }
+    return {
+        "about": to_json(about),
+        "entry": to_json(entry),
+        "report": to_json(kept),
+        "guards": to_json(compiled.entry),
+        "object": image.object_code,
+    }
+
+
+def _constant(value: Any, gm: torch.fx.GraphModule) -> tuple[str, Any]:
+    """How a hit finds a Python object that the program uses: it is the graph's, a callable, or plain data."""
+    for path in _attributes(gm):
+        if _attribute(gm, path) is value:
+            return "attribute", path
+    if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+        return "callable", target_name(value)
+    if isinstance(value, complex):
+        return "complex", (value.real, value.imag)
+    to_json(value)
+    return "value", value
+
+
+def _attributes(gm: torch.fx.GraphModule) -> Iterator[str]:
+    """The paths of all that a graph names, and of what subgraphs name."""
+    for node in gm.graph.find_nodes(op="get_attr"):
+        path = str(node.target)
+        yield path
+        found = _attribute(gm, path)
+        if isinstance(found, torch.fx.GraphModule):
+            yield from (f"{path}.{inner}" for inner in _attributes(found))
+
+
+def _attribute(gm: torch.fx.GraphModule, path: str) -> Any:
+    return functools.reduce(getattr, path.split("."), gm)
+
+
+def _renamed(condition: Condition, names: Mapping[str, str]) -> Condition:
+    missing = condition.symbols - set(names)
+    if missing:
+        raise CacheError(f"`{condition}` is required, and {', '.join(sorted(missing))} is no symbol of the graph")
+    return condition.substitute({name: Expr.symbol(names[name]) for name in condition.symbols})
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _load(
+    cache: Cache, key: str, graph: GraphKey, gm: torch.fx.GraphModule, env: Any, options: Options, started: float
+) -> Loaded | None:
+    """None where there is no entry, or what it requires cannot be required of these inputs."""
+    sections = cache.get(key)
+    if sections is None:
+        return None
+    try:
+        entry: Entry = from_json(sections["entry"])
+        program = dataclasses.replace(entry.program, constants=[_found(c, gm) for c in entry.constants])
+        image = dataclasses.replace(entry.kernels, object_code=sections["object"])
+        run: Any = load_program(program, image.load(autotune=options.autotune))
+    except Exception as error:  # whatever is wrong with it, the graph can still be compiled
+        log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
+        cache.remove(key)
+        return None
+    names = {canonical: name for name, canonical in graph.symbols.items()}
+    if not _require(entry.requirements, env, names):
+        return None
+    run._boxed_call = True
+    hints = {str(symbol): symbol_hint(env, symbol) for symbol in env.var_to_range} if env is not None else {}
+    own = {
+        name: hint
+        for name, canonical in entry.symbols.items()
+        if (hint := hints.get(names.get(canonical, ""))) is not None
+    }
+    return Loaded(run, sections, own, time.perf_counter() - started)
+
+
+def _found(constant: tuple[str, Any], gm: torch.fx.GraphModule) -> Any:
+    kind, value = constant
+    found = {
+        "attribute": lambda: _attribute(gm, value),
+        "callable": lambda: resolve_target(value),
+        "complex": lambda: complex(*value),
+        "value": lambda: value,
+    }
+    return found[kind]()
+
+
+def _require(requirements: Sequence[tuple[Condition, str]], env: Any, names: Mapping[str, str]) -> bool:
+    """Requires all that the compile required. False, and nothing is required, where that is not possible."""
+    if not requirements:
+        return True
+    require = Requirements(env)
+    wanted = [(_renamed(condition, names), reason) for condition, reason in requirements]
+    if not all(require.could_be(condition) for condition, _ in wanted):
+        return False
+    try:
+        for condition, reason in wanted:
+            require(condition, reason)
+    except CompileError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""``symshape.jit``: many entries in one function, traced without Dynamo."""

@@ -1,0 +1,344 @@
+"""What ``symshape.jit`` returns: many entries in one function, chosen by our own guard tree."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.compiler import is_dynamo_compiling
+
+from symshape.codegen.host.entry_guards import Leaf, minimal
+from symshape.codegen.host.guard_stub import Constraint, check_texts
+from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
+from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.frontend.bridge.torch_private import global_hooks
+from symshape.frontend.bridge.torch_tracing import compile_lock, is_seen_by_others
+from symshape.frontend.importer.assumptions import Assumptions
+from symshape.jitted.dynamic_shapes import Input, declared, read_inputs
+from symshape.jitted.module_state import ModuleState
+from symshape.jitted.tracing import Call, trace_call
+from symshape.options import Options
+from symshape.runtime.checks import CheckText, Origin, error_of, holds, user_text
+from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
+from symshape.tools.report import GraphReport
+
+DEFAULT_ENTRY_LIMIT = 64
+# Of so many sets of modules and hooks the entries are kept: for functions whose modules are exchanged, and back.
+_STATES = 8
+
+
+@dataclass(frozen=True)
+class EntryGuard:
+    """What an entry needs of its inputs: leaves, constraints over them, and the same as texts for people."""
+
+    leaves: tuple[Leaf, ...]
+    constraints: tuple[Constraint, ...]
+    checks: tuple[CheckText, ...]
+    reports: tuple[GraphReport, ...]
+
+    def failing(self, values: Sequence[Any]) -> CheckText | None:
+        """The first check that does not hold for these inputs."""
+        readings = _readings(self.leaves, values)
+        return next((check for check in self.checks if not holds(check, readings)), None)
+
+
+@dataclass(frozen=True)
+class EntryReport:
+    """An entry for people: what it needs of its inputs, in the user's names, and the reports of its graphs."""
+
+    guards: tuple[str, ...]
+    graphs: tuple[GraphReport, ...]
+
+
+class _Entries:
+    """All entries that are for the same modules: by the form of a call."""
+
+    def __init__(self, fn: Any) -> None:
+        self.modules = ModuleState(fn)
+        self.has_modules = bool(self.modules.modules)
+        self.flat: dict[int, GuardTree] = {}  # by the number of arguments, none of which is a container
+        self.nested: dict[Any, GuardTree] = {}  # by the structure of (args, kwargs)
+
+    def trees(self) -> list[GuardTree]:
+        return [*self.flat.values(), *self.nested.values()]
+
+
+class JitFunction:
+    """A compiled function. Calls may come from any thread; finding an entry takes no lock.
+
+    Where somebody else traces or transforms the call (``torch.compile``, ``torch.export``, ``torch.func``, another
+    jitted function, modes), it is the function that it was made of: that one is traced, or transformed.
+    """
+
+    def __init__(self, fn: Any, dynamic_shapes: Any, options: Mapping[str, Any] | None, location: str) -> None:
+        self._is_static = isinstance(fn, staticmethod)
+        fn = fn.__func__ if isinstance(fn, staticmethod) else fn
+        if not callable(fn) or isinstance(fn, type):
+            what = f"the class {fn.__name__}" if isinstance(fn, type) else type(fn).__name__
+            raise OptionError(
+                f"symshape.jit needs a function or a module, not {what}",
+                next_step="jit an instance, or a method" if isinstance(fn, type) else "",
+            )
+        functools.update_wrapper(self, fn.forward if isinstance(fn, torch.nn.Module) else fn, updated=())
+        self.name = getattr(fn, "__qualname__", type(fn).__name__)
+        self.fn, self.dynamic_shapes, self.given_options, self.location = fn, dynamic_shapes, options, location
+        rest = dict(options or {})
+        self.entry_limit: int = rest.pop("entry_limit", DEFAULT_ENTRY_LIMIT)
+        if type(self.entry_limit) is not int or self.entry_limit < 1:
+            raise OptionError(f"entry_limit cannot be {self.entry_limit!r}", next_step="it is an integer from 1 on")
+        self.options = Options.parse(rest)
+        self._assumed = Assumptions(self.options.assume, self._signed(), "assume= of symshape.jit")
+        self._states: list[_Entries] = []  # the first is in use
+        self._clock = itertools.count(1)
+        self._misses: Counter[str] = Counter()
+        self._warned = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return self.fn(*args, **kwargs)
+        if not kwargs and self._states:
+            now = self._states[0]
+            tree = now.flat.get(len(args))
+            if tree is not None:
+                values = args
+                if now.has_modules:
+                    state = now.modules.read()
+                    if state is None:
+                        return self._search(args, kwargs)
+                    values = (*state, *args)
+                entry = tree.find(values)
+                if entry is not None:
+                    entry.used = next(self._clock)
+                    return entry.run(values)
+        return self._search(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: of each instance, whose modules are inputs, a jitted function of its own."""
+        if instance is None or self._is_static:
+            return self
+        key = f"_symshape_jit_{self.name}"
+        kept = getattr(instance, "__dict__", None)
+        if kept is None:
+            raise OptionError(
+                f"symshape.jit needs instances with attributes for the method {self.name}",
+                next_step="leave __slots__ out, or jit a function that the method calls",
+            )
+        bound = kept.get(key)
+        if bound is None or bound.fn.__self__ is not instance:
+            method = types.MethodType(self.fn, instance)
+            bound = kept[key] = JitFunction(method, self.dynamic_shapes, self.given_options, self.location)
+        return bound
+
+    def __reduce__(self) -> Any:
+        """What is compiled is not copied or written: the copy compiles for itself."""
+        found, name = sys.modules.get(str(self.__module__)), getattr(self, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name  # like a function
+        if isinstance(self.fn, types.MethodType) and type(self.fn.__self__).__dict__.get(self.fn.__name__) is not None:
+            return getattr, (self.fn.__self__, self.fn.__name__)
+        return JitFunction, (self.fn, self.dynamic_shapes, self.given_options, self.location)
+
+    @property
+    def entries(self) -> list[EntryReport]:
+        """What has been compiled and not left since, last compiled first."""
+        found = [entry for tree in self._trees() for entry in tree.entries]
+        return [
+            EntryReport(tuple(_spoken(check) for check in entry.guards.checks), entry.guards.reports) for entry in found
+        ]
+
+    def finder(self, *args: Any) -> Callable[[Sequence[Any]], Any]:
+        """The lookup that a call with these arguments runs first (tensors and constants, no containers): a function of
+        the argument tuple, with an entry as its result, or None. For measurements."""
+        return self._states[0].flat[len(args)].find
+
+    def _trees(self) -> list[GuardTree]:
+        return [tree for state in self._states for tree in state.trees()]
+
+    def _state(self) -> tuple[_Entries, tuple[Any, ...]]:
+        """The entries for the modules as they are, and what these show."""
+        for entries in list(self._states):
+            values = entries.modules.read()
+            if values is not None:
+                if self._states[0] is not entries:
+                    with compile_lock:
+                        self._states = [entries, *(other for other in self._states if other is not entries)]
+                return entries, values
+        with compile_lock:
+            made = _Entries(self.fn)
+            self._states = [made, *self._states[: _STATES - 1]]
+        return made, made.modules.read() or ()
+
+    def _search(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose form is not known yet, that has containers or keywords, or that no entry is for."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        entries, state = self._state()
+        # Hooks of all modules would run for those too that a trace is made of.
+        hooked = entries.modules.modules and any(global_hooks())
+        if hooked or is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
+            return self.fn(*args, **kwargs)
+        flat = not kwargs and len(leaves) == len(args) and all(map(_is_leaf, args))
+        with compile_lock:
+            tree = entries.flat.setdefault(len(args), GuardTree(_emit)) if flat else entries.nested.get(spec)
+            if tree is None:
+                tree = entries.nested[spec] = GuardTree(_emit)
+        values = (*state, *leaves) if entries.has_modules else tuple(leaves)
+        entry = tree.find(values)
+        if entry is None:
+            with compile_lock:
+                entry = tree.find(values) or self._compile(entries.modules, tree, args, kwargs, spec, values)
+        entry.used = next(self._clock)
+        return entry.run(values)
+
+    def _compile(
+        self, modules: ModuleState, tree: GuardTree, args: Any, kwargs: Any, spec: Any, values: Sequence[Any]
+    ) -> Entry:
+        first = len(values) - spec.num_leaves
+        inputs = read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first)
+        kind = self._class_of(values, inputs)
+        demanded, sources = declared(inputs, self.location)
+        assumed = _assumed(self._assumed, inputs)
+        demanded += assumed
+        _demand(demanded, sources, inputs)
+        self._note_miss(modules, tree, kind, values, inputs)
+        state = modules.tensors(values[:first])
+        traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
+        constraints = tuple(minimal([*traced.constraints, *demanded], traced.leaves))
+        guard = EntryGuard(tuple(traced.leaves), constraints, _texts(constraints, sources), tuple(traced.reports))
+        examples = [stand_in(value) for value in values if isinstance(value, torch.Tensor)]
+        entry = Entry(kind, traced.run, guard, examples, traced.changed)
+        self._check_own(entry, values, inputs)
+        tree.add(entry)
+        if tree.find(values) is not entry:
+            raise CompileError(
+                "the guards of a new entry reject the inputs that it was made for",
+                where=self.name,
+                next_step="use symshape.compile, and report this",
+            )
+        self._make_room(entry)
+        return entry
+
+    def _signed(self) -> Any:
+        return self.fn.forward if isinstance(self.fn, torch.nn.Module) else self.fn
+
+    def _class_of(self, values: Sequence[Any], inputs: Sequence[Input]) -> InputClass:
+        try:
+            return InputClass.of(values)
+        except TypeError as error:
+            bad = next((one.name for one in inputs if f"{type(one.value).__name__}" == str(error)), "")
+            hint = "pass tensors, numbers, strings or None, register a dataclass (pytree), or use symshape.compile"
+            what = f"no guard can be made for an argument of type {error}"
+            raise SymshapeError(what, where=bad, next_step=hint) from None
+
+    def _check_own(self, entry: Entry, values: Sequence[Any], inputs: Sequence[Input]) -> None:
+        failing = entry.guards.failing(values)
+        if failing is not None:
+            raise error_of(failing, _readings(entry.guards.leaves, values))
+        changed = [values[i] for i in entry.changed]
+        others = [v for i, v in enumerate(values) if isinstance(v, torch.Tensor) and i not in entry.changed]
+        if not apart(changed, others):
+            names = ", ".join(one.name for one in inputs if one.leaf and one.leaf.position in entry.changed)
+            raise SymshapeError(
+                f"{self.name} changes {names or 'a buffer'}, and another input is in the same memory",
+                next_step="pass a copy, or use symshape.compile",
+            )
+
+    def _note_miss(
+        self, modules: ModuleState, tree: GuardTree, kind: InputClass, values: Sequence[Any], inputs: Sequence[Input]
+    ) -> None:
+        """Why the last entry was not for these inputs."""
+        if not tree.entries:
+            return
+        alike = next((entry for entry in tree.entries if entry.kind == kind), None)
+        if alike is None:
+            names = [*modules.names, *(["training"] if modules.modules else [])]
+            self._misses[kind.difference(tree.entries[0].kind, [*names, *(one.name for one in inputs)])] += 1
+        elif (failing := alike.guards.failing(values)) is not None:
+            self._misses[_spoken(failing)] += 1
+
+    def _make_room(self, newest: Entry) -> None:
+        trees = [(entry, tree) for tree in self._trees() for entry in tree.entries if entry is not newest]
+        if len(trees) < self.entry_limit:
+            return
+        oldest, tree = min(trees, key=lambda pair: pair[0].used)
+        tree.remove(oldest)
+        if not self._warned:
+            self._warned = True
+            listed = "".join(f"\n  {text} (failed {count} times)" for text, count in self._misses.most_common(5))
+            warnings.warn(
+                f"symshape.jit: {self.name} has {self.entry_limit} entries (entry_limit); from now on the least "
+                f"recently used ones leave. Guards that keep failing:{listed}",
+                stacklevel=5,
+            )
+
+
+def _is_leaf(value: Any) -> bool:
+    return pytree.tree_is_leaf(value)
+
+
+def _emit(entries: Sequence[Entry]) -> MatchText:
+    """The code that chooses among entries of one class."""
+    cases = [Case.of(f"e{i}", [c.condition for c in entry.guards.constraints]) for i, entry in enumerate(entries)]
+    return emit_match(entries[0].guards.leaves, cases)
+
+
+def _texts(constraints: Sequence[Constraint], sources: Mapping[str, str]) -> tuple[CheckText, ...]:
+    """For people: a constraint that is there twice is shown once, with its message if one has it."""
+    first: dict[Any, Constraint] = {}
+    for constraint in constraints:
+        known = first.get(constraint.condition)
+        if known is None or not known.location:
+            first[constraint.condition] = constraint
+    return check_texts(list(first.values()), dict(sources))
+
+
+def _demand(demanded: Sequence[Constraint], sources: Mapping[str, str], inputs: Sequence[Input]) -> None:
+    """ShapeConstraintError for inputs that are not as declared."""
+    readings = _readings(
+        [one.leaf for one in inputs if one.leaf], {one.leaf.position: one.value for one in inputs if one.leaf}
+    )
+    for check in check_texts(demanded, dict(sources)):
+        if not holds(check, readings):
+            raise error_of(check, {name: readings[name] for name, _ in check.sources})
+
+
+def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constraint]:
+    """The assumptions as constraints over the inputs of a call."""
+    known = {}
+    for one in inputs:
+        if one.leaf is not None and one.leaf.rank is None:
+            known[one.name] = one.leaf.value
+        elif one.leaf is not None:
+            known |= {f"{one.name}.size({d})": size for d, size in enumerate(one.leaf.sizes)}
+    return [
+        Constraint(condition, f"the assumption `{item.text}`", item.origin)
+        for item, condition in assumptions.over(known)
+    ]
+
+
+def _readings(leaves: Sequence[Leaf], values: Any) -> dict[str, int]:
+    """The values of all symbols of leaves; ``values`` by position."""
+    found: dict[str, int] = {}
+    for leaf in leaves:
+        value = values[leaf.position]
+        if leaf.rank is None:
+            found[str(leaf.value)] = value
+            continue
+        found.update(zip(map(str, leaf.sizes), value.shape))
+        found.update(zip(map(str, leaf.strides), value.stride()))
+        found[str(leaf.storage_offset)] = value.storage_offset()
+    return found
+
+
+def _spoken(check: CheckText) -> str:
+    return user_text(check.condition, {symbol: Origin.parse(symbol, source) for symbol, source in check.sources})

@@ -1,0 +1,184 @@
+"""What a jitted function reads besides its arguments: the modules that it is, closes over or names; their tensors."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from symshape.errors import CompileError
+from symshape.frontend.bridge.torch_private import global_hooks
+
+# Modules are looked for in attributes of objects, and in their attributes. Functions and containers do not count.
+_DEPTH = 2
+_TRANSPARENT = (types.FunctionType, types.MethodType, functools.partial, list, tuple, dict)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Classes of these packages hold no modules of a user, or are none of his.
+_FOREIGN = frozenset({"torch", "symshape", "numpy", "builtins", "functools", "types", "typing", "collections"})
+
+
+class ModuleState:
+    """The modules of a function as they are now. Their tensors and training flags are inputs of every entry; what
+    submodules there are, and which hooks, is the same for all entries that are made with one ``ModuleState``.
+
+    ``modules``: each once. ``holder`` has them as its own, so that their tensors can be exchanged for fake ones.
+    """
+
+    def __init__(self, fn: Any) -> None:
+        found = list(_modules_at(fn))
+        # The places on the way to each module: what leads there may be exchanged, or have more in it.
+        links = {(id(place[0]), place[1]): place for chain, _ in found for place in chain}
+        self._places = list(links.values())
+        self._there = [_value_at(place) for place in self._places]  # kept alive: identities are compared
+        self._containers = list(
+            {
+                id(table): table
+                for table, _ in self._places
+                if isinstance(table, (list, dict)) and "__builtins__" not in table
+            }.values()
+        )
+        roots = list({id(module): module for _, module in found}.values())
+        self.modules = list({id(m): m for root in roots for m in root.modules()}.values())
+        self.holder = _Holder(fn, roots)
+        tensors = [table for module in self.modules for table in (module._parameters, module._buffers)]
+        others = [getattr(module, name) for module in self.modules for name in ("_modules", *_HOOKS)]
+        others += global_hooks() if self.modules else []
+        self._tables = [*tensors, *others]
+        # What is empty shows in its length alone.
+        self._tensors: list[Any] = [table.values() for table in tensors if table]
+        self._names: list[Any] = [table for table in tensors if table]
+        self._structure: list[Any] = [table.values() for table in others if table]
+        self._known = self._read_structure()
+
+    def read(self) -> tuple[Any, ...] | None:
+        """Parameters and buffers as they are now, and the training flags of all modules; None when there are other
+        submodules, tensors or hooks than there were."""
+        if self._read_structure() != self._known:
+            return None
+        flags = bytes([module.training for module in self.modules])
+        return (*itertools.chain.from_iterable(self._tensors), flags)
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Of the tensors that ``read`` returns, in the holder."""
+        prefixes: dict[int, str] = {}
+        for prefix, module in self.holder.named_modules():
+            prefixes.setdefault(id(module), f"{prefix}." if prefix else "")
+        return [
+            prefixes[id(module)] + key
+            for module in self.modules
+            for table in (module._parameters, module._buffers)
+            for key in table
+        ]
+
+    def tensors(self, values: Sequence[Any]) -> list[tuple[int, str, torch.Tensor]]:
+        """Position, name and value of each tensor among ``values``, which are the first inputs of an entry."""
+        return [
+            (position, name, value)
+            for position, (name, value) in enumerate(zip(self.names, values))
+            if value is not None
+        ]
+
+    @staticmethod
+    def is_lazy(values: Sequence[Any]) -> bool:
+        """Whether a module's first call is still to make its parameters."""
+        return any(is_lazy(value) for value in values)
+
+    def _read_structure(self) -> tuple[Any, ...]:
+        chain = itertools.chain.from_iterable
+        found = [*map(len, self._tables)], [*chain(self._names)], [*chain(self._structure)]
+        if not self._places:
+            return found
+        return (*found, [*map(id, map(_value_at, self._places))], [*map(len, self._containers)])
+
+
+class _Holder(torch.nn.Module):
+    """Has the modules of a function as its own."""
+
+    def __init__(self, fn: Any, roots: Sequence[torch.nn.Module]) -> None:
+        super().__init__()
+        self.call = [fn]  # in a list: a module would be registered twice
+        for i, module in enumerate(roots):
+            self.add_module(f"module{i}" if i else "self_", module)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        tables = dict(self.named_buffers())
+        result = self.call[0](*args, **kwargs)
+        for name, tensor in self.named_buffers():
+            if tables.get(name) is not tensor:
+                raise CompileError(
+                    f"the function gives the buffer {name.partition('.')[2]} another tensor",
+                    next_step="change it in place (copy_), or use symshape.compile",
+                )
+        return result
+
+
+Place = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key in it
+
+
+def _modules_at(fn: Any) -> Iterator[tuple[tuple[Place, ...], torch.nn.Module]]:
+    """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
+    attributes of an object, or in functions that it calls; and the places on the way to each."""
+    seen: set[int] = set()
+    waiting: list[tuple[tuple[Place, ...], Any, int]] = [((), fn, _DEPTH)]
+    while waiting:
+        chain, item, depth = waiting.pop(0)
+        if isinstance(item, torch.nn.Module):
+            yield chain, item
+        elif id(item) not in seen:
+            seen.add(id(item))
+            below = depth if isinstance(item, _TRANSPARENT) else depth - 1
+            waiting += [((*chain, part), _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
+
+
+def _parts(item: Any) -> list[Place]:
+    """Places of the values that an object refers to."""
+    if isinstance(item, functools.partial):
+        called = (item.func, *item.args)
+        return [*((called, i) for i in range(len(called))), *((item.keywords, key) for key in item.keywords)]
+    if isinstance(item, types.MethodType):
+        return [((item.__func__, item.__self__), i) for i in range(2)]
+    if isinstance(item, types.FunctionType):
+        if _package(item.__module__) in _FOREIGN:
+            return []
+        defaults, named = item.__defaults__ or (), item.__kwdefaults__ or {}
+        return [*_names(item), *((defaults, i) for i in range(len(defaults))), *((named, key) for key in named)]
+    if isinstance(item, (list, tuple)):
+        return [(item, i) for i in range(len(item))]
+    if isinstance(item, dict):
+        return [(item, key) for key in item]
+    if isinstance(item, (type, types.ModuleType)) or _package(type(item).__module__) in _FOREIGN:
+        return []
+    attributes = getattr(item, "__dict__", {})
+    return [(attributes, key) for key in attributes]
+
+
+def _names(function: types.FunctionType) -> Iterator[Place]:
+    """Where the values of a function's free names are."""
+    yield from ((cell, None) for cell in function.__closure__ or ())
+    yield from (
+        (function.__globals__, name) for name in _global_names(function.__code__) if name in function.__globals__
+    )
+
+
+def _global_names(code: types.CodeType) -> list[str]:
+    inner = [name for part in code.co_consts if isinstance(part, types.CodeType) for name in _global_names(part)]
+    return list(dict.fromkeys([*code.co_names, *inner]))
+
+
+def _value_at(place: Place) -> Any:
+    """None where nothing is now."""
+    table, key = place
+    try:
+        return table.cell_contents if isinstance(table, types.CellType) else table[key]
+    except (ValueError, LookupError):
+        return None
+
+
+def _package(module: str | None) -> str:
+    return (module or "").split(".")[0]

@@ -1,0 +1,325 @@
+"""One entry of a jitted function: traced without Dynamo, compiled, with all that it needs of its inputs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.cache.compiled_graphs import compile_graph
+from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
+from symshape.codegen.host.guard_stub import Constraint
+from symshape.errors import CompileError, SymshapeError
+from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
+from symshape.frontend.importer.requirements import Requirements
+from symshape.frontend.importer.traced_symbols import size_expr
+from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
+from symshape.frontend.patches.torch_checks import constraint_error
+from symshape.jitted.dynamic_shapes import DimSpec, Input
+from symshape.options import Options
+from symshape.prover.numbers.condition import equals
+from symshape.prover.numbers.expr import Expr
+from symshape.runtime.checks import with_text
+from symshape.runtime.torch_c import user_lines
+from symshape.settings import InForce
+from symshape.tools.report import GraphReport
+from symshape.traced_entry import traced_entry
+
+
+@dataclass
+class Call:
+    """A call to be traced. ``state``: position, name and value of each parameter and buffer, of one with several names
+    for each; ``spec``: of ``(args,
+    kwargs)``; ``assumed``: facts over the leaves of the inputs, which hold for this call."""
+
+    fn: Callable[..., Any]
+    holder: torch.nn.Module
+    state: Sequence[tuple[int, str, torch.Tensor]]
+    inputs: Sequence[Input]
+    spec: Any
+    assumed: Sequence[Constraint] = ()
+
+    @property
+    def tensors(self) -> list[tuple[int, str, torch.Tensor]]:
+        """``state`` with each tensor once: the other names follow (``functional_call`` ties them)."""
+        return list({id(row[2]): row for row in reversed(self.state)}.values())[::-1]
+
+
+@dataclass
+class Traced:
+    """``run(values)`` takes state and inputs; ``constraints`` are over their leaves."""
+
+    run: Callable[[Sequence[Any]], Any]
+    leaves: list[Leaf]
+    constraints: list[Constraint]
+    changed: tuple[int, ...]
+    reports: list[GraphReport] = field(default_factory=list)
+
+
+class _Function(torch.nn.Module):
+    """What AOTAutograd traces: flat dynamic inputs in, flat tensors and sizes out. The rest of both is kept aside."""
+
+    def __init__(self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int]) -> None:
+        super().__init__()
+        self.call: Call | None = call
+        self.trace, self.constants, self.dynamic = trace, constants, dynamic
+        self.holder = [call.holder]  # in a list: its parameters are inputs already
+        self.outputs: list[Any] = []  # position in the flat result for what is computed, else (value,)
+        self.output_spec: Any = None
+
+    def forward(self, *flat: Any) -> tuple[Any, ...]:
+        assert self.call is not None
+        state = dict(zip((name for _, name, _ in self.call.tensors), flat))
+        leaves = list(self.constants)
+        for position, value in zip(self.dynamic, flat[len(state) :]):
+            leaves[position] = value
+        args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)
+
+        def run() -> Any:
+            return torch.func.functional_call(self.holder[0], state, args, kwargs)
+
+        result = self.trace.with_lines(run)
+        found, self.output_spec = pytree.tree_flatten(result)
+        self.outputs = []
+        computed: list[Any] = []
+        for value in found:
+            is_computed = isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
+            self.outputs.append(len(computed) if is_computed else (value,))
+            computed += [value] if is_computed else []
+        return tuple(computed)
+
+
+def trace_call(call: Call, options: Options) -> Traced:
+    """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
+    CompileError where the function cannot be traced; whatever else the function itself raises."""
+    trace = Trace()
+    state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
+    fakes = [_fake(trace, one) for one in call.inputs]
+    with InForce(probe=options.probe_custom_operators):
+        try:
+            _apply_names(trace, call.inputs, fakes)
+            _assume(trace, call, fakes)
+            return _compile(call, options, trace, state, fakes)
+        except SymshapeError:
+            raise
+        except Exception as error:
+            explained = _explained(error, trace)
+            if explained is error:
+                raise
+            raise explained from error
+
+
+def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes: list[Any]) -> Traced:
+    dynamic = [i for i, fake in enumerate(fakes) if isinstance(fake, (torch.Tensor, torch.SymInt))]
+    function = _Function(call, trace, fakes, dynamic)
+    reports: list[GraphReport] = []
+    entries: list[EntryGuards] = []
+
+    def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        if kind != "backward":
+            _reject_constants(graph)
+            _insert_assertions(graph, trace)
+        compiled = compile_graph(graph, options, kind=kind)
+        reports.append(compiled.report)
+        entries.extend([] if kind == "backward" else [compiled.entry])
+        return compiled.run
+
+    compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
+    seeded = options.random == "eager"
+    flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers, seeded=seeded)
+    function.call = None  # what was traced must not keep the inputs alive
+    (entry,) = entries
+    states, every = (
+        [Leaf(position, value.dim(), value.is_contiguous()) for position, _, value in rows]
+        for rows in (call.tensors, call.state)
+    )
+    leaves = [_leaf(trace, one) for one in call.inputs]
+    arguments = [*states, *(leaf for i in dynamic if (leaf := leaves[i]) is not None)]
+    if len(entry.layouts) < len(arguments):
+        raise CompileError("the traced graph has other inputs than the function", next_step="use symshape.compile")
+    positions = [leaf.position for leaf in arguments]
+    constraints = _constraints(entry, trace, call.inputs, fakes, state, arguments)
+    known = [*every, *(leaf for leaf in leaves if leaf is not None)]
+    changed = tuple(positions[i] for i in trace.changed)
+    return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
+
+
+def _reject_constants(graph: torch.fx.GraphModule) -> None:
+    """CompileError for a constant that would get no gradient."""
+    for node in graph.graph.find_nodes(op="get_attr"):
+        value = getattr(graph, str(node.target), None)
+        if torch.is_grad_enabled() and isinstance(value, torch.Tensor) and value.requires_grad:
+            raise CompileError(
+                f"a tensor of shape {tuple(value.shape)} that requires a gradient is no argument of the "
+                "function, and no parameter of a module that it names",
+                where=with_text(_place_of(node)),
+                next_step="pass it as an argument, or use symshape.compile",
+            )
+
+
+def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    return lambda graph, inputs: compiler(kind, graph, inputs)
+
+
+def _leaf(trace: Trace, one: Input) -> Leaf | None:
+    if one.leaf is None or one.leaf.rank is None or not trace.lines.reads_offset:
+        return one.leaf
+    return Leaf(one.leaf.position, one.leaf.rank, one.leaf.contiguous, offset=True)
+
+
+def _fake(trace: Trace, one: Input) -> Any:
+    """A fake tensor, a SymInt, or the value itself where it is a constant of the entry."""
+    if isinstance(one.value, torch.Tensor):
+        return trace.tensor(one.value, one.name, [None if spec.static else _range(spec) for spec in one.dims])
+    if one.leaf is None or one.dims[0].static:
+        return one.value
+    spec = one.dims[0]
+    low = -(2**62) if spec.minimum is None else spec.minimum
+    return trace.integer(one.value, one.name, low, spec.maximum)
+
+
+def _range(spec: DimSpec) -> tuple[int, int | None]:
+    return spec.minimum or 0, spec.maximum
+
+
+def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) -> None:
+    """Dims of one name are one symbol; a derived dim is what it is derived from."""
+    sizes = [
+        (spec, size)
+        for one, fake in zip(inputs, fakes)
+        for spec, size in zip(one.dims, fake.size() if isinstance(fake, torch.Tensor) else (fake,))
+    ]
+    roots: dict[str, Any] = {}
+    for spec, size in sizes:
+        if spec.name and spec.derived is None:
+            trace.name(size, spec.name)
+            bool(roots.setdefault(spec.name, size) == size)
+    for spec, size in sizes:
+        if spec.derived is not None:
+            bool(size == spec.derived(roots[spec.name]))
+
+
+def _assume(trace: Trace, call: Call, fakes: Sequence[Any]) -> None:
+    """Makes the assumptions guards: facts for the compiler, which the entry checks."""
+    known: dict[str, Expr] = {}
+    for one, fake in zip(call.inputs, fakes):
+        if one.leaf is not None and one.leaf.rank is None:
+            known[str(one.leaf.value)] = size_expr(fake)
+        elif one.leaf is not None:
+            known |= {str(name): size_expr(size) for name, size in zip(one.leaf.sizes, fake.size())}
+    requirements = Requirements(trace.env)
+    for constraint in call.assumed:
+        requirements.guard(constraint.condition.substitute(known), constraint.location)
+
+
+def _place_of(node: torch.fx.Node) -> str:
+    """``file:line`` of the first operation that uses a node; "" if it is not known."""
+    lines = [line for user in node.users for line in user_lines(user)[-1:]]
+    return f"{lines[0][0]}:{lines[0][1]}" if lines else ""
+
+
+def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
+    """AOTAutograd leaves assertions on data-dependent sizes to Dynamo: each is put where its sizes are known."""
+    for number, (expr, message, place) in enumerate(trace.deferred()):
+        missing, after = {str(symbol) for symbol in expr.free_symbols}, None
+        for node in graph.graph.nodes:
+            if node.op == "output" or not missing:
+                break
+            missing -= _symbols(node.meta.get("val"))
+            after = node
+        if after is None or missing:
+            continue  # about a size that nothing computes
+        file, _, line = place.rpartition(":")
+        with graph.graph.inserting_after(after):
+            # The importer reads the condition off the value; the number keeps two of them apart.
+            condition = graph.graph.call_function(operator.ge, (number, 0))
+        with graph.graph.inserting_after(condition):
+            check = graph.graph.call_function(torch.ops.aten._assert_scalar.default, (condition, message))
+        condition.meta["val"] = trace.condition(expr)
+        check.meta["val"] = None
+        condition.meta["stack_trace"] = check.meta["stack_trace"] = f'  File "{file}", line {line}, in _\n'
+
+
+def _symbols(value: Any) -> set[str]:
+    found: set[str] = set()
+    for item in value if isinstance(value, (tuple, list)) else (value,):
+        parts = item.size() if isinstance(item, torch.Tensor) else (item,)
+        for part in parts:
+            if isinstance(part, torch.SymInt):
+                found.update(str(symbol) for symbol in part.node.expr.free_symbols)
+    return found
+
+
+def _constraints(
+    entry: EntryGuards,
+    trace: Trace,
+    inputs: Sequence[Input],
+    fakes: Sequence[Any],
+    state: Sequence[Any],
+    arguments: Sequence[Leaf],
+) -> list[Constraint]:
+    """Those of the compiled graph; those of the trace as it is now: lowering the backward graph may have decided more
+    than the forward graph's IR knows; and the values of the integers that the graph does not get."""
+    integers, constants = {}, []
+    for one, fake in zip(inputs, fakes):
+        if one.leaf is not None and one.leaf.rank is None:
+            if isinstance(fake, torch.SymInt):
+                integers[one.leaf.position] = size_expr(fake)
+            else:
+                constants.append(Constraint(equals(one.leaf.value, fake), "a constant of the entry"))
+    given = [*state, *(fake for fake in fakes if isinstance(fake, (torch.Tensor, torch.SymInt)))]
+    final = traced_entry(given, trace.env)
+    found = [*leaf_constraints(entry, arguments), *leaf_constraints(final, arguments, integers), *constants]
+    leaves = [*arguments, *(one.leaf for one in inputs if one.leaf is not None)]
+    shown = {str(name) for leaf in leaves for name in (*leaf.sizes, *leaf.strides, leaf.storage_offset, leaf.value)}
+    for constraint in found:
+        if unknown := constraint.condition.symbols - shown:
+            raise CompileError(
+                f"no input shows {', '.join(sorted(unknown))} of {constraint.condition}",
+                where=constraint.location,
+                next_step="use symshape.compile",
+            )
+    return found
+
+
+def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:
+    """From state and inputs to the result as the function returned it."""
+    outputs, spec = function.outputs, function.output_spec
+    plain = outputs == list(range(len(outputs)))
+    pick: Callable[[Sequence[Any]], Sequence[Any]] = (
+        operator.itemgetter(*positions) if len(positions) > 1 else lambda values: [values[i] for i in positions]
+    )
+    if plain and spec.is_leaf():
+        return lambda values: flat(*pick(values))[0]
+    if plain and spec.type is tuple and all(child.is_leaf() for child in spec.children()):
+        return lambda values: tuple(flat(*pick(values)))
+
+    def run(values: Sequence[Any]) -> Any:
+        computed = flat(*pick(values))
+        leaves = [computed[out] if isinstance(out, int) else out[0] for out in outputs]
+        return pytree.tree_unflatten(leaves, spec)
+
+    return run
+
+
+def _explained(error: Exception, trace: Trace) -> Exception:
+    """The error of a trace as a user can act on it; what the function itself raised stays as it is."""
+    missing = no_fake_rule(error)
+    if missing is not None:
+        next_step = missing.hint or "symshape.compile breaks the graph there"
+        return CompileError(str(missing).partition(";")[0], where=with_text(user_line(error)), next_step=next_step)
+    if depends_on_values(error):
+        return CompileError(
+            f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",
+            where=with_text(user_line(error)),
+            next_step="symshape.compile breaks the graph there; or write it with torch.where or torch.cond",
+        )
+    failed = failed_check(error) if type(error) is RuntimeError else None
+    if failed is None:
+        return error
+    expr, location = failed
+    return constraint_error(trace.env, expr, str(error), location) or error

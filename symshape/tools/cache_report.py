@@ -1,0 +1,69 @@
+"""``symshape cache``: what is kept on disk, for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from symshape.cache.records import from_json
+from symshape.errors import CacheError
+from symshape.runtime.store import KINDS, Cache, default_directory, is_enabled, limit_bytes, open_cache
+from symshape.tools.terminal import table
+
+_MOST_ROWS = 40
+
+
+def show() -> str:
+    """The directory, its entries, the most recently used first, and how much room they take."""
+    lines = [f"{default_directory()} (at most {limit_bytes() >> 20} MiB of each kind)"]
+    if not is_enabled():
+        return "\n".join([*lines, "switched off: SYMSHAPE_CACHE=0"])
+    for kind, cache in _caches():
+        entries = cache.entries()
+        size = sum(entry.size for entry in entries) / 2**20
+        lines.append(f"\n{kind}: {len(entries)} entries, {size:.1f} MiB")
+        rows = [
+            [entry.key[:12], f"{entry.size / 1024:.0f} KiB", _age(entry.used), _what(cache, entry.key)]
+            for entry in entries[:_MOST_ROWS]
+        ]
+        if rows:
+            lines.append(table(["key", "size", "used", "what"], rows))
+        if len(entries) > _MOST_ROWS:
+            lines.append(f"... and {len(entries) - _MOST_ROWS} more")
+    return "\n".join(lines)
+
+
+def clear() -> str:
+    """Removes everything, and says how much it was."""
+    removed = sum(cache.clear() for _, cache in _caches())
+    return f"{default_directory()}: {removed} entries removed"
+
+
+def _caches() -> Iterator[tuple[str, Cache]]:
+    """Those that are there: nothing is made."""
+    for kind in KINDS:
+        if (default_directory() / kind).is_dir() and (cache := open_cache(kind)) is not None:
+            yield kind, cache
+
+
+def _age(used: float) -> str:
+    minutes = max(0.0, time.time() - used) / 60
+    for unit, length in (("days", 24 * 60), ("hours", 60)):
+        if minutes >= 2 * length:
+            return f"{minutes / length:.0f} {unit} ago"
+    return f"{minutes:.0f} minutes ago"
+
+
+def _what(cache: Cache, key: str) -> str:
+    sections = cache.peek(key)
+    if sections is None:
+        return "damaged"
+    if "choice" in sections:
+        return f"fastest: {sections['choice'].decode()}"
+    try:
+        about: Any = from_json(sections["about"])
+    except (CacheError, KeyError, ValueError):
+        return "of another version"
+    counts = f"{about['kernels']} kernels, {about['library calls']} library calls"
+    return f"{about['graph']} graph ({about['target']}): {counts}"

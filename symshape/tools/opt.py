@@ -1,0 +1,302 @@
+"""``symshape-opt``: reads MLIR, runs passes (ours and MLIR's), writes MLIR. Its habits are those of mlir-opt.
+
+It never imports torch, and loads MLIR only after the arguments have been read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symshape.errors import OptionError, SymshapeError
+from symshape.tools.command_line import Once, forbid, given
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from symshape.passes.framework.diagnostics import Diagnostic
+    from symshape.passes.framework.manager import Hooks, PassFailure, Step
+
+_SEPARATOR = re.compile(r"^// -----.*$", re.MULTILINE)
+
+_LIST: dict[str, Any] = {"action": "append", "default": []}
+_SWITCH: dict[str, Any] = {"action": "store_true"}
+_ONE: dict[str, Any] = {"action": Once}
+_FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("input", {"nargs": "?", "default": "-"}, "input file, - for standard input (the default)"),
+    ("-o", {"dest": "output", "default": "-", "metavar": "FILE", **_ONE}, "output file (default: standard output)"),
+    ("--pass-pipeline", {"metavar": "TEXT", **_ONE}, "e.g. 'builtin.module(lower-aten,canonicalize,func.func(cse))'"),
+    ("--to-stage", {"metavar": "STAGE", **_ONE}, "run the compiler's own passes up to this stage"),
+    ("--from-stage", {"metavar": "STAGE", **_ONE}, "with --to-stage: the stage of the input (default: imported)"),
+    ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
+    ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
+    ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
+    ("--split-input-file", _SWITCH, "treat the parts between '// -----' lines separately"),
+    ("--verify-diagnostics", _SWITCH, "check what is reported against '// expected-error' comments"),
+    ("--allow-unregistered-dialect", _SWITCH, "accept ops of unknown dialects"),
+    ("--mlir-print-ir-before-all", _SWITCH, "print the module before each pass, on stderr"),
+    ("--mlir-print-ir-after-all", _SWITCH, "print the module after each pass, on stderr"),
+    ("--print-after", {"metavar": "NAME", **_LIST}, "print it after this pass or stage, on stderr"),
+    ("--mlir-print-debuginfo", _SWITCH, "print source locations"),
+    ("--mlir-print-op-generic", _SWITCH, "print all ops in generic form"),
+    ("--print-constraints", _SWITCH, "print the table of constraints instead of the module"),
+    ("--mlir-timing", _SWITCH, "print the wall time of each pass, on stderr"),
+    ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug", **_ONE}, "where the IR before a failing pass goes"),
+)
+_OF_PASSES = (
+    "--disable-pass",
+    "--print-after",
+    "--mlir-print-ir-before-all",
+    "--mlir-print-ir-after-all",
+    "--mlir-timing",
+    "--debug-dir",
+)
+_OF_LISTS = ("--list-passes", "--load-pass")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One part of the input. ``text`` starts with as many empty lines as precede it in the file."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part: its printed IR (None after an error), and everything that was reported."""
+
+    text: str | None
+    diagnostics: Sequence[Diagnostic]
+    failure: PassFailure | None = None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status: 0, or 1 after any error (nothing is then written to the output file)."""
+    args, rest = _parser().parse_known_args(argv)
+    try:
+        return _run(args, rest)
+    except (SymshapeError, OSError, UnicodeDecodeError) as error:
+        print(f"symshape-opt: error: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    from symshape.passes.framework.registry import TABLE
+
+    epilog = f"A pass is a flag of its own: --canonicalize, --cse, --NAME='option=value ...'. Ours: {', '.join(TABLE)}."
+    parser = argparse.ArgumentParser("symshape-opt", description=__doc__, epilog=epilog, allow_abbrev=False)
+    for name, options, help_ in _FLAGS:
+        parser.add_argument(name, help=help_, **options)
+    return parser
+
+
+def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
+    from symshape.passes.framework import registry
+
+    for file in args.load_pass:
+        registry.load_pass_file(file)
+    if args.list_passes:
+        others = [name for name, _, _ in _FLAGS if name not in _OF_LISTS]
+        forbid([*given(args, _parser(), others), *rest], "beside --list-passes", "leave it out")
+        return _list_passes()
+    steps, outputs, failed = read_steps(args, rest), [], False
+    _check_printing(args, steps)
+    timings: list[tuple[str, float]] = []
+    for source in _read(args):
+        outcome = _process(source, steps, timings, args)
+        if args.verify_diagnostics:
+            failed |= _complain(source, outcome)
+        else:
+            failed |= outcome.text is None
+            _report(source, outcome)
+        outputs.append(outcome.text or "")
+    if args.mlir_timing:
+        _print_timings(timings)
+    if failed:
+        return 1
+    _write(args.output, "// -----\n".join(outputs))
+    return 0
+
+
+def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
+    """The passes to run: of --pass-pipeline, of --to-stage, or of flags named like passes, in the order given."""
+    from symshape.passes.framework.manager import parse_pipeline
+    from symshape.passes.framework.pipeline import parse_step
+    from symshape.passes.stages import passes_between
+
+    ways = [args.pass_pipeline is not None, args.to_stage is not None, bool(rest)]
+    if sum(ways) > 1:
+        raise OptionError("give passes in one way only", next_step="use --pass-pipeline, --to-stage or flags of passes")
+    if args.from_stage is not None and args.to_stage is None:
+        raise OptionError("--from-stage does nothing without --to-stage", next_step="say to which stage")
+    if args.pass_pipeline is not None:
+        steps = parse_pipeline(args.pass_pipeline)
+        if not steps:
+            raise OptionError("the pipeline has no passes", next_step="leave --pass-pipeline out to run none")
+        return steps
+    if args.to_stage is not None:
+        start = args.from_stage or "imported"
+        elements = passes_between(start, args.to_stage)
+        if not elements:
+            raise OptionError(f"no passes lead from stage '{start}' to itself", next_step="leave --to-stage out")
+        return [parse_step(text) for text in elements]
+    return [parse_step(_flag_as_element(flag)) for flag in rest]
+
+
+def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
+    """OptionError for what would have nothing to act on: no passes at all, or not the one it names."""
+    from symshape.passes.framework.pipeline import step_name
+    from symshape.passes.stages import last_pass
+
+    if not steps:
+        forbid(given(args, _parser(), _OF_PASSES), "without passes", "name passes, or leave it out")
+    run = [step_name(step) for step in steps]
+    named = [("--disable-pass", name, name) for name in args.disable_pass]
+    left = set(run) - set(args.disable_pass)
+    named += [("--print-after", name, last_pass(name) or name) for name in args.print_after]
+    for flag, text, name in named:
+        if name not in (left if flag == "--print-after" else run):
+            raise OptionError(f"{flag}={text} does nothing: no such pass is run", next_step=f"run: {', '.join(run)}")
+    dumps = args.print_after or args.mlir_print_ir_before_all or args.mlir_print_ir_after_all
+    if args.print_constraints and not dumps:
+        shape = given(args, _parser(), ("--mlir-print-debuginfo", "--mlir-print-op-generic"))
+        forbid(shape, "with --print-constraints, which prints no module", "leave one of them out")
+
+
+def _flag_as_element(flag: str) -> str:
+    name, equals, options = flag.removeprefix("--").partition("=")
+    if not flag.startswith("--") or not name:
+        raise OptionError(f"unknown argument '{flag}'", next_step="see symshape-opt --help")
+    return f"{name}{{{options}}}" if equals else name
+
+
+def _read(args: argparse.Namespace) -> list[Source]:
+    text = sys.stdin.read() if args.input == "-" else Path(args.input).read_text()
+    file = "<stdin>" if args.input == "-" else args.input
+    if not args.split_input_file:
+        return [Source(file, text)]
+    starts = [0, *(m.end() + 1 for m in _SEPARATOR.finditer(text))]
+    ends = [*(m.start() for m in _SEPARATOR.finditer(text)), len(text)]
+    return [Source(file, "\n" * text.count("\n", 0, start) + text[start:end]) for start, end in zip(starts, ends)]
+
+
+def _process(
+    source: Source, steps: Sequence[Step], timings: list[tuple[str, float]], args: argparse.Namespace
+) -> Outcome:
+    from torch_mlir import ir
+
+    from symshape.dialects import load, verify
+    from symshape.passes.constraints.constraint_table import read_entries, table_text
+    from symshape.passes.framework.base import PassContext
+    from symshape.passes.framework.diagnostics import collect_diagnostics
+    from symshape.passes.framework.manager import PassFailure, run_pipeline
+
+    foreign = args.allow_unregistered_dialect
+    with load(ir.Context()) as ctx, collect_diagnostics(ctx, only_errors=False) as diagnostics:
+        try:
+            module = ir.Module.parse(source.text)
+        except ir.MLIRError:
+            return Outcome(None, diagnostics)
+        if not verify(module, allow_unregistered=foreign):
+            return Outcome(None, diagnostics)
+        context = PassContext()
+        try:
+            run_pipeline(
+                module,
+                steps,
+                context,
+                disable=args.disable_pass,
+                hooks=_hooks(args, timings),
+                debug_dir=Path(args.debug_dir),
+                allow_unregistered=foreign,
+            )
+        except PassFailure as failure:
+            return Outcome(None, [*diagnostics, *failure.diagnostics], failure)
+        text = table_text(read_entries(module, context)) if args.print_constraints else _print(module, args)
+        return Outcome(text, diagnostics)
+
+
+def _print(module: ir.Module, args: argparse.Namespace) -> str:
+    text: str = module.operation.get_asm(
+        enable_debug_info=args.mlir_print_debuginfo,
+        print_generic_op_form=args.mlir_print_op_generic,
+        assume_verified=True,
+    )
+    return text.rstrip("\n") + "\n"
+
+
+def _hooks(args: argparse.Namespace, timings: list[tuple[str, float]]) -> Hooks:
+    from symshape.passes.framework.manager import Hooks
+    from symshape.passes.stages import last_pass
+
+    after = {last_pass(name) or name for name in args.print_after}
+
+    def dump(when: str) -> Any:
+        def show(name: str, module: ir.Module) -> None:
+            if when == "Before" or args.mlir_print_ir_after_all or name in after:
+                print(f"// -----// IR Dump {when} {name} //----- //\n{_print(module, args)}", file=sys.stderr)
+
+        return show
+
+    shows_after = args.mlir_print_ir_after_all or after
+    before = dump("Before") if args.mlir_print_ir_before_all else None
+    return Hooks(before=before, after=dump("After") if shows_after else None, timings=timings)
+
+
+def _report(source: Source, outcome: Outcome) -> None:
+    """What MLIR reported, with the source line it is about; then what to do about a failed pass."""
+    lines = source.text.split("\n")
+    for diagnostic in outcome.diagnostics:
+        for d in (diagnostic, *diagnostic.notes):
+            own = d.place.file == "-"  # the name MLIR has for text that it did not read from a file
+            place = f"{source.file}:{d.place.line}:{d.place.column}" if own else str(d.place)
+            print(f"{place}: {d.severity}: {d.message}", file=sys.stderr)
+            if own and 0 < d.place.line <= len(lines):
+                print(f"{lines[d.place.line - 1]}\n{' ' * (d.place.column - 1)}^", file=sys.stderr)
+    if outcome.failure is not None:
+        cause = outcome.failure.__cause__
+        if cause is not None and not isinstance(cause, SymshapeError):
+            traceback.print_exception(cause, file=sys.stderr)
+        print(f"symshape-opt: error: {outcome.failure}", file=sys.stderr)
+
+
+def _complain(source: Source, outcome: Outcome) -> bool:
+    from symshape.tools.expectations import check
+
+    complaints = check(source.file, source.text, outcome.diagnostics)
+    print("".join(f"{line}\n" for line in complaints), end="", file=sys.stderr)
+    return bool(complaints)
+
+
+def _list_passes() -> int:
+    from symshape.passes.framework import registry
+
+    for name in registry.names():
+        cls = registry.lookup(name)
+        print(f"  --{name:<28} {cls.description() if cls else ''}")
+    return 0
+
+
+def _print_timings(timings: Sequence[tuple[str, float]]) -> None:
+    total = sum(seconds for _, seconds in timings) or 1e-9
+    print("  wall time (s)          pass", file=sys.stderr)
+    for name, seconds in (*timings, ("total", total)):
+        print(f"  {seconds:9.4f} ({seconds / total:6.1%})  {name}", file=sys.stderr)
+
+
+def _write(output: str, text: str) -> None:
+    if output == "-":
+        sys.stdout.write(text)
+    else:
+        Path(output).write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""What ``symshape.explain`` tells of a compile."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import linecache
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from symshape.codegen.host.program_text import LibraryCall
+from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.errors import KernelError, OptionError, SymshapeError
+from symshape.frontend.importer.specialisations import Specialisation
+from symshape.passes.stages import STAGES
+from symshape.prover.numbers.expr import Expr
+from symshape.tools.traffic import call_bytes, kernel_bytes, workspace_bytes
+
+PROCESSORS = 132  # of an H100: what a report counts with
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One kernel: ``kind`` is "pointwise" or "reduction"; ``source`` is MLIR text (cpu) or Python (triton).
+
+    ``planned``: the ways to run it. A CPU kernel has none; ``module`` is then what they are planned from when they are
+    asked for: MLIR text, kept by ``explain``.
+    """
+
+    name: str
+    kind: str
+    target: str
+    source: str
+    loops: Any
+    planned: tuple[Variant, ...] = ()
+    module: str = field(default="", repr=False)
+
+    @property
+    def triton_source(self) -> str:
+        """The same kernel as Triton code, whatever the target."""
+        return str(self._triton().source)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the ways to run it; the host program chooses among them at each call."""
+        return ("default",) if self.target == "cpu" else tuple(v.name for v in self._triton().variants)
+
+    def ptx(self, arch: int = 90, variant: str | None = None) -> str:
+        """PTX for sm_``arch`` of a variant of the Triton code (by default the first), whatever the target.
+
+        Needs triton, but no GPU.
+        """
+        if importlib.util.find_spec("triton") is None:
+            raise KernelError("triton is not installed", where=self.name, next_step="pip install 'symshape[triton]'")
+        from symshape.codegen.triton.compile_ahead import compile_variant
+
+        kernel = self._triton()
+        known = {v.name: v for v in kernel.variants}
+        if variant is not None and variant not in known:
+            raise OptionError(f"{self.name} has no variant {variant!r}", next_step=f"variants: {', '.join(known)}")
+        chosen = kernel.variants[0] if variant is None else known[variant]
+        return compile_variant(kernel, chosen, arch).ptx
+
+    def bytes_accessed(self, **symbols: int) -> int:
+        """Bytes that a launch reads and writes, for values of the kernel's own index arguments (``loops.symbols``).
+
+        With the workspace of a split reduction on a GPU of 132 multiprocessors; on a CPU that stays in the caches.
+        """
+        own = 0 if self.target == "cpu" else workspace_bytes(self._triton(), symbols, PROCESSORS)
+        return kernel_bytes(self.loops, symbols) + own
+
+    def _triton(self) -> Any:
+        from symshape.codegen.triton.kernel import emit_triton
+
+        return emit_triton(self.loops, self.plans)
+
+    @property
+    def plans(self) -> tuple[Variant, ...]:
+        """The ways to run the Triton code, whatever the target."""
+        plans = {} if self.planned or not self.module else _plans(self.module)
+        return self.planned or for_loops(plans.get(self.name, ()), self.loops)
+
+
+@functools.lru_cache(maxsize=4)
+def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
+    """The variants that the kernels of a module would have on a GPU."""
+    from torch_mlir import ir
+
+    from symshape import dialects
+    from symshape.passes.framework.manager import run_pipeline
+
+    with dialects.load(ir.Context()), ir.Location.unknown():
+        parsed = ir.Module.parse(module)
+        run_pipeline(parsed, ",".join(STAGES["planned"]))
+        kernels = [view for view in parsed.body.operations if "symshape.kernel" in view.operation.attributes]
+        return {ir.StringAttr(k.operation.attributes["sym_name"]).value: read_variants(k) for k in kernels}
+
+
+@dataclass(frozen=True)
+class ConstraintReport:
+    """``kind`` is "assume" (a guard of the tracer, checked before the compiled code runs), "expect_true" (must hold) or
+    "guard" (of this entry); ``status`` "assumed", "proven" (from facts), "implied" (by other constraints too),
+    "hoisted" (checked at each call, earlier than written) or "checked" (at each call). ``source`` is ``file:line``: the
+    user's where one exists, else the framework's; ``sources`` has those of all that were merged into this one.
+    """
+
+    text: str
+    kind: str
+    status: str
+    source: str
+    message: str = ""
+    sources: tuple[str, ...] = ()
+
+    @property
+    def source_text(self) -> str:
+        """What stands at ``source``; "" if it cannot be read."""
+        file, _, line = self.source.rpartition(":")
+        return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+
+    def __str__(self) -> str:
+        origin = f"{self.source}: {self.source_text}" if self.source_text else self.source
+        origin = ", ".join([origin, *self.sources[1:]])
+        return f"{self.status}: {self.text}" + (f' "{self.message}"' if self.message else "") + f" ({origin})"
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """One failure and what was done instead.
+
+    ``step``: the pass or step of code generation; ``reason``: what it said; ``action``: what was done; ``command``: how
+    to meet it again, or the file that shows it.
+    """
+
+    step: str
+    reason: str
+    action: str
+    command: str = ""
+
+    def __str__(self) -> str:
+        return f"fallback: {self.action}, since {self.reason}"
+
+
+@dataclass
+class GraphReport:
+    """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds).
+
+    ``launched`` has an entry for each launch in the host program: the kernel, and the sizes that it gets.
+    ``called`` has one for each library call: the op, and its buffers. ``constraints``, ``specialisations`` (which line
+    pinned which size) and ``stages`` are kept for ``explain`` only. ``cache``: "hit", "stored", why the graph cannot be
+    kept on disk, or "" where that is switched off. ``fallbacks``: what failed, and what was done instead
+    (``symshape.fallbacks``).
+    """
+
+    kind: str
+    target: str
+    symbols: list[Any] = field(default_factory=list)
+    timings: list[tuple[str, float]] = field(default_factory=list)
+    stages: dict[str, str] = field(default_factory=dict)
+    passes: dict[str, Any] = field(default_factory=dict)
+    kernels: list[KernelReport] = field(default_factory=list)
+    launched: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)
+    called: list[LibraryCall] = field(default_factory=list)
+    constraints: list[ConstraintReport] = field(default_factory=list)
+    specialisations: list[Specialisation] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    cache: str = ""
+    program_source: str = ""
+    stub_source: str = ""  # its first part: symbols are bound, and what is not proven is checked, before any work
+
+    @property
+    def library_calls(self) -> list[str]:
+        """The ops that are called, in order."""
+        return [call.target for call in self.called]
+
+    @property
+    def launches(self) -> int:
+        """How many kernels a call launches."""
+        return len(self.launched)
+
+    def stage(self, name: str) -> str:
+        """The IR text after a stage; where no pass ran in it, that of the stage before."""
+        names = list(STAGES)
+        if name in names:
+            for stage in reversed(names[: names.index(name) + 1]):
+                if stage in self.stages:
+                    return self.stages[stage]
+        known = ", ".join(names) if self.stages else "none: IR is kept by symshape.explain only"
+        raise SymshapeError(f"no IR is kept for stage {name!r}", next_step=f"stages: {known}")
+
+    def bytes_accessed(self, **sizes: int) -> int:
+        """Bytes that the kernels read and write in a call: for each launch, the distinct elements of its tensors.
+
+        Library calls are not in it. ``sizes`` are values of symbols by name; for one left out the size first seen.
+        """
+        values = self._values(sizes, self._launch_sizes())
+        kernels = {k.name: k for k in self.kernels}
+        total = 0
+        for name, arguments in self.launched:
+            own = [expr.evaluate(values) for expr in arguments]
+            total += kernels[name].bytes_accessed(**dict(zip(kernels[name].loops.symbols, own)))
+        return total
+
+    def library_bytes_accessed(self, **sizes: int) -> int:
+        """Bytes of the buffers that library calls read and make in a call of the graph; ``sizes`` as above.
+
+        Each buffer counts once and whole for each call: what a call does inside is its own.
+        """
+        values = self._values(sizes, self._call_sizes())
+        return sum(call_bytes(call, values) for call in self.called)
+
+    def _values(self, sizes: Mapping[str, int], exprs: Iterable[Expr]) -> dict[str, int]:
+        used = {symbol for expr in exprs for symbol in expr.symbols}
+        every = {symbol for expr in (*self._launch_sizes(), *self._call_sizes()) for symbol in expr.symbols}
+        sources = {row.name: row.source for row in self.symbols} | dict.fromkeys(every - self._names(), "")
+        known = "symbols: " + (", ".join(f"{n} ({s})" if s else n for n, s in sources.items()) or "none")
+        for name in sizes:
+            if name not in sources:
+                raise OptionError(f"the graph has no symbol {name!r}", next_step=known)
+        values = {row.name: row.hint for row in self.symbols if row.hint >= 0} | dict(sizes)
+        if missing := sorted(used - set(values)):
+            raise OptionError(f"no size is known for {', '.join(missing)}", next_step=f"give one; {known}")
+        return values
+
+    def _launch_sizes(self) -> list[Expr]:
+        return [expr for _, arguments in self.launched for expr in arguments]
+
+    def _call_sizes(self) -> list[Expr]:
+        return [expr for call in self.called for sizes, _ in call.buffers for expr in sizes]
+
+    def _names(self) -> set[str]:
+        return {row.name for row in self.symbols}
+
+    def __str__(self) -> str:
+        reasons = self.passes.get("lower-aten", {}).get("kept", {})
+        lines = [
+            f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, "
+            f"{len(self.library_calls)} library calls; constraints: {_counts(c.status for c in self.constraints)}"
+        ]
+        for name, count in Counter(self.library_calls).most_common():
+            lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
+        lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.passes.get(name, ())]
+        lines += [f"  {one}" for one in (*self.specialisations, *self.fallbacks)]
+        lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
+        return "\n".join(lines)
+
+
+def _counts(words: Iterable[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in sorted(Counter(words).items())) or "none"
+
+
+@dataclass
+class Report:
+    """All graphs of one ``explain``, in the order in which they were compiled."""
+
+    graphs: list[GraphReport] = field(default_factory=list)
+    result: Any = None
+
+    def __str__(self) -> str:
+        return "\n".join(f"[{i}] {g}" for i, g in enumerate(self.graphs))
+
+    @property
+    def specialisations(self) -> list[Specialisation]:
+        """Which line pinned which size, over all graphs, each once."""
+        return list(dict.fromkeys(one for graph in self.graphs for one in graph.specialisations))
+
+    def totals(self) -> Mapping[str, int]:
+        """Numbers over all graphs."""
+        return {
+            "graphs": len(self.graphs),
+            "kernels": sum(len(g.kernels) for g in self.graphs),
+            "launches": sum(g.launches for g in self.graphs),
+            "library_calls": sum(len(g.library_calls) for g in self.graphs),
+            "fallbacks": sum(len(g.fallbacks) for g in self.graphs),
+        }

@@ -1,0 +1,75 @@
+"""How many bytes a kernel moves, from its loop program, and a library call, from its buffers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from symshape.errors import KernelError
+from symshape.prover.numbers.expr import Expr
+
+
+def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) -> int:
+    """Bytes of distinct elements that one launch reads and writes, for values of the kernel's symbols.
+
+    An element counts once for each tensor argument, however often the code reads it: this is what must be moved, not
+    what a target moves. Elements under a mask count as read, up to the size of the tensor; so do gathered ones.
+    ``whole``: every argument counts with its whole size, as Inductor counts what a fused kernel reads and writes.
+    """
+    sizes = {d.name: d.size.evaluate(values) for d in loops.dims}
+    touched: dict[int, dict[Any, int]] = {}
+    for instr in loops.code:
+        if instr.op in ("load", "store"):
+            touched.setdefault(instr.arg, {})[instr.address] = _points(instr.address, sizes)
+        elif instr.op in ("extract", "scatter"):
+            level = [d.name for d in loops.dims if not (instr.row and d.reduced)]
+            touched.setdefault(instr.arg, {})[instr.operands] = math.prod(sizes[name] for name in level)
+    total = 0
+    for position, reads in touched.items():
+        arg = loops.args[position]
+        elements = math.prod(s.evaluate(values) for s in arg.sizes)
+        total += (elements if whole else min(elements, sum(reads.values()))) * item_size(arg.dtype)
+    return total
+
+
+def workspace_bytes(kernel: Any, values: Mapping[str, int], processors: int) -> int:
+    """Bytes of partial results that one launch of a Triton kernel writes and reads again: those of a reduction whose
+    rows are split, with this many multiprocessors; 0 where the variant that is chosen splits nothing."""
+    numbers = _Numbers({**values, "processors": processors, "max": max, "min": min})
+    numbers["xnumel"] = eval(kernel.xnumel, {}, numbers)
+    numbers["rnumel"] = eval(kernel.rnumel, {}, numbers)
+    chosen = next(v for v in kernel.variants if eval(v.condition, {}, numbers))
+    if not chosen.splits:
+        return 0
+    numbers["splits"] = eval(chosen.splits, {}, numbers)
+    return 2 * sum(eval(size, {}, numbers) * item_size(dtype) for dtype, size in kernel.workspace)
+
+
+class _Numbers(dict[str, Any]):
+    """Values by name; what is missing is an address, and all are aligned."""
+
+    def __missing__(self, name: str) -> int:
+        if name.startswith(("in", "out", "address")):
+            return 0
+        raise KeyError(name)
+
+
+def call_bytes(call: Any, values: Mapping[str, int]) -> int:
+    """Bytes of the buffers that a library call reads and makes, each once and whole, for values of the symbols."""
+    return sum(math.prod(s.evaluate(values) for s in sizes) * item_size(dtype) for sizes, dtype in call.buffers)
+
+
+def _points(address: Expr, sizes: Mapping[str, int]) -> int:
+    """Over how many points of the space the address differs: those of the dims that it mentions."""
+    used = math.prod(size for name, size in sizes.items() if name in address.symbols)
+    return used if all(sizes.values()) else 0
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of an element; ``dtype`` is MLIR's text ("f32", "i1", "complex<f32>", "f8E4M3FN")."""
+    bits = re.search(r"\d+", dtype)
+    if bits is None:
+        raise KernelError(f"element type {dtype} has no size")
+    return max(1, int(bits.group()) // 8) * (2 if dtype.startswith("complex") else 1)

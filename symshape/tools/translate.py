@@ -1,0 +1,139 @@
+"""``symshape-translate``: prints what a module becomes: kernel code for a target, or the host program.
+
+The input is MLIR in any stage (``--from-stage``, by default ``imported``); the compiler's own passes bring it to the
+last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.tools.command_line import Once
+
+
+def _kernels(module: Any) -> list[Any]:
+    from symshape.codegen.kernels import read_loops
+
+    return [read_loops(function) for function in _some(_functions(module))]
+
+
+def _functions(module: Any) -> list[Any]:
+    return [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
+
+
+def _some(functions: list[Any]) -> list[Any]:
+    """CompileError for no kernels: nothing would be printed."""
+    if not functions:
+        raise CompileError(
+            "there are no kernels in the module",
+            next_step="is --from-stage the stage that it is in? "
+            "A module of library calls only has a host program: --to=program",
+        )
+    return functions
+
+
+def cpu(module: Any, level: str | None = None) -> str:
+    """MLIR's llvm dialect, one C function per kernel, for a level of `cpu_level`."""
+    from symshape.codegen.cpu.emit.kernel import emit_cpu
+    from symshape.codegen.cpu.objects.target import default, target_of
+
+    target = default() if level is None else target_of(level)
+    return "\n".join(emit_cpu(kernel, target) for kernel in _kernels(module))
+
+
+def triton(module: Any) -> str:
+    """Triton source, one function per kernel."""
+    from symshape.codegen.triton.kernel import emit_triton
+    from symshape.codegen.variants import for_loops, read_variants
+
+    planned = zip(_functions(module), _kernels(module))
+    return "\n\n".join(emit_triton(k, for_loops(read_variants(f), k)).source for f, k in planned)
+
+
+def program(module: Any) -> str:
+    """The host program of CPU tensors: Python that binds sizes, checks, allocates, launches and calls."""
+    from symshape.codegen.host.host_program import emit_program
+    from symshape.codegen.kernels import read_loops
+
+    functions = [op for op in module.body.operations if "symshape.kernel" not in op.operation.attributes]
+    mains = [op for op in functions if "symshape.branch" not in op.operation.attributes]
+    if len(mains) != 1:
+        raise CompileError(f"a program is made of one main function, not of {len(mains)}", next_step="split the module")
+    kernels = [read_loops(function) for function in _functions(module)]
+    checking = frozenset(kernel.name for kernel in kernels if kernel.has_error_slot("cpu"))
+    return emit_program(functions, pointers=True, checking=checking, device="cpu").source
+
+
+def loops(module: Any) -> str:
+    """The loop programs that every target prints from."""
+    import pprint
+
+    return "\n".join(pprint.pformat(kernel, width=120) for kernel in _kernels(module)) + "\n"
+
+
+TARGETS: dict[str, Callable[[Any], str]] = {"cpu": cpu, "triton": triton, "program": program, "loops": loops}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status: 0, or 1 after any error."""
+    args = _parser().parse_args(argv)
+    try:
+        text = sys.stdin.read() if args.input == "-" else Path(args.input).read_text()
+        source = translate(text, args.to, args.from_stage, args.cpu)
+        if args.output == "-":
+            sys.stdout.write(source)
+        else:
+            Path(args.output).write_text(source)
+    except (SymshapeError, OSError, UnicodeDecodeError) as error:
+        print(f"symshape-translate: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def translate(text: str, to: str, from_stage: str = "imported", level: str | None = None) -> str:
+    """MLIR text in a stage to the text of a target (one of ``TARGETS``). ``level``: for "cpu", see `cpu_level`."""
+    from torch_mlir import ir
+
+    from symshape.dialects import load, verify
+    from symshape.passes.framework.diagnostics import collect_diagnostics
+    from symshape.passes.framework.manager import run_pipeline
+    from symshape.passes.framework.pipeline import parse_step
+    from symshape.passes.stages import STAGES, passes_between
+
+    if level is not None and to != "cpu":
+        raise OptionError("--cpu does nothing without --to=cpu", next_step="leave it out")
+    steps = [parse_step(element) for element in passes_between(from_stage, list(STAGES)[-1])]
+    with load(ir.Context()) as ctx, ir.Location.unknown():
+        with collect_diagnostics(ctx) as errors:
+            try:
+                module = ir.Module.parse(text)
+            except ir.MLIRError:
+                module = None
+            if module is None or not verify(module):
+                raise CompileError("the input is no valid module: " + "\n  ".join(str(e) for e in errors))
+        run_pipeline(module, steps)
+        return cpu(module, level) if to == "cpu" else TARGETS[to](module)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("symshape-translate", description=__doc__, allow_abbrev=False)
+    parser.add_argument("input", nargs="?", default="-", help="input file, - for standard input (the default)")
+    out = "output file, - for standard output"
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", action=Once, help=out)
+    parser.add_argument("--to", choices=list(TARGETS), required=True, action=Once, help="what to print")
+    parser.add_argument(
+        "--from-stage", default="imported", metavar="STAGE", action=Once, help="the stage that the input is in"
+    )
+    parser.add_argument(
+        "--cpu", metavar="LEVEL", action=Once, help="of --to=cpu: native, x86-64-v2, x86-64-v3 or x86-64-v4"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
