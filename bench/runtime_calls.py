@@ -1,5 +1,5 @@
-"""Functions of ``runtime/`` that are called while a frame is traced and compiled, over the six models: forward, backward
-and ``symshape.jit``.
+"""Functions of ``runtime/`` that are called while a frame is traced and compiled: inference, training and
+``symshape.jit`` of the six models.
 
     python bench/runtime_calls.py [--model NAME] [--all]
 

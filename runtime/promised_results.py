@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import ShapeConstraintError
-from symshape.runtime.checks import with_text
+from symshape.errors import ShapeConstraintError, with_text
 from symshape.runtime.torch_c import has_fake_rule
 
 

@@ -21,7 +21,8 @@ from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_mas
 from symshape.frontend.graph_rewrites.out_arguments import copy_into_outs
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
-from symshape.frontend.opaque_calls.selection import make_whole, replace_marked, says_where_to_break
+from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
+from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.input_views import break_where_shared
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
@@ -75,7 +76,7 @@ def symshape_backend(
     how |= {"joint": ready_to_split(rewrite), "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     _rewrite_before_tracing(gm, example_inputs)
-    while True:  # every round makes one more call whole
+    while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:]
         try:
             with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
@@ -83,10 +84,9 @@ def symshape_backend(
                 run = or_in_eager_mode(run, gm) if bases else run
                 return with_python_numbers(with_eager_errors(run, gm), gm)
         except Exception as error:
-            if not make_whole(gm, error):
-                del (reports or [])[before:]
+            del (reports or [])[before:]
+            if not mark_failing_call(gm, error):
                 return _as_calls(gm, error, parsed, reports, assumed)
-        del (reports or [])[before:]
         replace_marked(gm)
 
 
@@ -136,7 +136,7 @@ def _as_calls(
     error where that may not be."""
     from symshape.fallbacks import graph_instead, may_fall_back
 
-    if says_where_to_break(error) or not may_fall_back(error, options.strict):
+    if isinstance(error, Reanalyse) or not may_fall_back(error, options.strict):
         raise error
     assumed.tie(traced_env_of(gm))  # what the user has said of sizes is checked all the same
     report = graph_instead(gm, error, options)

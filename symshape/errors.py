@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,3 +94,10 @@ class FallbackWarning(UserWarning):
 
 class CacheError(SymshapeError, RuntimeError):
     """The cache on disk cannot be used, or something cannot be kept in it."""
+
+
+def with_text(location: str) -> str:
+    """``file:line`` with what stands there, if the file can be read."""
+    file, _, line = location.rpartition(":")
+    text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+    return f"{location}: {text}" if text else location

@@ -34,8 +34,9 @@ from symshape.frontend.bridge.torch_unbacked import (
 )
 from symshape.frontend.decompositions.data_dependent import traceable_sizes
 from symshape.frontend.decompositions.fake_rules import missing_fake_rules
+from symshape.frontend.opaque_calls.frame_decisions import FrameDecisions, compile_with_decisions
 from symshape.frontend.opaque_calls.inferred_rules import rules_are_inferred
-from symshape.frontend.opaque_calls.selection import Place, compile_with_breaks, whole_where_needed
+from symshape.frontend.opaque_calls.selection import opaque_where_needed
 from symshape.frontend.patches.broadcasting import broadcast_at_call_time
 from symshape.frontend.patches.checkpoints import checkpoints_as_in_eager_mode
 from symshape.frontend.patches.convolution_layouts import layouts_of_convolutions
@@ -110,7 +111,7 @@ class InForce:
             self._reverts = stack.pop_all()
 
     def _patches(self) -> list[Change]:
-        return [*_PATCHES, *(functools.partial(one, self._probe) for one in (whole_where_needed, rules_are_inferred))]
+        return [*_PATCHES, *(functools.partial(one, self._probe) for one in (opaque_where_needed, rules_are_inferred))]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -218,7 +219,7 @@ class FrameCompiler(CatchErrorsWrapper):
     def __init__(self, usual: CatchErrorsWrapper, tracing: Tracing) -> None:
         super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
         self._tracing = tracing
-        self._breaks: dict[Place, str] = {}
+        self._decisions = FrameDecisions()
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
@@ -237,7 +238,7 @@ class FrameCompiler(CatchErrorsWrapper):
     def _traced(self, usual: Callable[[], Any], more: Sequence[Change], patched: bool) -> Any:
         # Another thread must not see the settings come and go.
         with compile_lock, InForce(more, self._tracing.probe, patched):
-            return compile_with_breaks(usual, self._breaks, self._tracing.one_graph)
+            return compile_with_decisions(usual, self._decisions, self._tracing.one_graph)
 
     def _traced_by_usual_rules(
         self, usual: Callable[[], Any], more: Sequence[Change], error: TorchDynamoException

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from symshape.artifact.call_text import module_named
+
 
 def schema_of(target: Any) -> Any:
     """The ``torch.FunctionSchema`` of an operator overload; None for what is none."""
@@ -57,3 +59,35 @@ _PYTHON_MODULES = ("torch.nn.functional", "torch.functional", "torch._jit_intern
 def is_python_function(target: Any) -> bool:
     """Whether the target of a node is a function that PyTorch has in Python."""
     return getattr(target, "__module__", None) in _PYTHON_MODULES
+
+
+# Where functions that Dynamo puts into a graph are found by name.
+_FUNCTION_MODULES = (
+    "torch",
+    "torch.nn.functional",
+    "torch.linalg",
+    "torch.fft",
+    "torch.special",
+    "torch._C._nn",
+    "torch._C._linalg",
+    "torch._C._fft",
+    "torch._C._special",
+    "torch._C._VariableFunctions",
+    "torch.functional",
+    "torch.masked",
+    "torch.masked._ops",
+    "_operator",
+    "torch._lowrank",
+    "math",
+    "torch._refs",
+    "torch._prims_common",
+)
+
+
+def module_of(function: Any) -> str | None:
+    """The name of a module in which a function is found by its own name; None for one that is in none of them."""
+    name = getattr(function, "__name__", "")
+    for module in (getattr(function, "__module__", None), *_FUNCTION_MODULES):
+        if module and getattr(module_named(module), name, None) is function:
+            return str(module)
+    return None

@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch_mlir import ir
 
+from symshape.artifact.compiled_program import target_name
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.errors import CompileError
@@ -38,7 +39,6 @@ from symshape.frontend.importer.sym_floats import emit_real
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
-from symshape.runtime.program import target_name
 from symshape.runtime.torch_c import user_lines
 
 

@@ -18,6 +18,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.errors import with_text
 from symshape.frontend.bridge.fake_tensors import shape_env_of_mode
 from symshape.frontend.bridge.operators import returns_views, schema_of
 from symshape.frontend.bridge.shape_env import symbol_hint, symint_of, unbacked_number
@@ -47,7 +48,6 @@ from symshape.frontend.opaque_calls.operator_samples import (
     Variable,
     learn,
 )
-from symshape.runtime.checks import with_text
 from symshape.runtime.promised_results import how_to_register
 from symshape.runtime.torch_c import first_seen
 

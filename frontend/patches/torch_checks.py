@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
-from symshape.errors import ShapeConstraintError
+from symshape.artifact.constraint_checks import CheckText, error_of
+from symshape.errors import ShapeConstraintError, with_text
 from symshape.frontend.bridge.torch_private import symbol_hint, symbol_source
 from symshape.frontend.bridge.torch_unbacked import unimplemented, with_node_runner
 from symshape.frontend.patches.dynamo_errors import passing, users_error
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
-from symshape.runtime.checks import CheckText, error_of, with_text
 from symshape.runtime.torch_c import first_seen, user_lines
 
 # Each with the position of its condition; the message follows.

@@ -16,6 +16,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.compiler import is_dynamo_compiling
 
+from symshape.artifact.constraint_checks import CheckText, Origin, error_of, user_text
 from symshape.codegen.host.entry_guards import Leaf, minimal
 from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
@@ -27,7 +28,7 @@ from symshape.jitted.dynamic_shapes import Input, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.tracing import Call, trace_call
 from symshape.options import Options
-from symshape.runtime.checks import CheckText, Origin, error_of, holds, user_text
+from symshape.runtime.checks import holds
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
 

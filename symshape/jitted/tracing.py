@@ -13,7 +13,7 @@ import torch.utils._pytree as pytree
 from symshape.cache.compiled_graphs import compile_graph
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
-from symshape.errors import CompileError, SymshapeError
+from symshape.errors import CompileError, SymshapeError, with_text
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.frontend.importer.requirements import Requirements
@@ -24,7 +24,6 @@ from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.options import Options
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.checks import with_text
 from symshape.runtime.torch_c import user_lines
 from symshape.settings import InForce
 from symshape.tools.report import GraphReport
