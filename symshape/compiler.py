@@ -98,7 +98,7 @@ def _compile(
     context = ir.Context()
     dialects.load(context)
     with _importing(gm, options):
-        imported = import_graph(graph, context, env)
+        imported = import_graph(graph, context, env, guards_hold=kind == "backward")
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
     timer.mark("imported")

@@ -78,18 +78,21 @@ class Importer:
         return ir.Location.name(node.name, place)
 
 
-def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main") -> Imported:
+def import_graph(
+    gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main", guards_hold: bool = False
+) -> Imported:
     """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
-    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number.
+    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``guards_hold``: the graph is only called
+    after another one of the same ShapeEnv, which has checked the guards (backward).
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
         block, fakes = _create_function(module, gm, name)
         importer = Importer(module, env, Sizes(block))
         rows = collect_symbols(fakes, env)
-        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env))
+        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env, guards_hold))
     return Imported(module, importer.constants, rows)
 
 
