@@ -15,6 +15,8 @@ from torch_mlir import ir
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.errors import CompileError
+from symshape.frontend.bridge.operators import returns_views
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_values import fill_values
 from symshape.frontend.graph_rewrites.draw_order import draws
 from symshape.frontend.importer.fake_values import (
@@ -209,12 +211,12 @@ def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
             return known
     if isinstance(value, torch.SymFloat) and _is_scalar_operator(node.target):
         try:
-            return emit_real(importer.sizes, value.node.expr)
+            return emit_real(importer.sizes, expression_of(value))
         except UnsupportedExpr:
             pass
     if isinstance(value, torch.SymBool) and _is_scalar_operator(node.target):
         try:
-            return emit_condition(importer.sizes, condition_from_sympy(value.node.expr))
+            return emit_condition(importer.sizes, condition_from_sympy(expression_of(value)))
         except (UnsupportedExpr, KeyError):
             pass
     return _import_library_call(importer, node, value)
@@ -273,8 +275,7 @@ def _is_fresh(target: Any) -> bool:
         return True
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
         return False
-    schema = target._schema
-    return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
+    return not returns_views(target)
 
 
 def _is_custom(target: Any) -> bool:
