@@ -20,7 +20,7 @@ from symshape.prover.numbers.expr import Expr, maximum
 from symshape.settings import compile_with
 from symshape.tools.measure import Graphs
 
-PASS = str(Path(__file__).parent / "Inputs" / "need_blocks.py")
+PASS = str(Path(__file__).parents[1] / "support" / "need_blocks.py")
 
 
 def _fn(x: torch.Tensor) -> torch.Tensor:
