@@ -16,10 +16,12 @@ import torch.utils._pytree as pytree
 
 from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
+from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
+from symshape.runtime.scatter import scatter
 from symshape.runtime.torch_c import empty_strided_cpu, is_profiling, reinterpret_tensor
 
 
@@ -135,6 +137,10 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,
     "symshape.draw.default": draw,
+    "symshape.mask_positions.default": mask_positions,
+    "symshape.scatter.default": scatter,
+    "symshape.select_at.default": select_at,
+    "symshape.unravel_positions.default": unravel_positions,
 }
 
 
