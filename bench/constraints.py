@@ -29,8 +29,11 @@ from symshape.compiler import compile_graph
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.facts import row_of
 from symshape.dialects.sizes import Sizes
-from symshape.frontend.bridge.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.frontend.bridge.aot_autograd import aot_compile
+from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.options import Options
 from symshape.passes.framework.manager import run_pipeline
@@ -295,7 +298,9 @@ def graphs_of(name: str) -> list[tuple[str, str]]:
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
         kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
-        return aot_compile(graph, inputs, joint=lambda joint: joint, decompositions=decomposition_table(), **kinds)
+        return aot_compile(
+            graph, inputs, joint=ready_to_split(lambda joint: joint), decompositions=decomposition_table(), **kinds
+        )
 
     model = MODELS[name]
     torch._dynamo.reset()

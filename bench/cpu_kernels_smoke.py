@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "test" / "unit"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "test" / "support"))
 from loop_builder import D0, D1, SYMBOLS, ZERO, Builder, build, layer_norm, reduction, softmax  # noqa: E402
 
 SHAPES = ((1024, 1024), (8 * 128, 256), (1024, 16))

@@ -31,9 +31,12 @@ from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.host.host_program import emit_program
 from symshape.compiler import stage_pipelines
-from symshape.frontend.bridge.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.frontend.bridge.aot_autograd import aot_compile
+from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.data_dependent import traceable_gradients
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import rewrite_masks
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
@@ -154,7 +157,7 @@ def _our_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) 
 
     kinds = {kind: functools.partial(compile_one, kind) for kind in KINDS}
     with traceable_gradients():
-        return aot_compile(graph, inputs, joint=rewrite, decompositions=decomposition_table(), **kinds)
+        return aot_compile(graph, inputs, joint=ready_to_split(rewrite), decompositions=decomposition_table(), **kinds)
 
 
 def _inductor_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:

@@ -23,6 +23,9 @@ class Host(ir.Dialect):
     DIALECT_NAMESPACE = "host"
 
 
+_OWN_MODULES = "python.symshape."
+
+
 @_cext.register_operation(Host)
 class CallOp(ir.OpView):
     """A library call to an ATen or custom op, on real tensors and numbers.
@@ -87,6 +90,8 @@ class CallOp(ir.OpView):
         text, given, indices = self.arguments, len(self.operation.operands), self.result_indices
         if not self.target:
             return bad(self, "has an empty target")
+        if self.target.startswith(_OWN_MODULES):
+            return bad(self, f"target '{self.target}' is a path of a module of ours: what is called is registered")
         if not (text.startswith("(") and text.endswith(")")):
             return bad(self, f"arguments '{text}' are not a parenthesised call")
         for i in operand_indices(text):

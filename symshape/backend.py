@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symshape.cache.compiled_graphs import compile_graph
-from symshape.frontend.bridge.torch_private import aot_compile, base_arguments, shape_env_of, traced_env_of
+from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.decompositions.data_dependent import traceable_gradients
 from symshape.frontend.decompositions.random_numbers import eager_draws, with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
 from symshape.frontend.graph_rewrites.inlined_calls import inline_calls
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.graph_rewrites.out_arguments import copy_into_outs
 from symshape.frontend.importer.assumptions import Assumptions
@@ -70,7 +72,7 @@ def symshape_backend(
         return check_bases(graph, env, compiled.run)
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    how |= {"joint": rewrite, "decompositions": decomposition_table(parsed.random == "eager")}
+    how |= {"joint": ready_to_split(rewrite), "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     _rewrite_before_tracing(gm, example_inputs)
     while True:  # every round makes one more call whole

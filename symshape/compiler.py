@@ -20,7 +20,9 @@ from symshape.codegen.host.program_text import ProgramText
 from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
-from symshape.frontend.bridge.torch_private import common_subexpressions, shape_env_of
+from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.fake_tensors import shape_env_of
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
@@ -98,7 +100,7 @@ def _compile(
     context = ir.Context()
     dialects.load(context)
     with _importing(gm, options):
-        imported = import_graph(graph, context, env)
+        imported = import_graph(graph, context, env, guards_hold=kind == "backward")
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
     timer.mark("imported")
@@ -125,7 +127,7 @@ def _compile(
         run = load_program(program, kernels.image.load(autotune=options.autotune))
     timer.mark("program")
     _fill(report, text, kernels)
-    run._boxed_call = True  # type: ignore[attr-defined]
+    takes_boxed_arguments(run)
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
 

@@ -28,9 +28,12 @@ from torch.fx.experimental.proxy_tensor import (
     _temp_remove_metadata_torch_function_mode,
 )
 
-from symshape.frontend.bridge.torch_private import deferred_runtime_asserts, partition_after, source_name
+from symshape.frontend.bridge.aot_autograd import partition_after
+from symshape.frontend.bridge.guards import deferred_runtime_asserts
+from symshape.frontend.bridge.shape_env import source_name
 from symshape.frontend.decompositions.random_numbers import eager_draws, generator_is_not_asked
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 
 
 def is_seen_by_others(values: Sequence[Any]) -> bool:
@@ -219,7 +222,7 @@ class Trace:
                 bw_compiler=backward,
                 inference_compiler=inference,
                 decompositions=decomposition_table(seeded),
-                partition_fn=partition_after(lambda joint: joint),
+                partition_fn=partition_after(ready_to_split(lambda joint: joint)),
             )
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:

@@ -18,7 +18,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from symshape.frontend.bridge.torch_private import is_unbacked, symbol_hint
+from symshape.frontend.bridge.shape_env import symbol_hint
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 
 
 def never_one(size: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.bridge.torch_tracing import (
     AutogradKernel,
     has_functional_transforms,

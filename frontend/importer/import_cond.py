@@ -12,7 +12,8 @@ from torch_mlir import ir
 from symshape.dialects.conditions import emit_condition, read_condition
 from symshape.dialects.host import CondOp
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_private import common_subexpressions
+from symshape.frontend.bridge.operators import returns_nothing
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.graph_rewrites.draw_order import draws
 from symshape.frontend.importer.fake_values import bind, check_replaced, define_unbacked, is_new_symbol, type_of
 from symshape.frontend.importer.traced_symbols import size_expr
@@ -147,7 +148,7 @@ def _is_traced(graph: torch.fx.GraphModule) -> bool:
 
 
 def _returns_nothing(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
+    return returns_nothing(node.target)
 
 
 def _number(importer: Importer, value: Any) -> ir.Value | None:

@@ -15,6 +15,8 @@ from torch_mlir import ir
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.errors import CompileError
+from symshape.frontend.bridge.operators import returns_views
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_values import fill_values
 from symshape.frontend.graph_rewrites.draw_order import draws
 from symshape.frontend.importer.fake_values import (
@@ -78,18 +80,21 @@ class Importer:
         return ir.Location.name(node.name, place)
 
 
-def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main") -> Imported:
+def import_graph(
+    gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main", guards_hold: bool = False
+) -> Imported:
     """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
-    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number.
+    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``guards_hold``: the graph is only called
+    after another one of the same ShapeEnv, which has checked the guards (backward).
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
         block, fakes = _create_function(module, gm, name)
         importer = Importer(module, env, Sizes(block))
         rows = collect_symbols(fakes, env)
-        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env))
+        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env, guards_hold))
     return Imported(module, importer.constants, rows)
 
 
@@ -206,12 +211,12 @@ def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
             return known
     if isinstance(value, torch.SymFloat) and _is_scalar_operator(node.target):
         try:
-            return emit_real(importer.sizes, value.node.expr)
+            return emit_real(importer.sizes, expression_of(value))
         except UnsupportedExpr:
             pass
     if isinstance(value, torch.SymBool) and _is_scalar_operator(node.target):
         try:
-            return emit_condition(importer.sizes, condition_from_sympy(value.node.expr))
+            return emit_condition(importer.sizes, condition_from_sympy(expression_of(value)))
         except (UnsupportedExpr, KeyError):
             pass
     return _import_library_call(importer, node, value)
@@ -270,8 +275,7 @@ def _is_fresh(target: Any) -> bool:
         return True
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
         return False
-    schema = target._schema
-    return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
+    return not returns_views(target)
 
 
 def _is_custom(target: Any) -> bool:

@@ -19,7 +19,7 @@ from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
 
-TARGET = "python.symshape.runtime.scatter.scatter"
+TARGET = "symshape.scatter.default"
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class OutlineScatters(Pass):
 
     Before::
 
-        %r = "host.call"(%x, %v, %i, %n) {target = "python.symshape.runtime.scatter.scatter",
-             arguments = "($0, $1, (0, 1), False, ($3, 256), (($2, (0,)), 1), 'add', True)"} : ...
+        %r = "host.call"(%x, %v, %i, %n) {target = "symshape.scatter.default",
+             arguments = "($0, $1, (0, 1), False, ($3, 256), (-1, 1), [$2], (0,), 'add', True)"} : ...
 
     After::
 
@@ -78,8 +78,8 @@ class _Function:
     def outline(self, call: Any) -> None:
         template = ir.StringAttr(call.attributes["arguments"]).value
         operands = [self.sizes.expr(v) if v in self.sizes else v for v in call.operands]
-        (x, values, dims, repeats, space, places, combiner, wraps), _ = instantiate(template, operands)
-        indices = [place[0] for place in places if not isinstance(place, int)]
+        (x, values, value_dims, *others), _ = instantiate(template, operands)
+        repeats, space, dims, indices, index_dims, combiner, wraps = others
         result = call.results[0]
         tensors = [x, values, *indices, result]
         layouts = self.sizes.layouts
@@ -90,7 +90,8 @@ class _Function:
         symbols = list(dict.fromkeys(name for e in mentioned for name in sorted(e.symbols)))
         writer = _Kernel(tensors, [layouts[v] for v in tensors], symbols, self.facts)
         with ir.InsertionPoint(self.module.body), ir.Location.unknown():
-            function = writer.write(space, (tuple(dims), repeats), places, combiner, wraps, call.location)
+            along = _Along(tuple(value_dims), repeats, tuple(dims), tuple(index_dims))
+            function = writer.write(space, along, combiner, wraps, call.location)
         self._launch(call, self._share(function), tensors[:-1], symbols)
 
     def _share(self, function: Any) -> str:
@@ -121,6 +122,18 @@ class _Function:
         call.erase()
 
 
+@dataclass(frozen=True)
+class _Along:
+    """Which dims of the space the dims of tensors run along, as in ``symshape::scatter``. ``repeats``: values of size 1
+    are repeated; ``dims``: those of the destination, -1 for an indexed one; ``indices``: of one index after the other.
+    """
+
+    values: tuple[int, ...]
+    repeats: bool
+    dims: tuple[int, ...]
+    indices: tuple[int, ...]
+
+
 class _Kernel:
     """Writes the function of a scatter: ``tensors`` are its source, values, indices and destination."""
 
@@ -130,8 +143,7 @@ class _Kernel:
     def write(
         self,
         space: list[Expr],
-        along: tuple[tuple[int, ...], bool],
-        places: Any,
+        along: _Along,
         combiner: str,
         wraps: bool,
         where: Any,
@@ -161,12 +173,11 @@ class _Kernel:
             for argument, layout in zip(arguments, self.layouts):
                 operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, ZERO)]
                 ir.Operation.create("symshape.bind", [], [argument, *operands])
-            kept = [place for place in places if isinstance(place, int)]
-            kinds = [ir.StringAttr.get("parallel" if d in kept else "reduction") for d in range(len(space))]
+            kinds = [ir.StringAttr.get("parallel" if d in along.dims else "reduction") for d in range(len(space))]
             sizes = [self.sizes.value(s) for s in space]
             ir.Operation.create("symshape.space", [], sizes, {"iterators": ir.ArrayAttr.get(kinds)})
             with where:
-                result = self._scatter(arguments, space, along, places, combiner, wraps)
+                result = self._scatter(arguments, space, along, combiner, wraps)
             ir.Operation.create("func.return", [], [result])
         return function
 
@@ -187,24 +198,24 @@ class _Kernel:
         self,
         arguments: list[Any],
         space: list[Expr],
-        along: tuple[tuple[int, ...], bool],
-        places: Any,
+        along: _Along,
         combiner: str,
         wraps: bool,
     ) -> ir.Value:
         b = Builder(self.sizes, self.facts)
         tensors = [Tensor(a, layout.sizes, dtype_of(a)) for a, layout in zip(arguments, self.layouts)]
         source, values, *indices, dest = tensors
-        at, given = [], iter(indices)
-        for i, place in enumerate(places):
-            if not isinstance(place, int):
-                view = self._over(b, next(given), tuple(place[1]), space)
-                at.append(self._index(b, view, space, dest.sizes[i], wraps, i))
-        value = b.cast(self._over(b, values, along[0], space, along[1]), dest.dtype)
+        at, left = [], along.indices
+        indexed = [dim for dim, runs_along in enumerate(along.dims) if runs_along < 0]
+        for dim, index in zip(indexed, indices, strict=True):
+            view = self._over(b, index, left[: index.rank], space)
+            left = left[index.rank :]
+            at.append(self._index(b, view, space, dest.sizes[dim], wraps, dim))
+        value = b.cast(self._over(b, values, along.values, space, along.repeats), dest.dtype)
         operands = [value, source, dest, *at]
         i64 = ir.IntegerType.get_signless(64)
         attributes = {
-            "dims": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, p if isinstance(p, int) else -1) for p in places]),
+            "dims": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in along.dims]),
             "combiner": ir.StringAttr.get(combiner),
         }
         return ir.Operation.create(

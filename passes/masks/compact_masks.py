@@ -19,8 +19,6 @@ from symshape.prover.numbers.condition import at_least
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts
 
-_OURS = "python.symshape.runtime.compact."
-
 
 @dataclass(frozen=True)
 class CompactMasks(Pass):
@@ -35,11 +33,11 @@ class CompactMasks(Pass):
 
     After::
 
-        %p = "host.call"(%m) {target = "python.symshape.runtime.compact.positions", arguments = "($0, 'cpu')"} : ...
+        %p = "host.call"(%m) {target = "symshape.mask_positions.default", arguments = "($0, 'cpu')"} : ...
         %u = "symshape.unbacked_symbol"(%p) {name = "u0", kind = "size", dim = 0, ...}
         "symshape.bind"(%p, %u, %c1, %c0)
         "symshape.assume"(%s0_ge_u)
-        %a = "host.call"(%x, %p) {target = "python.symshape.runtime.compact.selected", arguments = "($0, $1, 0, 1)"}
+        %a = "host.call"(%x, %p) {target = "symshape.select_at.default", arguments = "($0, $1, 0, 1)"}
         "symshape.bind"(%a, %u, ...)
 
     No more are selected than there are: that is a fact for all that follows. The number is the one thing that the host
@@ -121,7 +119,7 @@ class _Function:
             if at is None:
                 with ir.InsertionPoint(read.op):
                     at = self.positions[read.mask] = _call(
-                        "positions", f"($0, '{self.target}')", [read.mask], tensor_type([None], "i64")
+                        "mask_positions", f"($0, '{self.target}')", [read.mask], tensor_type([None], "i64")
                     )
             for symbol in symbols:
                 symbol.operands[0] = at
@@ -134,7 +132,7 @@ class _Function:
                     if read.x is not None
                     else ("($0, $1)", [read.mask, at])
                 )
-                name = "places" if read.x is None else "selected"
+                name = "unravel_positions" if read.x is None else "select_at"
                 new = _call(name, template, operands, result.type)
         result.replace_all_uses_with(new)
         read.op.erase()
@@ -163,7 +161,7 @@ def _reading(symbol: Any) -> tuple[str, int]:
 
 
 def _call(name: str, arguments: str, operands: list[Any], type_: ir.Type) -> ir.Value:
-    return CallOp(_OURS + name, arguments, operands, [type_], fresh=True).operation.results[0]
+    return CallOp(f"symshape.{name}.default", arguments, operands, [type_], fresh=True).operation.results[0]
 
 
 def _of_index(op: Any) -> _Read | None:

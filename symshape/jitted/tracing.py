@@ -14,6 +14,7 @@ from symshape.cache.compiled_graphs import compile_graph
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
@@ -250,7 +251,7 @@ def _symbols(value: Any) -> set[str]:
         parts = item.size() if isinstance(item, torch.Tensor) else (item,)
         for part in parts:
             if isinstance(part, torch.SymInt):
-                found.update(str(symbol) for symbol in part.node.expr.free_symbols)
+                found.update(str(symbol) for symbol in expression_of(part).free_symbols)
     return found
 
 

@@ -2,7 +2,7 @@
 
 Argument reductions after Cody and Waite (Software Manual for the Elementary Functions, 1980), reconstruction in the
 manner of Cephes (Moshier) and SLEEF (Shibata and Petrogalli, 2020), with FMA. Rare f32 functions are computed in f64
-(`vector_math_wide`); what has no expansion calls libm lane by lane. test/unit/test_vector_math.py asserts the bounds.
+(`functions_f64`); what has no expansion calls libm lane by lane. test/codegen/test_vector_math.py asserts the bounds.
 """
 
 from __future__ import annotations

@@ -211,8 +211,9 @@ class Builder:
         repeats: bool = False,
         wraps: bool = False,
     ) -> Tensor:
-        """``symshape.runtime.scatter.scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a
-        kernel of it, which writes into the copy."""
+        """``symshape::scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a kernel of it, which
+        writes into the copy. ``places``: for each dim of ``x`` a dim of the space, or (index, its dims in the space).
+        """
         operands = [self.pointwise(x.sizes, x.dtype, [x], lambda v: v).value, values.value]
 
         def text(value: Any) -> str:
@@ -222,11 +223,16 @@ class Builder:
         def joined(parts: Iterable[str]) -> str:
             return "(" + "".join(f"{part}, " for part in parts) + ")"
 
-        at = joined(str(p) if isinstance(p, int) else f"({text(p[0])}, {tuple(p[1])})" for p in places)
+        along = tuple(place if isinstance(place, int) else -1 for place in places)
+        indexed = [place for place in places if not isinstance(place, int)]
+        indices = ", ".join(text(index) for index, _ in indexed)
+        index_dims = tuple(dim for _, runs_along in indexed for dim in runs_along)
         space = joined(map(text, sizes))
-        arguments = f"($0, $1, {tuple(dims)}, {repeats}, {space}, {at}, '{combiner}', {wraps})"
+        arguments = (
+            f"($0, $1, {tuple(dims)}, {repeats}, {space}, {along}, [{indices}], {index_dims}, '{combiner}', {wraps})"
+        )
         type_ = self.type(x.sizes, x.dtype)
-        op = CallOp("python.symshape.runtime.scatter.scatter", arguments, operands, [type_], fresh=True).operation
+        op = CallOp("symshape.scatter.default", arguments, operands, [type_], fresh=True).operation
         strides = [product(x.sizes[i + 1 :]) for i in range(x.rank)]
         layout = [self.sizes.value(e) for e in (*x.sizes, *strides, ZERO)]
         ir.Operation.create("symshape.bind", [], [op.results[0], *layout])

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 import symshape
 from symshape import compiler, errors, fallbacks
 from symshape.codegen import kernels
-from symshape.frontend.bridge.torch_private import aot_compile
+from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.options import Options
 from symshape.passes.framework import registry

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def test_compiles(arch: int) -> None:
     """No spills. What a variant calls aligned is accessed as widely as can be, anything else by single elements."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "test" / "support"), environment.get("PYTHONPATH", "")])
     command = [sys.executable, __file__, str(arch)]
     result = subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def test_launches_on_a_gpu_and_warm_up(tmp_path: Path) -> None:
     """In a process in which Triton is not the interpreter."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), environment.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "test" / "support"), environment.get("PYTHONPATH", "")])
     environment |= {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path)}
     result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -25,7 +25,7 @@ from symshape.tools import cli
 from symshape.tools.measure import Graphs
 
 ROOT = Path(__file__).resolve().parents[2]
-PASS = str(Path(__file__).parent / "Inputs" / "need_blocks.py")
+PASS = str(Path(__file__).parents[1] / "support" / "need_blocks.py")
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,0 @@
-"""Unit tests share helpers that lie next to them."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
