@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import tokenize
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -106,3 +107,12 @@ def test_comments_name_files_that_exist() -> None:
         f"{source}: {path}" for source in _sources() for text in _prose(source) for path in _missing(text, source)
     }
     assert not {one for one in missing if "bench/results/" not in one}  # which scripts write when they run
+
+
+def test_the_architecture_names_every_package() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for package in packages:
+        path = package.replace(".", "/") + "/"
+        plain = path.removeprefix("symshape/") or path
+        assert f"`{path}" in text or f"`{plain}" in text, package
