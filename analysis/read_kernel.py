@@ -1,4 +1,4 @@
-"""Reads a kernel function (the one normal form of docs/architecture.md) into a loop program."""
+"""Reads a kernel function (the one normal form of docs/kernels.md) into a loop program."""
 
 from __future__ import annotations
 

@@ -34,7 +34,11 @@ class CallOp(ir.OpView):
     ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
     positions of its results in ``result_indices``. ``fresh`` says that it changes no operand, and that its results are
     in memory of their own, which nothing else knows. ``draws`` says that it moves the generator of random numbers on:
-    such calls, and ``host.cond`` of branches with such calls, keep their order.
+    such calls, and ``host.cond`` of branches with such calls, keep their order. ``checked`` says that sizes and types
+    of the results are compared with the promised ones at run time (custom operators).
+
+    The target ``symshape.storage`` (of ``as_strided``) is no call: its result is an alias of the operand's memory from
+    its first element on, of one dim.
 
     ```mlir
     %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"}

@@ -56,7 +56,7 @@ class HoistGuards(Pass):
     of the branch) or check. A check that divides by what may be zero stays where it is, behind whatever protects it.
     Of two checks with no work between them, one that covers the other takes over its locations and its message.
 
-    ``to``: "earliest" (the default), or "entry": only those that can go all the way to the entry are moved.
+    ``to``  "earliest" (the default), or "entry": only those that can go all the way to the entry are moved.
     """
 
     name: ClassVar[str] = "hoist-guards"

@@ -79,7 +79,8 @@ class LowerAten(Pass):
         %e = tensor.empty(%s0) : tensor<?x256xf32>
         %r = linalg.generic {...} ins(%a, %b) outs(%e) { arith.addf }
 
-    ``only`` limits the pass to these overload names; the calls of the graph nodes in ``keep`` stay.
+    ``only``  overload names; where some are given, the calls of all others stay
+    ``keep``  names of nodes of the traced graph whose calls stay
     """
 
     name: ClassVar[str] = "lower-aten"
