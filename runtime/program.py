@@ -17,10 +17,12 @@ from symshape.artifact.compiled_program import Program
 from symshape.artifact.constraint_checks import CheckText
 from symshape.errors import SymshapeError, with_text
 from symshape.runtime.checks import fail
+from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
+from symshape.runtime.scatter import scatter
 from symshape.runtime.torch_c import empty_strided_cpu, is_profiling, reinterpret_tensor
 
 
@@ -123,6 +125,10 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,
     "symshape.draw.default": draw,
+    "symshape.mask_positions.default": mask_positions,
+    "symshape.scatter.default": scatter,
+    "symshape.select_at.default": select_at,
+    "symshape.unravel_positions.default": unravel_positions,
 }
 
 
