@@ -52,7 +52,6 @@ __all__ = [
     "symbol_sources",
     "traced_env_of",
     "user_frame",
-    "views_by_strides",
 ]
 
 
@@ -399,28 +398,6 @@ def has_unbacked_sizes(tensor: torch.Tensor) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(tensor))
-
-
-def views_by_strides() -> Callable[[], None]:
-    """Sizes and strides of a view are traced like those of a tensor with data-dependent sizes: by the strides alone, as
-    eager mode does it (``_view_unbacked_meta``). Returns what puts the usual rule back.
-
-    The usual rule (``_reshape_view_helper``) splits and joins dims from left to right, and guards on every test that it
-    makes on the way: ``y.reshape(x.shape)`` is then compiled again as soon as another size divides another.
-    """
-    from torch._subclasses import fake_impls
-
-    usual = fake_impls._view_has_unbacked_input
-    fake_impls._view_has_unbacked_input = _always  # type: ignore[assignment]
-
-    def revert() -> None:
-        fake_impls._view_has_unbacked_input = usual
-
-    return revert
-
-
-def _always(*_args: Any) -> bool:
-    return True
 
 
 def is_control_flow(error: BaseException) -> bool:

@@ -26,9 +26,8 @@ from symshape.frontend.bridge.torch_unbacked import (
     unimplemented,
     unknown_size,
     what_was_asked,
-    with_breaks_at_questions,
-    with_node_runner,
 )
+from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import matters
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
@@ -36,7 +35,6 @@ from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
 from symshape.frontend.opaque_calls.probing import Probe
 from symshape.frontend.opaque_calls.tensor_comparisons import answers, ask_for_item
-from symshape.frontend.patches.broadcasting import perhaps_squeezed
 from symshape.runtime.opaque_call import (
     NotWhole,
     autocast_state,
@@ -56,20 +54,11 @@ _MARK = "symshape_whole"
 _CALLS = ("call_function", "call_method")
 
 
-def whole_where_needed(probe: bool = True) -> Callable[[], None]:
-    """Dynamo's tracing goes on where a call asks for an unknown size. ``probe``: users' operators are run for it.
-    Returns what puts the usual way back."""
-    reverts = with_node_runner(functools.partial(_runner, probe)), with_breaks_at_questions()
-
-    def revert() -> None:
-        for one in reverts:
-            one()
-
-    return revert
-
-
 @functools.cache
-def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
+def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Callable[..., Any]:
+    """How Dynamo runs a node, in place of ``usual``: tracing goes on where a call asks for an unknown size.
+    ``may_probe``: whether users' operators are run for it."""
+
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
         known = _BREAKS[-1].get(place_of(node)) if _BREAKS else None
         if known:
@@ -101,7 +90,7 @@ def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
             if not asks_for_sizes(error):
                 raise
             try:
-                refuse_to_run(node.target, probe)
+                refuse_to_run(node.target, may_probe())
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
             except NotWhole as reason:
                 break_graph(node, f"{reason}; {what_was_asked(error)}", error)

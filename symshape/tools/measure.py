@@ -19,7 +19,7 @@ import torch._dynamo
 import torch.utils._pytree as pytree
 from torch._dynamo.utils import counters
 
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:
