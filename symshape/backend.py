@@ -11,8 +11,8 @@ import torch
 from symshape.cache.compiled_graphs import compile_graph
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
-from symshape.frontend.decompositions.data_dependent import traceable_gradients
-from symshape.frontend.decompositions.random_numbers import eager_draws, with_python_numbers
+from symshape.frontend.bridge.torch_tracing import has_functional_transforms
+from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
 from symshape.frontend.graph_rewrites.inlined_calls import inline_calls
@@ -25,6 +25,8 @@ from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
 from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.input_views import break_where_shared
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force, require_known
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
@@ -75,11 +77,13 @@ def symshape_backend(
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
     how |= {"joint": ready_to_split(rewrite), "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
+    require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     _rewrite_before_tracing(gm, example_inputs)
+    scope = Scope("graph", eager_draws=parsed.random == "eager", transforms=has_functional_transforms(gm))
     while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:]
         try:
-            with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
+            with in_force(scope):
                 run = aot_compile(gm, example_inputs, **how)
                 run = or_in_eager_mode(run, gm) if bases else run
                 return with_python_numbers(with_eager_errors(run, gm), gm)

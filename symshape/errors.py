@@ -28,6 +28,10 @@ class CompileError(SymshapeError, RuntimeError):
     """An internal error of a stage: names the stage and the op, and the file that replays it."""
 
 
+class PatchError(CompileError):
+    """PyTorch is not what a change of its tracer was made for: names the patch, and what of PyTorch has changed."""
+
+
 class StepFailure(CompileError):
     """A pass or a step of code generation failed.
 

@@ -5,14 +5,12 @@ One of the files that touch private PyTorch APIs (``torch_private``).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,9 +29,6 @@ from torch.fx.experimental.proxy_tensor import (
 from symshape.frontend.bridge.aot_autograd import partition_after
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.shape_env import source_name
-from symshape.frontend.decompositions.random_numbers import eager_draws, generator_is_not_asked
-from symshape.frontend.decompositions.table import decomposition_table
-from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 
 
 def is_seen_by_others(values: Sequence[Any]) -> bool:
@@ -204,42 +199,32 @@ class Trace:
             sources.insert(0, ConstantSource(f"{name}: {source_name(sources[0])}"))
 
     def run(
-        self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any, seeded: bool
+        self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any, decompositions: Any
     ) -> Any:
         """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts. ``seeded``: it draws eager mode's random numbers."""
+        and SymInts. ``decompositions``: the table of those that are taken apart."""
         from torch._functorch import config
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._guards import tracing
 
         # Tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it.
         lowering = config.patch(force_non_lazy_backward_lowering=True, unlift_effect_tokens=True)
-        with tracing(self.context), lowering, _TRACING, eager_draws(seeded):
+        with tracing(self.context), lowering:
             return aot_module_simplified(
                 module,
                 inputs,
                 fw_compiler=forward,
                 bw_compiler=backward,
                 inference_compiler=inference,
-                decompositions=decomposition_table(seeded),
-                partition_fn=partition_after(ready_to_split(lambda joint: joint)),
+                decompositions=decompositions,
+                partition_fn=partition_after(lambda joint: joint),
             )
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:
-        """Calls the user's function; what it does is traced at its lines, and it can see that it is being compiled."""
-        from torch._dynamo.eval_frame import set_fullgraph_compiled_frame_count
-
-        compiler: Any = torch.compiler
-        usual, compiler._is_compiling_flag = compiler._is_compiling_flag, True
-        # A compiled function in it that must be one graph is not told that nothing was compiled.
-        count = set_fullgraph_compiled_frame_count(0)
-        try:
-            with node_meta.preserve_node_meta(), _temp_remove_metadata_torch_function_mode() as self.lines.inner:
-                with self.lines, generator_is_not_asked(user_line_now):
-                    return fn()
-        finally:
-            set_fullgraph_compiled_frame_count(count)
-            compiler._is_compiling_flag = usual
+        """Calls the user's function; what it does is traced at its lines."""
+        with node_meta.preserve_node_meta(), _temp_remove_metadata_torch_function_mode() as self.lines.inner:
+            with self.lines:
+                return fn()
 
     @property
     def changed(self) -> tuple[int, ...]:
@@ -260,55 +245,6 @@ class Trace:
             place, _, message = packed.partition("\n")
             found.append((condition, message, place))
         return found
-
-
-class _Scalars(threading.local):
-    """While entered, in this thread, AOTAutograd does not turn Python scalars into tensors: that is for floats that
-    Dynamo made symbols (here they are constants), and relies on sizes that Dynamo made arguments."""
-
-    inside = False
-
-    def __enter__(self) -> None:
-        from torch.fx.passes import _tensorify_python_scalars as tensorify
-
-        usual = tensorify._is_tensorify_enabled
-        if not hasattr(usual, "outside_of_symshape"):
-
-            def enabled() -> bool:
-                return not _TRACING.inside and usual()
-
-            enabled.outside_of_symshape = usual  # type: ignore[attr-defined]
-            tensorify._is_tensorify_enabled = enabled  # type: ignore[assignment]
-        _TRACING.inside = True
-
-    def __exit__(self, *_: Any) -> None:
-        _TRACING.inside = False
-
-
-_TRACING = _Scalars()
-
-
-def compiled_functions_are_inlined() -> Callable[[], None]:
-    """What ``torch.compile`` made of a function runs as it is where we trace, to be part of the trace. Not in what
-    Dynamo reads for a higher-order operator. Returns what puts the usual way back.
-
-    ``torch.compiler.set_stance("force_eager")`` does it for all threads.
-    """
-    from torch._dynamo import eval_frame
-    from torch._higher_order_ops.utils import _in_hop_compile
-
-    usual = eval_frame._callback_from_stance
-
-    def callback(given: Any) -> Any:
-        return None if _TRACING.inside and not _in_hop_compile() else usual(given)
-
-    module: Any = eval_frame
-    module._callback_from_stance = callback
-
-    def revert() -> None:
-        module._callback_from_stance = usual
-
-    return revert
 
 
 def _range(low: int, high: int | None) -> Any:
@@ -357,108 +293,11 @@ _AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA
 AutogradKernel = Callable[..., Any]
 
 
-@contextlib.contextmanager
-def with_autograd_kernels(kernels: Mapping[Any, AutogradKernel]) -> Iterator[None]:
-    """While entered, tracing differentiates these operators by Python functions ``kernel(usual, *args, **kwargs)``."""
-    changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
-
-    def add(op: Any, key: Any) -> None:
-        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(usual, op, key))
-        op._dispatch_cache.pop(key, None)
-
-    def remove(op: Any, key: Any) -> None:
-        del op.py_kernels[key]
-        op._dispatch_cache.pop(key, None)
-
-    def usual(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
-        """From the top: called by its key, the kernel below would differentiate nothing."""
-        remove(op, key)
-        try:
-            return op(*args, **kwargs)
-        finally:
-            add(op, key)
-
-    for op, key in changed:
-        add(op, key)
-    try:
-        yield
-    finally:
-        for op, key in changed:
-            remove(op, key)
-
-
 def has_functional_transforms(gm: torch.fx.GraphModule) -> bool:
     """Whether a Dynamo graph, or one in it, has transforms of ``torch.func``: it enters and leaves their levels."""
     graphs = [module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
     names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
     return any(name.endswith("_increment_nesting") for name in names)
-
-
-def meta_decomposition(op: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[[], None]:
-    """Sizes of an operator's result are traced by what ``wrap`` makes of the usual decomposition, if it has one.
-    Returns what puts that one back."""
-    from torch._decomp import decomposition_table as table
-
-    if op not in table:
-        return lambda: None
-    usual = table[op]
-    table[op] = wrap(usual)
-
-    def revert() -> None:
-        table[op] = usual
-
-    return revert
-
-
-def with_fake_rules(rules: Mapping[Any, Callable[..., Any]]) -> Callable[[], None]:
-    """The tracer makes the results of these operators by these functions, where it has no rule of its own. Returns what
-    takes them away."""
-    from torch._library.simple_registry import singleton
-    from torch._library.utils import Kernel
-
-    added = [
-        (singleton.find(op.name()).fake_impl.kernels, Kernel(rule, __name__))
-        for op, rule in rules.items()
-        if singleton.find(op.name()).fake_impl.kernel is None
-    ]
-    for kernels, rule in added:
-        kernels.append(rule)
-
-    def revert() -> None:
-        for kernels, rule in added:
-            kernels.remove(rule)
-
-    return revert
-
-
-def with_rules_for_other_operators(rule: Callable[[Any, Any, Any], Any]) -> Callable[[], None]:
-    """The tracer makes the results of operators of ``torch.library`` that have no fake rule by ``rule(op, args,
-    kwargs)``. Returns what puts the usual way back, an error.
-
-    ``custom_op`` registers a rule that asks the first two functions, and so does the tracer where there is none. The
-    tracer would also take a kernel for all devices for a rule.
-    """
-    from torch._library import utils
-    from torch._subclasses import fake_tensor
-
-    module: Any = utils
-    tracer: Any = fake_tensor
-    usual = module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl
-    has_meta = tracer.has_meta
-
-    def can(op: Any) -> bool:
-        return usual[0](op) or not utils.is_builtin(op)
-
-    def generate(op: Any, *args: Any, **kwargs: Any) -> Any:
-        return usual[1](op, *args, **kwargs) if usual[0](op) else rule(op, args, kwargs)
-
-    def revert() -> None:
-        module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = usual
-        tracer.has_meta = has_meta
-
-    module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl = can, generate
-    tracer.has_meta = lambda op: has_meta(op) and not is_for_all_devices(op)
-    return revert
 
 
 def unsupported(op: Any) -> Exception:
@@ -470,7 +309,7 @@ def unsupported(op: Any) -> Exception:
 
 def is_differentiated_inside(op: Any, values: Any) -> bool:
     """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
-    operator then, which does the same (``symshape::opaque_call``)."""
+    operator then, which does the same (``symshape::whole``)."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
         return False

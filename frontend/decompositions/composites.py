@@ -24,7 +24,7 @@ aten: Any = torch.ops.aten
 
 
 def composite_kernels() -> dict[Any, AutogradKernel]:
-    """For ``with_autograd_kernels``."""
+    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
     return {
         aten.tensor_split.sections: _tensor_split,
         aten.tensor_split.indices: _tensor_split_at,

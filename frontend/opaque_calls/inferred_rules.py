@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -31,7 +31,6 @@ from symshape.frontend.bridge.torch_tracing import (
     traced_line_now,
     tracing_mode,
     unsupported,
-    with_rules_for_other_operators,
 )
 from symshape.frontend.bridge.torch_unbacked import unknown_size
 from symshape.frontend.opaque_calls.operator_samples import (
@@ -80,14 +79,9 @@ def no_fake_rule(error: BaseException | None) -> NoFakeRule | None:
     return None
 
 
-def rules_are_inferred(probe: bool) -> Callable[[], None]:
-    """From now on operators without a fake rule are traced, or raise NoFakeRule; without ``probe`` they all do. Returns
-    what puts the usual way back: PyTorch's errors."""
-    return with_rules_for_other_operators(functools.partial(_traced, probe))
-
-
-def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
-    """The fake results of a call. ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
+def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
+    """The fake results of a call of an operator without a fake rule. NoFakeRule if none is found, and always without
+    ``probe``; ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
     mode = tracing_mode((args, kwargs))
     env = shape_env_of_mode(mode)
     if env is None:

@@ -27,9 +27,8 @@ from symshape.frontend.bridge.torch_unbacked import (
     sizes_at_hand,
     unknown_size,
     what_was_asked,
-    with_breaks_at_questions,
-    with_node_runner,
 )
+from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import matters
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
@@ -39,7 +38,6 @@ from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_ru
 from symshape.frontend.opaque_calls.probing import Probe
 from symshape.frontend.opaque_calls.tensor_comparisons import answers, ask_for_item
 from symshape.frontend.opaque_calls.write_calls import NotOpaque, encode, name_of
-from symshape.frontend.patches.broadcasting import perhaps_squeezed
 from symshape.runtime.opaque_call import opaque_call
 from symshape.runtime.opaque_random_call import opaque_random_call
 from symshape.runtime.torch_c import user_lines
@@ -48,19 +46,7 @@ _MARK = "symshape_opaque_call"
 _CALLS = ("call_function", "call_method")
 
 
-def opaque_where_needed(probe: bool = True) -> Callable[[], None]:
-    """Dynamo's tracing goes on where a call asks for an unbacked size. ``probe``: users' operators are run for it.
-    Returns what puts the usual way back."""
-    runner = functools.partial(node_runner, functools.partial(bool, probe))
-    reverts = with_node_runner(runner), with_breaks_at_questions()
-
-    def revert() -> None:
-        for one in reverts:
-            one()
-
-    return revert
-
-
+@functools.cache
 def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Callable[..., Any]:
     """How Dynamo runs a node, in place of ``usual``: tracing goes on where a call asks for an unbacked size.
     ``may_probe``: whether users' operators are run for it."""

@@ -14,7 +14,7 @@ from data_dependent import DATA_DEPENDENT, asserted
 from data_inputs import DataProgram
 
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 PROGRAMS = {program.name: program for program in DATA_DEPENDENT}

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 import symshape
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 LAYERS = (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)

@@ -82,7 +82,7 @@ class Traced:
                 decompositions=decomposition_table(),
             )
 
-        from symshape.settings import compile_with
+        from symshape.frame_compiler import compile_with
 
         self.compiled = compile_with(fn, backend, fullgraph=True)
         self.run = None
