@@ -10,8 +10,8 @@ import torch
 
 from symshape.cache.compiled_graphs import compile_graph
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
-from symshape.frontend.bridge.torch_tracing import has_functional_transforms
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
@@ -30,8 +30,8 @@ from symshape.frontend.patches.registry import in_force, require_known
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
+from symshape.output_code import log_output_code
 from symshape.runtime.eager_errors import with_eager_errors
-from symshape.runtime.profiling import log_output_code
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport

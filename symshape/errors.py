@@ -105,3 +105,10 @@ def with_text(location: str) -> str:
     file, _, line = location.rpartition(":")
     text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
     return f"{location}: {text}" if text else location
+
+
+def rule_to_register(operator: str, arguments: Sequence[str], result: str = "...") -> str:
+    """A next step: the code that registers a fake rule for an operator of the user's, with the names of its arguments;
+    ``result``: what the rule returns."""
+    code = f'@torch.library.register_fake("{operator}")\n    def _({", ".join(arguments)}):\n        return {result}'
+    return f"register one:\n    {code}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import module_named
 
@@ -91,3 +92,31 @@ def module_of(function: Any) -> str | None:
         if module and getattr(module_named(module), name, None) is function:
             return str(module)
     return None
+
+
+# A kernel gets the usual one, to call where it has nothing better.
+AutogradKernel = Callable[..., Any]
+
+
+def is_differentiated_inside(op: Any, values: Any) -> bool:
+    """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
+    operator then, which does the same (``symshape::whole``)."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
+        return False
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values))
+
+
+def is_for_all_devices(op: Any) -> bool:
+    """Whether a user's operator has a kernel for all devices, and none for tensors without data."""
+    from torch._library.utils import is_builtin
+
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not is_builtin(op) and has(op.name(), "CompositeExplicitAutograd") and not has(op.name(), "Meta")
+
+
+def has_side_effects(op: Any) -> bool:
+    """Whether an operator is declared to do more than to return results (``register_effect``)."""
+    from torch._higher_order_ops.effects import has_effects
+
+    return bool(has_effects(op))

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.symbolic_sizes import is_unbacked
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
-from symshape.frontend.bridge.torch_unbacked import either, known_equal, never_one
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, never_one
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types

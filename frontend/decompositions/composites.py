@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
-from symshape.frontend.bridge.torch_unbacked import assert_equal, known_equal
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of

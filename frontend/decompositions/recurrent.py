@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from symshape.artifact.call_text import run
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
-from symshape.frontend.bridge.torch_unbacked import expression, first_seen_sizes, without_modes
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.running_operators import without_modes
+from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
 from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
 from symshape.runtime.opaque_random_call import opaque_random_call
@@ -109,6 +110,6 @@ def _dtypes(text: dict[str, Any], tensors: Sequence[torch.Tensor], results: Sequ
     fixed, unknown = first_seen_sizes([size for t in tensors for size in t.shape])
     at = fixed | dict.fromkeys(unknown, 1)
     with without_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        made = [torch.ones([expression(s, at) for s in t.shape], dtype=t.dtype, device=t.device) for t in tensors]
+        made = [torch.ones([size_at(s, at) for s in t.shape], dtype=t.dtype, device=t.device) for t in tensors]
         found = run(json.dumps(text), made, [])
     return [str(one.dtype).removeprefix("torch.") for one in found]

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from symshape.frontend.bridge.torch_unbacked import unimplemented
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.runtime.torch_c import user_lines
 
 log = logging.getLogger("symshape.frames")

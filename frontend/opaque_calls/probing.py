@@ -17,7 +17,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of, version_of
-from symshape.frontend.bridge.torch_unbacked import expression, first_seen_sizes, what_is_run, without_modes
+from symshape.frontend.bridge.running_operators import what_is_run, without_modes
+from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
 from symshape.frontend.opaque_calls.write_calls import NotOpaque
 
 _USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
@@ -99,8 +100,8 @@ class Probe:
     def _try(self, values: Values) -> bool:
         """Runs it and remembers what came back; False if it fails."""
         at = {**self.inputs, **values}
-        shapes = [[expression(s, at) for s in t.shape] for t in self.tensors]
-        sizes = [expression(s, at) for s in self.sizes]
+        shapes = [[size_at(s, at) for s in t.shape] for t in self.tensors]
+        sizes = [size_at(s, at) for s in self.sizes]
         if any(s < 0 for shape in shapes for s in shape):
             return False
         small = sum(_product(shape) for shape in shapes) < _MOST_ELEMENTS
@@ -145,7 +146,7 @@ class Probe:
         sources += [(("size", j), s) for j, s in enumerate(self.sizes)]
         found: dict[Any, Any] = {}
         for origin, size in sources:
-            values = [expression(size, at) for at, _ in self.runs]
+            values = [size_at(size, at) for at, _ in self.runs]
             if values == seen and len(set(values)) > 1:
                 found.setdefault(str(size), origin)
         return list(next(iter(found.values()))) if len(found) == 1 else ["fresh"]

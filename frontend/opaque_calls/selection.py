@@ -18,16 +18,10 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
-from symshape.frontend.bridge.dynamo import shape_env_of_output
+from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
-from symshape.frontend.bridge.torch_unbacked import (
-    asks_for_sizes,
-    failing_node,
-    forgetting_new_sizes,
-    sizes_at_hand,
-    unknown_size,
-    what_was_asked,
-)
+from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import matters
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
@@ -116,7 +110,7 @@ def with_lists(node: torch.fx.Node, args: Any) -> Any:
 def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any) -> Any:
     """Marks the node with its text; returns its traced result."""
     call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state())
-    made = made_from(call, tensors, sizes, lambda: unknown_size(env))
+    made = made_from(call, tensors, sizes, lambda: new_unbacked_size(env))
     node.meta[_MARK] = call
     return pytree.tree_unflatten(made, spec)
 

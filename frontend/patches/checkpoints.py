@@ -19,8 +19,9 @@ import torch._dynamo.config
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
 
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.fake_tensors import is_fake
-from symshape.frontend.bridge.torch_unbacked import unimplemented, what_is_run
+from symshape.frontend.bridge.running_operators import what_is_run
 from symshape.frontend.patches.patch import Changes
 
 

@@ -11,7 +11,8 @@ from torch._dynamo import utils
 from torch._dynamo.exc import Unsupported
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
-from symshape.frontend.bridge.torch_unbacked import asks_for_sizes, unimplemented, what_was_asked
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
 from symshape.frontend.opaque_calls.selection import node_runner
 from symshape.frontend.patches.patch import Changes, current_scope
 

@@ -18,8 +18,8 @@ from torch._dynamo.variables.misc import GetAttrVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.fake_tensors import storage_of
-from symshape.frontend.bridge.torch_unbacked import unimplemented
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse, call_site
 from symshape.frontend.patches.patch import Changes
 

@@ -17,8 +17,8 @@ from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from symshape.artifact.constraint_checks import CheckText, error_of
 from symshape.errors import ShapeConstraintError, with_text
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.shape_env import symbol_hint, symbol_source
-from symshape.frontend.bridge.torch_unbacked import unimplemented
 from symshape.frontend.patches.dynamo_errors import passing, users_error
 from symshape.frontend.patches.patch import Changes
 from symshape.frontend.patches.probes import Takes

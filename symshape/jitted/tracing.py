@@ -14,9 +14,12 @@ from symshape.cache.compiled_graphs import compile_graph
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
+from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
-from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
+from symshape.frontend.bridge.trace_without_dynamo import Trace
+from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
@@ -134,8 +137,9 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"
     inputs = [*state, *(fakes[i] for i in dynamic)]
+    joint = ready_to_split(lambda graph: graph)
     with in_force(Scope("jit", eager_draws=seeded)):
-        flat = trace.run(function, inputs, **compilers, decompositions=decomposition_table(seeded))
+        flat = trace.run(function, inputs, **compilers, joint=joint, decompositions=decomposition_table(seeded))
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states, every = (
