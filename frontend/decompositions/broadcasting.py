@@ -1,6 +1,6 @@
-"""Broadcasting of sizes that nobody knows: whether a dim is 1 and is repeated is decided when the code runs.
+"""Broadcasting of unbacked sizes: whether a dim is 1 and is repeated is decided when the code runs.
 
-The tracer takes an unknown size for one that is not 1, and asserts that it equals what it meets. Here the size of the
+The tracer takes an unbacked size for one that is not 1, and asserts that it equals what it meets. Here the size of the
 result is right for either, and what is asserted is eager's own rule. Where a tensor must be repeated explicitly (for a
 gradient, or by ``expand``) its elements are picked by index: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
 """
@@ -145,7 +145,7 @@ def perhaps_squeezed(x: torch.Tensor, dim: Any = None) -> bool:
 
 
 def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
-    """As it is traced, a dim of unknown size stays: then it must not be 1."""
+    """As it is traced, a dim of an unbacked size stays: then it must not be 1."""
     if perhaps_squeezed(x, *dim):
         for d in range(x.dim()) if not dim else [dim[0]] if isinstance(dim[0], int) else dim[0]:
             if undecided(x.size(d), 2):

@@ -26,7 +26,7 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
     """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
     its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
     its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
-    becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
+    becomes takes negative indices. Those of threshold compare integers with a fraction, which eager mode cuts off
     first; those of rounding to decimals multiply by 0.01. Those of matrix products ask whether they are small, which
     makes a graph of its own for up to 16 rows of a layer with one output. ``eager_draws``: those of random numbers are
     for other devices than CPUs."""
@@ -67,7 +67,7 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
     if aten.logsumexp.default in table:
         table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
     clamps = (aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
-    wraps = dict.fromkeys((aten.index_add.default, aten.index_copy.default), _without_negative_places)
+    wraps = dict.fromkeys((aten.index_add.default, aten.index_copy.default), _without_negative_indices)
     wraps |= dict.fromkeys(clamps, _of_real_bounds)
     table |= {op: wrap(table[op]) for op, wrap in wraps.items() if op in table}
     table[aten.cat.default] = _of_one_type(table[aten.cat.default])
@@ -138,7 +138,7 @@ def _invalid_where_it_is(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition into an operator that counts negative places from the end: here they are out of range."""
 
     def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -149,14 +149,14 @@ def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """``index_fill``, which takes negative places: the decomposition would make an ``index_copy`` of it."""
+    """``index_fill``, which takes negative indices: the decomposition would make an ``index_copy`` of it."""
 
     def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
         if not x.dim():
             return rule(x, dim, index, value)
         filled = value.to(x.dtype) if isinstance(value, torch.Tensor) else x.new_full((), value)
-        places = [None] * (dim % x.dim()) + [index.reshape(-1)]
-        return torch.ops.aten.index_put.default(x, places, filled)
+        indices = [None] * (dim % x.dim()) + [index.reshape(-1)]
+        return torch.ops.aten.index_put.default(x, indices, filled)
 
     return decomposition
 

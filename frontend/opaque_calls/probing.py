@@ -1,6 +1,6 @@
-"""What a call returns, found by running it with sizes picked for those that nobody knows.
+"""What a call returns, found by running it with sizes picked for unbacked ones.
 
-A tracing rule that asks for an unknown size fails, but the call itself needs only sizes that fit. It is run on tensors
+A tracing rule that asks for an unbacked size fails, but the call itself needs only sizes that fit. It is run on tensors
 without data for several choices: the rank and the type of its results must be the same for all, 0 and 1 among them, and
 a size of a result that follows one of an operand in every run, and moved in some, is that size; any other is unknown.
 """
@@ -35,7 +35,7 @@ class Probe:
     call: Callable[[Sequence[torch.Tensor], Sequence[int]], Any]
     tensors: Sequence[torch.Tensor]
     sizes: Sequence[Any]
-    known: Values = field(default_factory=dict)  # what some unknown sizes are at this call
+    known: Values = field(default_factory=dict)  # what some unbacked sizes are at this call
     random: bool = False
     shares: bool = False  # whether a result is in the memory of an operand
     by_values: bool = False  # whether sizes of results are in the data of operands

@@ -35,8 +35,8 @@ def is_equal(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         same = same & (pair[0] == pair[1])
     whole = input.reshape(-1)
     longer = torch.cat([other.reshape(-1), other.new_zeros(1)])  # read in bounds whatever its length is
-    places = torch.arange(whole.size(0), device=input.device).clamp(max=longer.size(0) - 1)
-    return same & (whole == longer[places]).all()
+    indices = torch.arange(whole.size(0), device=input.device).clamp(max=longer.size(0) - 1)
+    return same & (whole == longer[indices]).all()
 
 
 _ANSWERS: dict[Any, Callable[..., torch.Tensor]] = {
