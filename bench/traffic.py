@@ -31,6 +31,7 @@ from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.host.host_program import emit_program
 from symshape.compiler import stage_pipelines
+from symshape.dialects.accessors import kernel_functions, main_functions
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.data_dependent import traceable_gradients
@@ -83,14 +84,9 @@ def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
     for _, steps in stage_pipelines(Options.parse(None)):
         run_pipeline(imported.module, steps, passes)
     with context, ir.Location.unknown(context):
-        functions = list(imported.module.body.operations)
-        kernels = {
-            k.name: k
-            for f in functions
-            if "symshape.kernel" in f.operation.attributes
-            for k in [normalise(fold(read_kernel(f)))]
-        }
-        host = [f for f in functions if "symshape.kernel" not in f.operation.attributes]
+        read = [normalise(fold(read_kernel(function))) for function in kernel_functions(imported.module)]
+        kernels = {kernel.name: kernel for kernel in read}
+        host = main_functions(imported.module)
         checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
         text = emit_program(host, pointers=True, checking=checking, device="cpu")
     hints = {row.name: row.hint for row in imported.symbols if row.hint >= 0}

@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects._ods_common import _cext
 
+from symshape.dialects.accessors import branches_of, call_arguments, call_target, callee_of, is_branch, result_indices
 from symshape.dialects.symshape import attribute, bad
 from symshape.dialects.template import operand_indices
 
@@ -71,16 +72,15 @@ class CallOp(ir.OpView):
 
     @property
     def target(self) -> str:
-        return ir.StringAttr(self.operation.attributes["target"]).value
+        return call_target(self)
 
     @property
     def arguments(self) -> str:
-        return ir.StringAttr(self.operation.attributes["arguments"]).value
+        return call_arguments(self)
 
     @property
     def result_indices(self) -> list[int] | None:
-        attributes = self.operation.attributes
-        return list(attributes["result_indices"]) if "result_indices" in attributes else None
+        return result_indices(self)
 
     def verify_invariants(self) -> bool:
         if not _has(self, target=ir.StringAttr, arguments=ir.StringAttr):
@@ -122,7 +122,7 @@ class LaunchOp(ir.OpView):
 
     @property
     def callee(self) -> str:
-        return ir.FlatSymbolRefAttr(self.operation.attributes["callee"]).value
+        return callee_of(self)
 
     def verify_invariants(self) -> bool:
         if not _has(self, callee=ir.FlatSymbolRefAttr):
@@ -170,8 +170,7 @@ class CondOp(ir.OpView):
     @property
     def branches(self) -> tuple[str, str]:
         """The names of the functions for true and for false."""
-        true, false = (ir.FlatSymbolRefAttr(self.operation.attributes[key]).value for key in ("true", "false"))
-        return true, false
+        return branches_of(self)
 
     def verify_invariants(self) -> bool:
         if not _has(self, true=ir.FlatSymbolRefAttr, false=ir.FlatSymbolRefAttr):
@@ -184,7 +183,7 @@ class CondOp(ir.OpView):
             function = _find_function(self, name)
             if function is None:
                 return bad(self, f"branch @{name} is no function of this module")
-            if "symshape.branch" not in function.operation.attributes:
+            if not is_branch(function):
                 return bad(self, f"@{name} is no branch: it has no attribute 'symshape.branch'")
             if not (
                 _fit(self, "argument", given, function.type.inputs, name)

@@ -18,6 +18,7 @@ from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.host_program import emit_program
 from symshape.codegen.host.program_text import ProgramText
 from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
+from symshape.dialects.accessors import main_functions
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
@@ -119,7 +120,7 @@ def _compile(
         with _replayable("kernel code", target, imported.module, options):
             kernels = build_kernels(imported.module, target, options.opt_level, options.cpu)
         timer.mark("kernel code")
-        functions = [op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes]
+        functions = main_functions(imported.module)
         with _replayable("program", "program", imported.module, options):
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)

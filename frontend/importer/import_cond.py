@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch_mlir import ir
 
+from symshape.dialects.accessors import mark_call
 from symshape.dialects.conditions import emit_condition, read_condition
 from symshape.dialects.host import CondOp
 from symshape.errors import CompileError
@@ -68,13 +69,13 @@ def import_cond(importer: Importer, node: torch.fx.Node, import_function: Import
         branches = []
         for (name, graph), one in zip(graphs, assumed):
             # Named when the functions of conds in the branch before are there.
-            branch = Branch(graph, importer.function_name(name), one, tuple(kept))
+            branch = Branch(graph, importer.free_name(name), one, tuple(kept))
             import_function(importer, branch)
             branches.append(branch)
         true, false = (branch.name for branch in branches)
         op = CondOp(predicate, true, false, operands, [type_of(fakes[i]) for i in kept])
         if draws(node):
-            op.operation.attributes["draws"] = ir.UnitAttr.get()
+            mark_call(op, draws=True)
     except (_Unsupported, UnsupportedExpr, CompileError):
         for function in list(importer.module.body.operations)[before:]:
             function.operation.erase()

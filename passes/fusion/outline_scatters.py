@@ -7,8 +7,17 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import (
+    call_arguments,
+    calls_of,
+    kernel_attributes,
+    kernel_functions,
+    main_functions,
+    rename_function,
+)
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.facts import facts_of
+from symshape.dialects.host import LaunchOp
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
@@ -48,21 +57,14 @@ class OutlineScatters(Pass):
     name: ClassVar[str] = "outline-scatters"
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        functions = list(module.body.operations)
-        kernels = [f.operation for f in functions if "symshape.kernel" in f.operation.attributes]
+        kernels = kernel_functions(module)
         names: dict[str, str] = {}
-        for view in functions:
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                calls = [
-                    op
-                    for one in view.regions[0].blocks[0].operations
-                    if (op := one.operation).name == "host.call"
-                    and ir.StringAttr(op.attributes["target"]).value == TARGET
-                ]
-                if calls:
-                    function = _Function(module, view, names, len(kernels))
-                    for call in calls:
-                        function.outline(call)
+        for main in main_functions(module):
+            calls = calls_of(main, {TARGET})
+            if calls:
+                function = _Function(module, main, names, len(kernels))
+                for call in calls:
+                    function.outline(call)
         context.report[self.name] = len(names)
         return bool(names)
 
@@ -76,7 +78,7 @@ class _Function:
         self.sizes.learn(view.operation for view in self.block.operations)
 
     def outline(self, call: Any) -> None:
-        template = ir.StringAttr(call.attributes["arguments"]).value
+        template = call_arguments(call)
         operands = [self.sizes.expr(v) if v in self.sizes else v for v in call.operands]
         (x, values, value_dims, *others), _ = instantiate(template, operands)
         repeats, space, dims, indices, index_dims, combiner, wraps = others
@@ -100,7 +102,7 @@ class _Function:
             function.erase()
             return self.names[text]
         name = self.names[text] = f"kernel_{self.first + len(self.names)}"
-        function.attributes["sym_name"] = ir.StringAttr.get(name)
+        rename_function(function, name)
         return name
 
     def _launch(self, call: Any, callee: str, tensors: list[ir.Value], symbols: list[str]) -> None:
@@ -116,8 +118,7 @@ class _Function:
             dynamic = [known.value(s) for i, s in enumerate(sizes) if type_.is_dynamic_dim(i)]
             dest = ir.Operation.create("tensor.empty", [type_], dynamic).result
             numbers = [known.value(Expr.symbol(name)) for name in symbols]
-            attributes = {"callee": ir.FlatSymbolRefAttr.get(callee)}
-            launch = ir.Operation.create("host.launch", [type_], [*tensors, dest, *numbers], attributes)
+            launch = LaunchOp(callee, [*tensors, dest, *numbers], [type_]).operation
         result.replace_all_uses_with(launch.results[0])
         call.erase()
 
@@ -182,17 +183,9 @@ class _Kernel:
         return function
 
     def _attributes(self) -> dict[str, ir.Attribute]:
-        i64 = ir.IntegerType.get_signless(64)
-        attributes: dict[str, ir.Attribute] = {
-            "symshape.kernel": ir.UnitAttr.get(),
-            "symshape.kind": ir.StringAttr.get("scatter"),
-            "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.tensors) - 1),
-            "symshape.num_outputs": ir.IntegerAttr.get(i64, 1),
-        }
         source, dest = self.layouts[0], self.layouts[-1]
-        if (source.sizes, source.strides) == (dest.sizes, dest.strides):
-            attributes["symshape.in_place"] = ir.DenseI64ArrayAttr.get([0, 0])
-        return attributes
+        over_source = (source.sizes, source.strides) == (dest.sizes, dest.strides)
+        return kernel_attributes("scatter", len(self.tensors) - 1, 1, [(0, 0)] if over_source else [])
 
     def _scatter(
         self,

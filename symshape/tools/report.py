@@ -12,6 +12,7 @@ from typing import Any
 
 from symshape.codegen.host.program_text import LibraryCall
 from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.dialects.accessors import function_name, kernel_functions
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.importer.specialisations import Specialisation
 from symshape.passes.stages import STAGES
@@ -100,8 +101,7 @@ def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
     with dialects.load(ir.Context()), ir.Location.unknown():
         parsed = ir.Module.parse(module)
         run_pipeline(parsed, ",".join(STAGES["planned"]))
-        kernels = [view for view in parsed.body.operations if "symshape.kernel" in view.operation.attributes]
-        return {ir.StringAttr(k.operation.attributes["sym_name"]).value: read_variants(k) for k in kernels}
+        return {function_name(k): read_variants(k) for k in kernel_functions(parsed)}
 
 
 @dataclass(frozen=True)
