@@ -46,7 +46,7 @@ def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
     return number.node.expr
 
 
-def never_one(size: Any) -> bool:
+def known_not_one(size: Any) -> bool:
     """Whether a size is known not to be 1; nothing is assumed of a data-dependent one."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 

@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of, version_of
-from symshape.frontend.bridge.running_operators import what_is_run, without_modes
+from symshape.frontend.bridge.running_operators import observed_operators, without_modes
 from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
 from symshape.frontend.opaque_calls.write_calls import NotOpaque
 
@@ -112,7 +112,7 @@ class Probe:
                 before = [t.clone() for t in operands] if device == "cpu" else operands
                 versions = [version_of(t) for t in operands]
                 try:
-                    with what_is_run() as seen, warnings.catch_warnings():
+                    with observed_operators() as seen, warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # of sizes that nobody has
                         result = self.call(operands, sizes)
                 except NotOpaque:
