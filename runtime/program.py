@@ -79,8 +79,8 @@ def _with_user_lines(
         except Exception as error:
             frames = traceback.walk_tb(error.__traceback__)
             lines = [line for frame, line in frames if frame.f_code.co_filename == _FILE]
-            place = max((p for p in user_lines if lines and p[0] <= lines[-1]), default=(0, ""))
-            for line in filter(None, place[1].split("\n")):
+            before = max((pair for pair in user_lines if lines and pair[0] <= lines[-1]), default=(0, ""))
+            for line in filter(None, before[1].split("\n")):
                 error.add_note(f"  at: {with_text(line)}")
             raise
 
