@@ -1,8 +1,9 @@
 # make demo    T5 generates text at many sizes                make test    15 minutes on two cores
 # make fuzz    random programs: N=1000                         make test-all  what is marked as long too: the double
-# make lint    style, types, import rules                      make smoke   the least that shows it works on this machine
-# make bench   the measurements behind docs/                    make conformance  PyTorch's operator databases: 1 hour
-# make test-cpus  the tests as on other processors: three times as long as make test
+# make lint    style, types, import rules, lists of packages   make smoke   the least that shows it works on this machine
+# make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations
+# make conformance  PyTorch's operator databases: 1 hour
+# make test-cpus    the tests as on other processors: three times as long as make test
 #
 # The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
 
@@ -15,7 +16,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all test-cpus conformance fuzz lint smoke bench clean
+.PHONY: demo test test-all test-cpus conformance fuzz lint docs smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -30,11 +31,11 @@ demo: $(READY)
 	$(BIN)/symshape demo
 
 test: $(READY)
-	$(BIN)/lit -q -j $(JOBS) test
+	$(BIN)/lit -q -j $(JOBS) test examples
 	$(BIN)/pytest -n $(JOBS) --dist worksteal test
 
 test-all: $(READY)
-	$(BIN)/lit -q -j $(JOBS) test
+	$(BIN)/lit -q -j $(JOBS) test examples
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'long or not long' test
 
 # PyTorch's kernels and ours held to older processors' instructions, and one thread: test/cpus.py.
@@ -47,8 +48,14 @@ conformance: $(READY)
 
 lint: $(READY)
 	$(BIN)/ruff check --quiet --output-format concise .
+	$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; exit 1; }
+	$(BIN)/python test/lint/packages.py
 	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 	$(BIN)/mypy --no-error-summary
+
+# The pages of docs/reference, from the declarations in the code.
+docs: $(READY)
+	$(BIN)/python -m symshape.tools.reference
 
 # Takes the packages of the environment if there is one, else those of the machine; installs nothing.
 smoke:

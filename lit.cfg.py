@@ -1,4 +1,5 @@
-"""lit: text tests of the tools. The tests are the files under test/ whose names end as test/lit.local.cfg says."""
+"""lit: text tests of the tools, and the examples. The tests are the files under test/ and examples/ whose names end as
+the lit.local.cfg of the folder says."""
 
 import os
 import sys

@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from symshape.analysis.instr_builder import HALF, InstrBuilder
 from symshape.analysis.loops import Arg
+from symshape.dialects.accessors import index_map
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.sizes import Sizes
 from symshape.errors import KernelError
@@ -187,7 +188,7 @@ class BodyReader:
         return expr
 
     def _apply(self, op: Any, body: Body) -> Scalar:
-        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        map_ = index_map(op)
         exprs = [self._expr(value, body) for value in op.operands]
         (expr,) = read_exprs(map_.results, exprs[: map_.n_dims], exprs[map_.n_dims :])
         self._sizes.define(op.results[0], expr)

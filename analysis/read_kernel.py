@@ -1,4 +1,4 @@
-"""Reads a kernel function (the one normal form of docs/architecture.md) into a loop program."""
+"""Reads a kernel function (the one normal form of docs/kernels.md) into a loop program."""
 
 from __future__ import annotations
 
@@ -12,9 +12,17 @@ from symshape.analysis.instr_builder import InstrBuilder
 from symshape.analysis.kernel_facts import SpaceFacts, space_facts, symbol_facts
 from symshape.analysis.loops import Arg, Dim, LoopKernel
 from symshape.analysis.read_body import Accumulator, Body, BodyReader, address_of
-from symshape.dialects.affine_maps import read_exprs, read_set
+from symshape.dialects.accessors import (
+    combiner_of,
+    function_name,
+    iterators,
+    num_inputs,
+    scatter_combiner,
+    scatter_dims,
+)
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
+from symshape.dialects.views import read_domain, read_map
 from symshape.errors import KernelError
 from symshape.prover.numbers.decided import learn
 from symshape.prover.numbers.expr import Expr
@@ -64,7 +72,7 @@ def read_kernel(func_op: Any) -> LoopKernel:
 class _KernelReader:
     def __init__(self, func: Any, ops: Sequence[Any]) -> None:
         block = func.regions[0].blocks[0]
-        self._name: str = ir.StringAttr(func.attributes["sym_name"]).value
+        self._name: str = function_name(func)
         self._sizes = Sizes(block)
         self._body: Body | None = None
         self._arg_of: dict[ir.Value, int] = {}
@@ -111,14 +119,13 @@ class _KernelReader:
         return SpaceFacts(facts, self._dims)
 
     def _read_space(self, space: Any) -> tuple[Dim, ...]:
-        iterators = [ir.StringAttr(a).value for a in ir.ArrayAttr(space.attributes["iterators"])]
         dims = []
-        for i, (value, iterator) in enumerate(zip(space.operands, iterators, strict=True)):
+        for i, (value, iterator) in enumerate(zip(space.operands, iterators(space), strict=True)):
             dims.append(Dim(f"d{i}", self._sizes.expr(value), iterator == "reduction", f"d{i}"))
         return tuple(dims)
 
     def _read_args(self, func: Any, tensors: Sequence[ir.Value]) -> None:
-        inputs = ir.IntegerAttr(func.attributes["symshape.num_inputs"]).value
+        inputs = num_inputs(func)
         for i, value in enumerate(tensors):
             layout = self._sizes.layouts.get(value)
             if layout is None:
@@ -166,17 +173,14 @@ class _KernelReader:
         arg = self._arg_of.get(source)
         if arg is None:
             raise self._error(op, "a view of a value that is no kernel argument")
-        map_ = ir.AffineMapAttr(op.attributes["map"]).value
-        dims = [Expr.symbol(name) for name in self._names(op, map_.n_dims)]
-        symbols = [self._sizes.expr(value) for value in indices[map_.n_dims :]]
+        rank = ir.RankedTensorType(op.results[0].type).rank
+        dims = [Expr.symbol(name) for name in self._names(op, rank)]
+        symbols = [self._sizes.expr(value) for value in indices[rank:]]
         row = self._is_row(dims)
-        address = self._facts.simplify(address_of(read_exprs(map_.results, dims, symbols), self._args[arg]), row)
-        mask: list[Expr] = []
-        if "domain" in op.attributes:
-            facts = self._facts.row if row else self._facts.full
-            constraints = [facts.simplify(e) for e in read_set(op.attributes["domain"], dims, symbols)]
-            mask = [e for e in dict.fromkeys(constraints) if not facts.nonnegative(e)]
-        return View(arg, address, tuple(mask))
+        address = self._facts.simplify(address_of(read_map(op, dims, symbols), self._args[arg]), row)
+        facts = self._facts.row if row else self._facts.full
+        conditions = dict.fromkeys(facts.simplify(e) for e in read_domain(op, dims, symbols))
+        return View(arg, address, tuple(e for e in conditions if not facts.nonnegative(e)))
 
     def _operand(self, value: ir.Value, names: Sequence[str], op: Any) -> int:
         """The number of a tensor operand's scalar at the point of iteration."""
@@ -197,8 +201,7 @@ class _KernelReader:
     def _start_generic(self, op: Any) -> Body:
         maps = [ir.AffineMapAttr(a).value for a in ir.ArrayAttr(op.attributes["indexing_maps"])]
         names = self._names(op, maps[0].n_dims if maps else 0)
-        attributes = op.attributes
-        combiner = ir.StringAttr(attributes["symshape.combiner"]).value if "symshape.combiner" in attributes else ""
+        combiner = combiner_of(op)
         body = Body(op, self._is_row(names) and not combiner, names, combiner)
         arguments = op.regions[0].blocks[0].arguments
         outs = len(op.results)
@@ -245,7 +248,7 @@ class _KernelReader:
         names, given = [d.name for d in self._dims], iter(indices)
         at = [
             self._builder.index(Expr.symbol(names[dim])) if dim >= 0 else self._operand(next(given), names, op)
-            for dim in (ir.IntegerAttr(each).value for each in ir.ArrayAttr(op.attributes["dims"]))
+            for dim in scatter_dims(op)
         ]
         arg = self._arg_of[dest]
         self._builder.emit(
@@ -255,7 +258,7 @@ class _KernelReader:
             results=0,
             arg=arg,
             value=self._arg_of[source],
-            combiner=ir.StringAttr(op.attributes["combiner"]).value,
+            combiner=scatter_combiner(op),
         )
 
     def _read_store(self, op: Any) -> None:
@@ -263,9 +266,8 @@ class _KernelReader:
         arg = self._arg_of.get(dest)
         if arg is None or not self._args[arg].output:
             raise self._error(op, "a store into a value that is no destination of the kernel")
-        map_ = ir.AffineMapAttr(op.attributes["map"]).value
-        names = self._names(op, map_.n_dims)
-        exprs = read_exprs(map_.results, [Expr.symbol(name) for name in names], [self._sizes.expr(v) for v in indices])
+        names = self._names(op, ir.RankedTensorType(value.type).rank)
+        exprs = read_map(op, [Expr.symbol(name) for name in names], [self._sizes.expr(v) for v in indices])
         address = self._facts.simplify(address_of(exprs, self._args[arg]), self._is_row(names))
         number = self._operand(value, names, op)
         dtype = self._args[arg].dtype

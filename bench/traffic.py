@@ -31,14 +31,18 @@ from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.host.host_program import emit_program
 from symshape.compiler import stage_pipelines
+from symshape.dialects.accessors import kernel_functions, main_functions
 from symshape.frame_compiler import compile_with
-from symshape.frontend.bridge.torch_private import aot_compile, common_subexpressions, shape_env_of
+from symshape.frontend.bridge.aot_autograd import aot_compile
+from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import rewrite_masks
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.patches.patch import Scope
-from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.registry import in_force, splitting
 from symshape.options import Options
 from symshape.passes.framework.base import PassContext
 from symshape.passes.framework.manager import run_pipeline
@@ -81,14 +85,9 @@ def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
     for _, steps in stage_pipelines(Options.parse(None)):
         run_pipeline(imported.module, steps, passes)
     with context, ir.Location.unknown(context):
-        functions = list(imported.module.body.operations)
-        kernels = {
-            k.name: k
-            for f in functions
-            if "symshape.kernel" in f.operation.attributes
-            for k in [normalise(fold(read_kernel(f)))]
-        }
-        host = [f for f in functions if "symshape.kernel" not in f.operation.attributes]
+        read = [normalise(fold(read_kernel(function))) for function in kernel_functions(imported.module)]
+        kernels = {kernel.name: kernel for kernel in read}
+        host = main_functions(imported.module)
         checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
         text = emit_program(host, pointers=True, checking=checking, device="cpu")
     hints = {row.name: row.hint for row in imported.symbols if row.hint >= 0}
@@ -155,7 +154,8 @@ def _our_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) 
 
     kinds = {kind: functools.partial(compile_one, kind) for kind in KINDS}
     with in_force(Scope("graph")):
-        return aot_compile(graph, inputs, joint=rewrite, decompositions=decomposition_table(), **kinds)
+        how: dict[str, Any] = {"joint": ready_to_split(rewrite), "splitting": splitting, **kinds}
+        return aot_compile(graph, inputs, decompositions=decomposition_table(), **how)
 
 
 def _inductor_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:

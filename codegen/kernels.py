@@ -19,6 +19,7 @@ from symshape.analysis.loops import LoopKernel
 from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.dialects.accessors import kernel_functions, kernel_kind
 from symshape.dialects.locations import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
 from symshape.runtime.cpu.instruction_sets import NATIVE
@@ -69,9 +70,9 @@ def build_kernels(module: ir.Module, target: str, opt_level: int, cpu: str = NAT
 
     KernelFailure where a step fails.
     """
-    functions = [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
+    functions = kernel_functions(module)
     loops = [read_loops(function) for function in functions]
-    kinds = [ir.StringAttr(f.operation.attributes["symshape.kind"]).value for f in functions]
+    kinds = [kernel_kind(f) for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
     if target == "cpu":

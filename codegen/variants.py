@@ -9,6 +9,7 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.analysis.loops import LoopKernel
+from symshape.dialects.accessors import function_name, iterators
 from symshape.dialects.plans import FORMS, PlanSizes, address_name
 from symshape.errors import KernelError
 from symshape.prover.numbers.condition import TRUE, Condition
@@ -68,15 +69,14 @@ def read_variants(func_op: Any) -> tuple[Variant, ...]:
         if op.name == "symshape.variant":
             variants.append(_read(op, sizes))
         elif op.name == "symshape.space":
-            reduces = any(ir.StringAttr(a).value == "reduction" for a in ir.ArrayAttr(op.attributes["iterators"]))
+            reduces = "reduction" in iterators(op)
         else:
             sizes.read(op)
     if not variants:
         return (general(reduces),)
     if variants[-1].condition != TRUE:
         raise KernelError(
-            f"no variant of {ir.StringAttr(func_op.operation.attributes['sym_name']).value} is left where none of the "
-            "conditions holds",
+            f"no variant of {function_name(func_op)} is left where none of the conditions holds",
             next_step="the condition of the last symshape.variant has to be true",
         )
     return tuple(variants)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch_mlir import ir
-
+from symshape.dialects.accessors import symbol_name, symbol_range
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.prover.numbers.condition import Condition
@@ -26,7 +25,7 @@ def facts_of(function: Any) -> Facts:
     rows = {}
     for op in operations:
         if op.name in ("symshape.symbol", "symshape.unbacked_symbol"):
-            rows[ir.StringAttr(op.attributes["name"]).value] = row_of(op)
+            rows[symbol_name(op)] = row_of(op)
     facts = Facts(rows)
     known = [c for op in operations if op.name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None]
     for condition in (*known, *_checked_in_time(sizes, operations, known)):
@@ -83,6 +82,5 @@ _NO_WORK = frozenset({"symshape.symbol", "symshape.unbacked_symbol", "symshape.b
 
 def row_of(op: Any) -> Row:
     """The range and divisor that a symbol's op states."""
-    low, high = ir.IntegerAttr(op.attributes["min"]).value, ir.IntegerAttr(op.attributes["max"]).value
-    divisor = ir.IntegerAttr(op.attributes["divisor"]).value if "divisor" in op.attributes else 1
+    low, high, divisor = symbol_range(op)
     return Row(None if low <= -INT64_MAX else low, None if high >= INT64_MAX else high, divisor)

@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects._ods_common import _cext
 
+from symshape.dialects.accessors import branches_of, call_arguments, call_target, callee_of, is_branch, result_indices
 from symshape.dialects.symshape import attribute, bad
 from symshape.dialects.template import operand_indices
 
@@ -23,6 +24,9 @@ class Host(ir.Dialect):
     DIALECT_NAMESPACE = "host"
 
 
+_OWN_MODULES = "python.symshape."
+
+
 @_cext.register_operation(Host)
 class CallOp(ir.OpView):
     """A library call to an ATen or custom op, on real tensors and numbers.
@@ -30,7 +34,11 @@ class CallOp(ir.OpView):
     ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
     positions of its results in ``result_indices``. ``fresh`` says that it changes no operand, and that its results are
     in memory of their own, which nothing else knows. ``draws`` says that it moves the generator of random numbers on:
-    such calls, and ``host.cond`` of branches with such calls, keep their order.
+    such calls, and ``host.cond`` of branches with such calls, keep their order. ``checked`` says that sizes and types
+    of the results are compared with the promised ones at run time (custom operators).
+
+    The target ``symshape.storage`` (of ``as_strided``) is no call: its result is an alias of the operand's memory from
+    its first element on, of one dim.
 
     ```mlir
     %r = "host.call"(%a, %b) {target = "aten.add.Tensor", arguments = "($0, $1, alpha=2)"}
@@ -64,16 +72,15 @@ class CallOp(ir.OpView):
 
     @property
     def target(self) -> str:
-        return ir.StringAttr(self.operation.attributes["target"]).value
+        return call_target(self)
 
     @property
     def arguments(self) -> str:
-        return ir.StringAttr(self.operation.attributes["arguments"]).value
+        return call_arguments(self)
 
     @property
     def result_indices(self) -> list[int] | None:
-        attributes = self.operation.attributes
-        return list(attributes["result_indices"]) if "result_indices" in attributes else None
+        return result_indices(self)
 
     def verify_invariants(self) -> bool:
         if not _has(self, target=ir.StringAttr, arguments=ir.StringAttr):
@@ -83,6 +90,8 @@ class CallOp(ir.OpView):
         text, given, indices = self.arguments, len(self.operation.operands), self.result_indices
         if not self.target:
             return bad(self, "has an empty target")
+        if self.target.startswith(_OWN_MODULES):
+            return bad(self, f"target '{self.target}' is a path of a module of ours: what is called is registered")
         if not (text.startswith("(") and text.endswith(")")):
             return bad(self, f"arguments '{text}' are not a parenthesised call")
         for i in operand_indices(text):
@@ -113,7 +122,7 @@ class LaunchOp(ir.OpView):
 
     @property
     def callee(self) -> str:
-        return ir.FlatSymbolRefAttr(self.operation.attributes["callee"]).value
+        return callee_of(self)
 
     def verify_invariants(self) -> bool:
         if not _has(self, callee=ir.FlatSymbolRefAttr):
@@ -161,8 +170,7 @@ class CondOp(ir.OpView):
     @property
     def branches(self) -> tuple[str, str]:
         """The names of the functions for true and for false."""
-        true, false = (ir.FlatSymbolRefAttr(self.operation.attributes[key]).value for key in ("true", "false"))
-        return true, false
+        return branches_of(self)
 
     def verify_invariants(self) -> bool:
         if not _has(self, true=ir.FlatSymbolRefAttr, false=ir.FlatSymbolRefAttr):
@@ -175,7 +183,7 @@ class CondOp(ir.OpView):
             function = _find_function(self, name)
             if function is None:
                 return bad(self, f"branch @{name} is no function of this module")
-            if "symshape.branch" not in function.operation.attributes:
+            if not is_branch(function):
                 return bad(self, f"@{name} is no branch: it has no attribute 'symshape.branch'")
             if not (
                 _fit(self, "argument", given, function.type.inputs, name)

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import symbol_name
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
 _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -83,7 +84,7 @@ class Sizes:
             self.define(op.results[0], Expr.const(ir.IntegerAttr(op.attributes["value"]).value))
             return True
         if name in ("symshape.symbol", "symshape.unbacked_symbol"):
-            self.define(op.results[0], Expr.symbol(ir.StringAttr(op.attributes["name"]).value))
+            self.define(op.results[0], Expr.symbol(symbol_name(op)))
             return True
         if name == "symshape.bind":
             operands = list(op.operands)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import symbol_name
 from symshape.dialects.host import HOST_OPS
 from symshape.dialects.symbols import SYMBOLS
 from symshape.dialects.symshape import bad
@@ -30,7 +31,7 @@ def verify(module: ir.Module | ir.OpView | ir.Operation, *, allow_unregistered: 
         if name == "func.func":
             named.clear()
         elif name in _NAMED:
-            symbol = ir.StringAttr(op.attributes["name"]).value
+            symbol = symbol_name(op)
             if (_NAMED[name], symbol) in named:
                 valid &= bad(op.opview, f"{_NAMED[name]} '{symbol}' is defined twice in this function")
             named.add((_NAMED[name], symbol))

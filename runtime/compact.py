@@ -1,14 +1,23 @@
 """Selecting by a boolean mask: the positions where it is true, found once for a mask, and what reads at them.
 
-``compact-masks`` calls these. ``selected`` and ``places`` are lowered; as they stand here they mean the same.
+``compact-masks`` calls these operators. ``select_at`` and ``unravel_positions`` are lowered; as they stand here they
+mean the same.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+_library: Any = torch.library.Library
+_LIBRARY = _library("symshape", "FRAGMENT")
+_LIBRARY.define("mask_positions(Tensor mask, str target) -> Tensor")
+_LIBRARY.define("select_at(Tensor x, Tensor positions, int dim, int rank) -> Tensor")
+_LIBRARY.define("unravel_positions(Tensor mask, Tensor positions) -> Tensor")
 
-def positions(mask: torch.Tensor, target: str) -> torch.Tensor:
+
+def mask_positions(mask: torch.Tensor, target: str) -> torch.Tensor:
     """int64: where a bool tensor is true, as row-major positions in it, in order. ``target``: "cpu" or "triton".
 
     The host waits for a GPU once, for their number.
@@ -22,11 +31,16 @@ def positions(mask: torch.Tensor, target: str) -> torch.Tensor:
     return compact_triton.positions(mask)
 
 
-def selected(x: torch.Tensor, at: torch.Tensor, dim: int, rank: int) -> torch.Tensor:
-    """The elements of x at positions in its dims dim, ..., dim + rank - 1, which become one."""
-    return x.flatten(dim, dim + rank - 1).index_select(dim, at)
+def select_at(x: torch.Tensor, positions: torch.Tensor, dim: int, rank: int) -> torch.Tensor:
+    """The elements of x at row-major positions in its dims dim, ..., dim + rank - 1, which become one."""
+    return x.flatten(dim, dim + rank - 1).index_select(dim, positions)
 
 
-def places(mask: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+def unravel_positions(mask: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """Positions as an index for each dim of the mask: (number of positions, rank of the mask)."""
-    return torch.stack(torch.unravel_index(at, mask.shape), 1)
+    return torch.stack(torch.unravel_index(positions, mask.shape), 1)
+
+
+_LIBRARY.impl("mask_positions", mask_positions, "CompositeExplicitAutograd")
+_LIBRARY.impl("select_at", select_at, "CompositeExplicitAutograd")
+_LIBRARY.impl("unravel_positions", unravel_positions, "CompositeExplicitAutograd")

@@ -13,15 +13,16 @@ from typing import Any, NoReturn
 
 import torch
 import torch.utils._pytree as pytree
-from torch.autograd import profiler
 
 from symshape.errors import SymshapeError
 from symshape.runtime.checks import CheckText, fail, with_text
+from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
-from symshape.runtime.torch_c import empty_strided_cpu, reinterpret_tensor
+from symshape.runtime.scatter import scatter
+from symshape.runtime.torch_c import empty_strided_cpu, is_profiling, reinterpret_tensor
 
 
 @dataclass
@@ -82,7 +83,7 @@ def _with_places(
 
     def program(args: list[Any]) -> Any:
         try:
-            return named()(args) if profiler._is_profiler_enabled else run(args)
+            return named()(args) if is_profiling() else run(args)
         except SymshapeError:
             raise  # says where itself
         except Exception as error:
@@ -136,6 +137,10 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,
     "symshape.draw.default": draw,
+    "symshape.mask_positions.default": mask_positions,
+    "symshape.scatter.default": scatter,
+    "symshape.select_at.default": select_at,
+    "symshape.unravel_positions.default": unravel_positions,
 }
 
 
@@ -144,7 +149,7 @@ def target_name(target: Any) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target._name}"
+        return f"higher_order.{target.__name__}"
     return f"python.{target.__module__}.{target.__qualname__}"
 
 

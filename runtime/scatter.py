@@ -1,6 +1,6 @@
-"""Writes at data-dependent places: what the scatters of ``lower-aten`` mean.
+"""``symshape::scatter``: writes at data-dependent places, what the scatters of ``lower-aten`` mean.
 
-``outline-scatters`` makes kernels of these calls. ``scatter``, as it stands here, means the same.
+``outline-scatters`` makes kernels of these calls. The operator, as it stands here, means the same.
 """
 
 from __future__ import annotations
@@ -12,37 +12,48 @@ import torch
 
 COMBINERS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
+_library: Any = torch.library.Library
+_LIBRARY = _library("symshape", "FRAGMENT")
+_LIBRARY.define(
+    "scatter(Tensor x, Tensor values, int[] value_dims, bool repeats, SymInt[] sizes, int[] dims, Tensor[] indices, "
+    "int[] index_dims, str combiner, bool wraps) -> Tensor"
+)
+
 
 def scatter(
     x: torch.Tensor,
     values: torch.Tensor,
-    dims: Sequence[int],
+    value_dims: Sequence[int],
     repeats: bool,
     sizes: Sequence[int],
-    places: Sequence[Any],
+    dims: Sequence[int],
+    indices: Sequence[torch.Tensor],
+    index_dims: Sequence[int],
     combiner: str,
     wraps: bool,
 ) -> torch.Tensor:
     """A copy of ``x``, of its dtype, in which, for every point of a space of ``sizes`` in row-major order, one element
     is combined with the point's value.
 
-    ``values``: its dim i runs along dim ``dims[i]`` of the space; where it has size 1 and ``repeats`` it is repeated,
-    else it may be longer than the space. ``places``: for each dim of ``x`` a dim of the space, or (indices, their dims
-    in the space). ``combiner``: "set" replaces (the last one stays), else "add", "mul", "max" or "min". ``wraps``:
-    negative indices count from the end. IndexError for an index out of range.
+    ``values``: its dim i runs along dim ``value_dims[i]`` of the space; where it has size 1 and ``repeats`` it is
+    repeated, else it may be longer than the space. ``dims``: for each dim of ``x`` the dim of the space that it runs
+    along, or -1: it is indexed by the next one of ``indices``. ``index_dims``: the dims of the space that the dims of
+    the indices run along, of one index after the other. ``combiner``: "set" replaces (the last one stays), else "add",
+    "mul", "max" or "min". ``wraps``: negative indices count from the end. IndexError for an index out of range.
     """
-    at = []
-    for place, size in zip(places, x.shape, strict=True):
-        if isinstance(place, int):
-            at.append(_along(torch.arange(sizes[place], device=x.device), (place,), sizes))
+    at, given = [], iter(indices)
+    for dim, size in zip(dims, x.shape, strict=True):
+        if dim >= 0:
+            at.append(_along(torch.arange(sizes[dim], device=x.device), (dim,), sizes))
             continue
-        index = _along(place[0].to(torch.int64), place[1], sizes)
+        index = next(given)
+        index, index_dims = _along(index.to(torch.int64), index_dims[: index.dim()], sizes), index_dims[index.dim() :]
         if index.numel() and (bool((index >= size).any()) or bool((index < (-size if wraps else 0)).any())):
             raise IndexError("index out of range in self")
         at.append(torch.where(index < 0, index + size, index))
     if not repeats:
-        values = values[tuple(slice(sizes[dim]) for dim in dims)]
-    values = _along(values, dims, sizes).to(x.dtype)
+        values = values[tuple(slice(sizes[dim]) for dim in value_dims)]
+    values = _along(values, value_dims, sizes).to(x.dtype)
     if combiner in ("set", "add"):
         return x.index_put(tuple(at), values, accumulate=combiner == "add")
     flat = torch.zeros(tuple(sizes), dtype=torch.int64, device=x.device)
@@ -58,3 +69,6 @@ def _along(x: torch.Tensor, dims: Sequence[int], sizes: Sequence[int]) -> torch.
     for dim, size in zip(dims, x.shape, strict=True):
         shape[dim] = size
     return x.permute(sorted(range(x.dim()), key=lambda i: dims[i])).reshape(shape).expand(tuple(sizes))
+
+
+_LIBRARY.impl("scatter", scatter, "CompositeExplicitAutograd")

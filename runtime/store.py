@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from symshape import knobs
 from symshape.errors import CacheError
 
 FORMAT: Final = b"symshape cache 1\n"
@@ -33,14 +34,13 @@ _TEMPORARY: Final = ".writing-"
 _HASH_BYTES: Final = hashlib.sha256().digest_size
 # A writer that takes longer than this is gone.
 _ABANDONED_SECONDS: Final = 3600.0
-DEFAULT_LIMIT_MB: Final = 1024
 # What eviction leaves: it would else run at every write.
 _KEPT_SHARE: Final = 0.9
 
 
 def default_directory() -> Path:
     """``SYMSHAPE_CACHE_DIR``, else the folder ``symshape`` where this platform keeps a user's caches."""
-    if chosen := os.environ.get("SYMSHAPE_CACHE_DIR"):
+    if chosen := knobs.CACHE_DIR.read():
         return Path(chosen)
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -53,13 +53,12 @@ def default_directory() -> Path:
 
 def is_enabled() -> bool:
     """Whether the environment allows a cache: ``SYMSHAPE_CACHE=0`` does not."""
-    return os.environ.get("SYMSHAPE_CACHE", "1").lower() not in ("0", "false", "off", "no")
+    return knobs.CACHE.read()
 
 
 def limit_bytes() -> int:
-    """``SYMSHAPE_CACHE_SIZE`` in MiB, 1024 by default."""
-    text = os.environ.get("SYMSHAPE_CACHE_SIZE", "")
-    return (int(text) if text.isdigit() else DEFAULT_LIMIT_MB) << 20
+    """How large a cache may become, as ``SYMSHAPE_CACHE_SIZE`` says."""
+    return knobs.CACHE_SIZE.read() << 20
 
 
 def open_cache(kind: str) -> Cache | None:

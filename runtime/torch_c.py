@@ -32,6 +32,21 @@ def differentiated() -> Iterator[None]:
         yield
 
 
+def is_profiling() -> bool:
+    """Whether ``torch.profiler`` is recording."""
+    return torch.autograd.profiler._is_profiler_enabled
+
+
+def has_both_libraries() -> bool:
+    """Whether PyTorch was built with MKL and with oneDNN."""
+    return bool(torch._C.has_mkl and torch._C._has_mkldnn)
+
+
+def onednn_is_enabled() -> bool:
+    """Whether the user lets PyTorch call oneDNN (``torch.backends.mkldnn.flags``)."""
+    return bool(torch._C._get_mkldnn_enabled())
+
+
 def has_fake_rule(op: Any) -> bool:
     """Whether an operator has a fake rule, or needs none."""
     from torch._library.utils import has_fake_kernel

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symshape.cache.compiled_graphs import compile_graph
-from symshape.frontend.bridge.torch_private import aot_compile, base_arguments, shape_env_of, traced_env_of
+from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.torch_tracing import has_functional_transforms
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
 from symshape.frontend.graph_rewrites.inlined_calls import inline_calls
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.graph_rewrites.out_arguments import copy_into_outs
 from symshape.frontend.importer.assumptions import Assumptions
@@ -23,7 +25,7 @@ from symshape.frontend.opaque_calls.selection import make_whole, replace_marked,
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.input_views import break_where_shared
 from symshape.frontend.patches.patch import Scope
-from symshape.frontend.patches.registry import in_force, require_known
+from symshape.frontend.patches.registry import in_force, require_known, splitting
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
@@ -72,7 +74,8 @@ def symshape_backend(
         return check_bases(graph, env, compiled.run)
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    how |= {"joint": rewrite, "decompositions": decomposition_table(parsed.random == "eager")}
+    how |= {"joint": ready_to_split(rewrite), "splitting": splitting}
+    how |= {"decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     _rewrite_before_tracing(gm, example_inputs)

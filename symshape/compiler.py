@@ -18,9 +18,12 @@ from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.host_program import emit_program
 from symshape.codegen.host.program_text import ProgramText
 from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
+from symshape.dialects.accessors import main_functions
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
-from symshape.frontend.bridge.torch_private import common_subexpressions, shape_env_of
+from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.fake_tensors import shape_env_of
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
@@ -98,7 +101,7 @@ def _compile(
     context = ir.Context()
     dialects.load(context)
     with _importing(gm, options):
-        imported = import_graph(graph, context, env)
+        imported = import_graph(graph, context, env, guards_hold=kind == "backward")
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
     _record(report, "imported", imported.module, keep_stages)
     timer.mark("imported")
@@ -117,7 +120,7 @@ def _compile(
         with _replayable("kernel code", target, imported.module, options):
             kernels = build_kernels(imported.module, target, options.opt_level, options.cpu)
         timer.mark("kernel code")
-        functions = [op for op in imported.module.body.operations if "symshape.kernel" not in op.operation.attributes]
+        functions = main_functions(imported.module)
         with _replayable("program", "program", imported.module, options):
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)
@@ -125,7 +128,7 @@ def _compile(
         run = load_program(program, kernels.image.load(autotune=options.autotune))
     timer.mark("program")
     _fill(report, text, kernels)
-    run._boxed_call = True  # type: ignore[attr-defined]
+    takes_boxed_arguments(run)
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
 

@@ -27,7 +27,7 @@ from symshape.errors import (
     ShapeConstraintError,
     StepFailure,
 )
-from symshape.frontend.bridge.torch_private import is_control_flow
+from symshape.frontend.bridge.dynamo import is_control_flow
 from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.passes.framework.manager import PassFailure, writable

@@ -18,9 +18,9 @@ from torch._dynamo.exc import TorchDynamoException
 from symshape.errors import OptionError
 from symshape.frontend.opaque_calls.selection import Place, compile_with_breaks
 from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
-from symshape.frontend.patches.dynamo_settings import DYNAMO, MORE_SETTINGS, Change, configured
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
 
 
 def compile_with(

@@ -17,6 +17,7 @@ from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.program_text import LibraryCall
 from symshape.dialects.sizes import Layout
 from symshape.errors import CompileError, ShapeConstraintError
+from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.program import target_name
@@ -64,7 +65,7 @@ def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str) -> GraphAsC
                 computed[i] = with_layout(computed[i], *layout)
         return computed
 
-    run._boxed_call = True  # type: ignore[attr-defined]
+    takes_boxed_arguments(run)
     called = [LibraryCall(target_name(node.target), ()) for node in gm.graph.nodes if node.op == "call_function"]
     report = GraphReport(kind=kind, target="calls", symbols=rows, called=called, program_source=gm.code)
     return GraphAsCalls(run, report, gm, env)

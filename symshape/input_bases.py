@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import base_arguments
+from symshape.frontend.bridge.aot_autograd import base_arguments, takes_boxed_arguments
 from symshape.frontend.importer.traced_symbols import collect_symbols, layout_of
 from symshape.prover.numbers.expr import Expr
 
@@ -40,7 +40,7 @@ def check_bases(graph: torch.fx.GraphModule, env: Any, run: Callable[[list[Any]]
                 raise OtherBase
         return run(args)
 
-    checked._boxed_call = True  # type: ignore[attr-defined]
+    takes_boxed_arguments(checked)
     return checked
 
 

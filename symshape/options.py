@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from symshape import knobs
 from symshape.errors import OptionError
 from symshape.runtime.cpu import instruction_sets as cpu_level
 
@@ -57,7 +57,7 @@ class Options:
     autotune: bool = False
     random: str = "eager"
     cache: bool = True
-    strict: bool = field(default_factory=lambda: os.environ.get("SYMSHAPE_STRICT", "0") not in ("", "0"))
+    strict: bool = field(default_factory=knobs.STRICT.read)
     probe_custom_operators: bool = True
 
     @classmethod

@@ -14,6 +14,7 @@ from torch_mlir import ir
 
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.dialects import parse_binding, parse_inverse
+from symshape.dialects.accessors import message_of, symbol_binding, symbol_name, symbol_range
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Layout, Sizes
@@ -87,16 +88,13 @@ def read_entry(block: ir.Block, sizes: Sizes) -> EntryGuards:
     guards = []
     for op in operations:
         if op.name == "symshape.guard":
-            reason = ir.StringAttr(op.attributes["reason"]).value
             lines = "\n".join(source_lines(op.location))
-            guards.append(Constraint(condition_of(sizes, op.operands[0]), reason, lines))
+            guards.append(Constraint(condition_of(sizes, op.operands[0]), message_of(op), lines))
     return EntryGuards(tuple(sizes.layouts.get(a) for a in block.arguments), symbols, tuple(guards))
 
 
 def _symbol(op: Any) -> SymbolRange:
-    low, high, divisor = (ir.IntegerAttr(op.attributes[key]).value for key in ("min", "max", "divisor"))
-    name, binding = (ir.StringAttr(op.attributes[key]).value for key in ("name", "binding"))
-    return SymbolRange(name, binding, low, high, divisor)
+    return SymbolRange(symbol_name(op), symbol_binding(op), *symbol_range(op))
 
 
 def leaf_constraints(

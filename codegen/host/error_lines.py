@@ -7,6 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import callee_of
 from symshape.dialects.locations import source_lines
 
 FALLIBLE = frozenset({"host.call", "host.launch", "tensor.empty", "symshape.unbacked_symbol"})
@@ -16,7 +17,7 @@ _CHECKING = frozenset({"symshape.check_index", "arith.divsi", "arith.remsi", "ar
 def lines_of(op: Any, checking: Collection[str]) -> Sequence[str]:
     """``file:line`` of what an operation stands for; of the launch of a ``checking`` kernel (it has an error slot), of
     what it checks."""
-    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value if op.name == "host.launch" else ""
+    callee = callee_of(op) if op.name == "host.launch" else ""
     if callee not in checking:
         return source_lines(op.location)
     found: dict[str, None] = {}

@@ -15,6 +15,22 @@ from symshape.codegen.host.entry_guards import read_entry
 from symshape.codegen.host.error_lines import FALLIBLE, lines_of
 from symshape.codegen.host.guard_stub import Constraint, check_lines, check_texts
 from symshape.codegen.host.program_text import Buffer, LibraryCall, ProgramText
+from symshape.dialects.accessors import (
+    branches_of,
+    call_arguments,
+    call_target,
+    callee_of,
+    function_name,
+    is_branch,
+    is_checked,
+    message_of,
+    output_template,
+    reading_of,
+    result_indices,
+    symbol_binding,
+    symbol_name,
+    symbol_source,
+)
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.locations import source_line, source_lines
 from symshape.dialects.reals import is_real, python
@@ -38,13 +54,13 @@ def emit_program(functions: Sequence[Any], *, pointers: bool, checking: frozense
     """``functions``: of a module, those that are no kernels: main, and branches of ``host.cond``, which become Python
     functions of their names. ``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels
     with an error slot."""
-    branches = [f for f in functions if "symshape.branch" in f.operation.attributes]
+    branches = [f for f in functions if is_branch(f)]
     (main,) = (f for f in functions if f not in branches)
     text = ProgramText()
     for function in (main, *branches):
         writer = _Writer(function.regions[0].blocks[0], pointers, checking, device, text)
         stub = writer.write()
-        name = "program" if function is main else ir.StringAttr(function.attributes["sym_name"]).value
+        name = "program" if function is main else function_name(function)
         head, *lines = [f"def {name}(args):\n", *(f"    {line}\n" for line in writer.lines)]
         first = text.source.count("\n") + 2
         text.places += [(first + line, place) for line, place in writer.places]
@@ -201,16 +217,15 @@ class _Writer:
 
 def _symbol(w: _Writer, op: Any) -> None:
     w.sizes.read(op)
-    name, binding, source = (ir.StringAttr(op.attributes[k]).value for k in ("name", "binding", "source"))
-    w.sources[name] = source
+    name, binding = symbol_name(op), symbol_binding(op)
+    w.sources[name] = symbol_source(op)
     w.lines.append(f"{name} = {binding}" + ("()" if binding.endswith(".offset") else ""))
     w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
 
 
 def _unbacked(w: _Writer, op: Any) -> None:
-    name, kind = (ir.StringAttr(op.attributes[k]).value for k in ("name", "kind"))
+    name, (kind, dim) = symbol_name(op), reading_of(op)
     source = w.name(op.operands[0])
-    dim = ir.IntegerAttr(op.attributes["dim"]).value if "dim" in op.attributes else 0
     w.sources[name] = f"{kind} at {source_line(op.location)}"
     reading = {"item": f"int({source}.item())", "number": source}.get(kind) or f"{source}.{kind}({dim})"
     w.lines.append(f"{name} = {reading}")
@@ -220,8 +235,7 @@ def _expect_true(w: _Writer, op: Any) -> None:
     condition = condition_of(w.sizes, op.operands[0])
     if condition == TRUE:
         return
-    message = ir.StringAttr(op.attributes["message"]).value
-    w.pending.append(Constraint(condition, message, "\n".join(source_lines(op.location))))
+    w.pending.append(Constraint(condition, message_of(op), "\n".join(source_lines(op.location))))
 
 
 def _empty(w: _Writer, op: Any) -> None:
@@ -251,7 +265,7 @@ def _reuse(w: _Writer, op: Any) -> None:
 
 
 def _launch(w: _Writer, op: Any) -> None:
-    callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    callee = callee_of(op)
     if callee not in w.text.kernels:
         w.text.kernels.append(callee)
     args = []
@@ -284,8 +298,8 @@ def _view(w: _Writer, op: Any) -> None:
 
 
 def _call(w: _Writer, op: Any) -> None:
-    target = ir.StringAttr(op.attributes["target"]).value
-    arguments = substitute(ir.StringAttr(op.attributes["arguments"]).value, [w.operand(v) for v in op.operands])
+    target = call_target(op)
+    arguments = substitute(call_arguments(op), [w.operand(v) for v in op.operands])
     if target == "symshape.constant":
         w.lines.append(f"{w.name(op.results[0])} = constant[{arguments.strip('(),')}]")
         return
@@ -302,15 +316,15 @@ def _call(w: _Writer, op: Any) -> None:
     if not results:
         w.lines.append(text)
         return
-    if "result_indices" in op.attributes:
+    indices = result_indices(op)
+    if indices is not None:
         w.lines.append(f"results = {text}")
-        indices = list(ir.DenseI64ArrayAttr(op.attributes["result_indices"]))
         for result, i in zip(results, indices):
             w.lines.append(f"{_result_name(w, result)} = results[{i}]")
         w.lines.append("del results")
     else:
         w.lines.append(f"{_result_name(w, results[0])} = {text}")
-    if "checked" in op.attributes:
+    if is_checked(op):
         for result in results:
             _ensure_promised(w, result, target, source_line(op.location))
     elif target not in _EXACT_STRIDES:
@@ -320,7 +334,7 @@ def _call(w: _Writer, op: Any) -> None:
 
 def _cond(w: _Writer, op: Any) -> None:
     predicate, *operands = op.operands
-    true, false = (ir.FlatSymbolRefAttr(op.attributes[key]).value for key in ("true", "false"))
+    true, false = branches_of(op)
     arguments = ", ".join(w.operand(v) for v in operands)
     names = ", ".join(_result_name(w, result) for result in op.results)
     chosen = f"({true} if {w.operand(predicate)} else {false})([{arguments}])"
@@ -380,8 +394,8 @@ def _is_contiguous(layout: Layout) -> bool:
 
 def _return(w: _Writer, op: Any) -> None:
     names = [w.operand(v) for v in op.operands]
-    template = op.attributes["symshape.outputs"] if "symshape.outputs" in op.attributes else None
-    text = substitute(ir.StringAttr(template).value, names) if template is not None else f"({', '.join(names)},)"
+    template = output_template(op)
+    text = substitute(template, names) if template is not None else f"({', '.join(names)},)"
     w.lines.append(f"return {text}")
 
 
@@ -393,7 +407,7 @@ def _is_quiet(op: Any) -> bool:
 def _is_work(op: Any) -> bool:
     """Does it do something with tensors, other than to bring in a constant?"""
     if op.name == "host.call":
-        return bool(ir.StringAttr(op.attributes["target"]).value != "symshape.constant")
+        return call_target(op) != "symshape.constant"
     return op.name in _WORK
 
 

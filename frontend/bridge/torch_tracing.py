@@ -1,7 +1,4 @@
-"""Tracing without Dynamo, for ``symshape.jit``.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
-"""
+"""Tracing without Dynamo, for ``symshape.jit``."""
 
 from __future__ import annotations
 
@@ -26,7 +23,9 @@ from torch.fx.experimental.proxy_tensor import (
     _temp_remove_metadata_torch_function_mode,
 )
 
-from symshape.frontend.bridge.torch_private import deferred_runtime_asserts, partition_after, source_name
+from symshape.frontend.bridge.aot_autograd import partition_after
+from symshape.frontend.bridge.guards import deferred_runtime_asserts
+from symshape.frontend.bridge.shape_env import source_name
 
 
 def is_seen_by_others(values: Sequence[Any]) -> bool:
@@ -197,17 +196,23 @@ class Trace:
             sources.insert(0, ConstantSource(f"{name}: {source_name(sources[0])}"))
 
     def run(
-        self, module: Any, inputs: Sequence[Any], *, forward: Any, backward: Any, inference: Any, decompositions: Any
+        self,
+        module: Any,
+        inputs: Sequence[Any],
+        *,
+        forward: Any,
+        backward: Any,
+        inference: Any,
+        joint: Any,
+        splitting: Any,
+        decompositions: Any,
     ) -> Any:
         """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts. ``decompositions``: the table of those that are taken apart."""
-        from torch._functorch import config
+        and SymInts. ``joint`` and ``splitting``: as for ``aot_compile``; ``decompositions``: by operator."""
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._guards import tracing
 
-        # Tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it.
-        lowering = config.patch(force_non_lazy_backward_lowering=True, unlift_effect_tokens=True)
-        with tracing(self.context), lowering:
+        with tracing(self.context):
             return aot_module_simplified(
                 module,
                 inputs,
@@ -215,7 +220,7 @@ class Trace:
                 bw_compiler=backward,
                 inference_compiler=inference,
                 decompositions=decompositions,
-                partition_fn=partition_after(lambda joint: joint),
+                partition_fn=partition_after(joint, splitting),
             )
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:

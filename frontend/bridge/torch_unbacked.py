@@ -1,7 +1,4 @@
-"""How PyTorch traces sizes that are in the data, and what changes it.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
-"""
+"""How PyTorch traces sizes that are in the data, and what changes it."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from symshape.frontend.bridge.torch_private import symbol_hint
+from symshape.frontend.bridge.shape_env import symbol_hint
 
 
 def never_one(size: Any) -> bool:

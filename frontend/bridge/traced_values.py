@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.torch_private import fake_mode_of
+from symshape.frontend.bridge.fake_tensors import fake_mode_of
 
 
 def fill_values(gm: torch.fx.GraphModule) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.torch_private import is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 from symshape.frontend.bridge.torch_tracing import AutogradKernel
 from symshape.frontend.bridge.torch_unbacked import either, known_equal, never_one
 

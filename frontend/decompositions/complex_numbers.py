@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.layouts import elementwise_order
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 
 _PART = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
@@ -19,7 +19,7 @@ def joined(real: torch.Tensor, imaginary: torch.Tensor) -> Any:
     if has_unbacked_sizes(real) or has_unbacked_sizes(imaginary):
         return NotImplemented
     parts = torch.broadcast_tensors(real, imaginary)  # type: ignore[no-untyped-call]
-    order, _ = compute_elementwise_output_logical_to_physical_perm(*parts, _skip_checks=True)
+    order = elementwise_order(*parts)
     real, imaginary = (part.permute(order) for part in parts)
     pairs = real.new_empty((*real.shape, 2))
     for i, part in enumerate((real, imaginary)):  # of a stack the kernel reads both parts for each element

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.bridge.torch_tracing import AutogradKernel
 from symshape.frontend.bridge.torch_unbacked import assert_equal, known_equal
 from symshape.frontend.decompositions.complex_numbers import Polar

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.bridge.torch_tracing import AutogradKernel
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 
 
 def cdist_forward(a: torch.Tensor, b: torch.Tensor, p: float, mode: int | None) -> Any:

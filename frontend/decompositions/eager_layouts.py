@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch._prims_common import suggest_memory_format
 
-from symshape.frontend.bridge.known_sizes import guard_or_false, known_multiple
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.layouts import memory_format_of
+from symshape.frontend.bridge.symbolic_sizes import guard_or_false, has_unbacked_sizes, known_multiple
 from symshape.frontend.bridge.torch_unbacked import known_equal
 
 aten: Any = torch.ops.aten
@@ -118,7 +117,7 @@ def _by_format(x: torch.Tensor, *operand: Any) -> Order:
 
 def _by_formats(x: torch.Tensor, operands: Sequence[torch.Tensor], *_: Any) -> Order:
     """Channels-last where all operands are that."""
-    last = all(suggest_memory_format(o) in (torch.channels_last, torch.channels_last_3d) for o in operands)
+    last = all(memory_format_of(o) in (torch.channels_last, torch.channels_last_3d) for o in operands)
     return [0, *range(2, x.dim()), 1] if last and x.dim() >= 4 else range(x.dim())
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.operators import schema_of
+
 aten: Any = torch.ops.aten
 
 # By the name after ``_foreach_``: those that are called as the operator on tensors is.
@@ -78,13 +80,13 @@ def _overloads(name: str) -> Iterator[Any]:
     reads as numbers."""
     packet = getattr(aten, f"_foreach_{name}", None)
     for overload in (getattr(packet, found) for found in packet.overloads()) if packet else ():
-        types = {argument.name: str(argument.type) for argument in overload._schema.arguments}
+        types = {argument.name: str(argument.type) for argument in schema_of(overload).arguments}
         if "out" not in types and types.get("scalars") != "Tensor":
             yield overload
 
 
 def _for_each(overload: Any, single: Callable[..., torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-    lists = [str(argument.type).startswith("List[") for argument in overload._schema.arguments]
+    lists = [str(argument.type).startswith("List[") for argument in schema_of(overload).arguments]
 
     def decomposition(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
         length = next(len(value) for value, listed in zip(args, lists) if listed)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._prims_common import suggest_memory_format
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.layouts import memory_format_of
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 
 MOST = 16  # elements of a window that is read element by element
 
@@ -69,4 +69,4 @@ def _laid_out(result: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
     """Channels-last where the operand is."""
     if operand.dim() not in (4, 5):
         return result.contiguous()
-    return result.contiguous(memory_format=suggest_memory_format(operand))
+    return result.contiguous(memory_format=memory_format_of(operand))

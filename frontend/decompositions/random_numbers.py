@@ -21,18 +21,19 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.decomposition_tables import draws_taken_apart
+from symshape.frontend.bridge.dynamo import is_number_of_random
+from symshape.frontend.bridge.fake_tensors import is_in_functional_transform
+from symshape.frontend.bridge.operators import missing_arguments
 from symshape.runtime.draw import DROPOUT
 
 aten: Any = torch.ops.aten
 
 
-def with_eager_draws(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+def with_eager_draws(table: dict[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
     """A decomposition table in which CPU tensors keep what Inductor takes apart to draw faster; ``table`` must be made
-    from ``select_decomp_table``."""
-    from torch._inductor.decomposition import decompositions, fast_random_decomps
-
-    fast = fast_random_decomps()
-    changed = [op for op in table if op in fast and fast[op] is not decompositions.get(op)]
+    from ``inductor_table``."""
+    changed = draws_taken_apart(table)
     changed += [op for op in (aten.bernoulli.default, aten.bernoulli.p) if op in table and op not in changed]
     contiguous = {op: _contiguous(op, table.get(op)) for op in _CONTIGUOUS}
     return {**table, **{op: _off_cpu(table[op]) for op in changed}, **contiguous}
@@ -84,7 +85,7 @@ def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Ca
     dtypes = {
         i: node.meta["example_value"].dtype
         for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))
-        if type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"
+        if is_number_of_random(node)
     }
     if not dtypes:
         return run
@@ -107,7 +108,7 @@ def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: b
     if p == 1:
         return x * torch.zeros((), dtype=x.dtype)
     like = torch.empty_like(x)
-    if torch._C._functorch.maybe_current_level() is not None:
+    if is_in_functional_transform():
         return x * like.bernoulli_(1 - p).div_(1 - p)  # torch.vmap knows what each of its elements draws
     draws: Callable[..., torch.Tensor] = torch.ops.symshape.draw
     return x * draws(DROPOUT, x.size(), like.stride(), [1 - p], None, dtype=x.dtype, device=x.device).div(1 - p)
@@ -121,8 +122,7 @@ def fill_functionally(
         given = kwargs if generator is None else {**kwargs, "generator": generator}
         usual: torch.Tensor = mode.__torch_dispatch__(op, (type(x),), (x, *args), given)
         return usual
-    rest = [argument for argument in op._schema.arguments[1 + len(args) :] if not argument.kwarg_only]
-    values = [*args, *(kwargs.get(argument.name, argument.default_value) for argument in rest)]
+    values = [*args, *missing_arguments(op, (x, *args), kwargs)]
     p = values[0] if values and isinstance(values[0], torch.Tensor) else None
     numbers = [value for value in values if not isinstance(value, torch.Tensor) and value is not None]
     with mode:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp.decompositions import Reduction
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.decomposition_tables import MEAN, inductor_table, torch_decompositions
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
 from symshape.frontend.decompositions.distances import cdist_forward, pdist_forward
 from symshape.frontend.decompositions.eager_layouts import as_eager
@@ -30,9 +30,6 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
     first; those of rounding to decimals multiply by 0.01. Those of matrix products ask whether they are small, which
     makes a graph of its own for up to 16 rows of a layer with one output. ``eager_draws``: those of random numbers are
     for other devices than CPUs."""
-    from torch._decomp import get_decompositions
-    from torch._inductor.decomposition import select_decomp_table
-
     aten = torch.ops.aten
     whole = (
         aten.max_pool2d_with_indices,
@@ -44,8 +41,8 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
         aten.mm,
         aten.addmm,
     )
-    table = {op: rule for op, rule in select_decomp_table().items() if getattr(op, "overloadpacket", op) not in whole}
-    table |= get_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
+    table = {op: rule for op, rule in inductor_table().items() if getattr(op, "overloadpacket", op) not in whole}
+    table |= torch_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
     pads = (aten.replication_pad1d_backward, aten.replication_pad2d_backward, aten.replication_pad3d_backward)
     table |= dict.fromkeys([op.default for op in pads], replication_pad_backward)
     table[aten.grid_sampler_3d.default] = grid_sampler
@@ -96,7 +93,7 @@ def _soft_margin_loss_backward(
 ) -> torch.Tensor:
     """PyTorch's subtracts one from a sigmoid: nothing of the gradient is left where a margin is above 17."""
     slope = -target * gradient * torch.sigmoid(-target * x)
-    return slope / x.numel() if reduction == Reduction.MEAN.value else slope
+    return slope / x.numel() if reduction == MEAN else slope
 
 
 def _of_one_type(rule: Callable[..., Any]) -> Callable[..., Any]:

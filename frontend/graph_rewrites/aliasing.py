@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import storage_of
+from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.bridge.operators import schema_of
 
 
 def matters(view: torch.fx.Node) -> bool:
@@ -37,7 +38,7 @@ def _storages(node: torch.fx.Node) -> Iterator[Any]:
 def _changed(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The tensors that a call writes to, or more."""
     name = str(getattr(node.target, "__name__", node.target))
-    schema = getattr(node.target, "_schema", None)
+    schema = schema_of(node.target)
     in_place = name.endswith("_") and not name.endswith("__") if schema is None else schema.is_mutable
     in_place = in_place or _asks_for_it(node)
     is_call = node.op in ("call_function", "call_method")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.runtime.eager_errors import EAGER_FORM
 from symshape.runtime.torch_c import user_lines
 
@@ -19,14 +20,14 @@ def assert_items(gm: torch.fx.GraphModule) -> None:
     for node in list(gm.graph.find_nodes(op="call_method", target="item")):
         number = node.meta.get("example_value")
         bindings = node.meta.get("unbacked_bindings") or {}
-        if not isinstance(number, (torch.SymInt, torch.SymBool)) or not bindings or number.node.expr in bindings:
+        if not isinstance(number, (torch.SymInt, torch.SymBool)) or not bindings or expression_of(number) in bindings:
             continue
-        if isinstance(number, torch.SymBool) and number.node.expr.free_symbols:
+        if isinstance(number, torch.SymBool) and expression_of(number).free_symbols:
             continue
         known = node if isinstance(number, torch.SymInt) else bool(number)
         what = "an integer" if isinstance(number, torch.SymInt) else "a boolean"
         file, line = (user_lines(node) or [("", 0)])[-1]
-        message = f"runtime assertion failed: {what} is not {number.node.expr} ({file}:{line})"
+        message = f"runtime assertion failed: {what} is not {expression_of(number)} ({file}:{line})"
         with gm.graph.inserting_after(node):
             equal = gm.graph.call_function(torch.eq, (node.args[0], known))
         with gm.graph.inserting_after(equal):

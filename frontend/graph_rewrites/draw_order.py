@@ -16,6 +16,9 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.aot_autograd import is_recomputed
+from symshape.frontend.bridge.operators import run_with_states
+
 Tag = torch.Tag
 _HIGHER_ORDER = torch._ops.HigherOrderOperator
 _DRAWS = "symshape_draws"  # says it of a higher-order operator in a graph that has no module, and no subgraphs yet
@@ -28,7 +31,7 @@ def draws(node: torch.fx.Node) -> bool:
         return False
     if not isinstance(node.target, _HIGHER_ORDER):
         return node.target is draw_and_save_state or _is_drawing(node.target)
-    if node.target._name in _FROM_STATES:
+    if node.target.__name__ in _FROM_STATES:
         return False
     return bool(node.meta.get(_DRAWS)) or any(map(_is_drawing, _leaves(node)))
 
@@ -53,17 +56,15 @@ def _leaves(node: torch.fx.Node) -> list[Any]:
 def keep_draws(joint: torch.fx.GraphModule) -> None:
     """Before a joint graph is split: each draw stays in forward or in backward, where eager mode makes it; only those
     of a checkpoint are in both."""
-    from torch._functorch.partitioners import must_recompute
-
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # of a checkpoint that Dynamo has not seen
             del node.meta["ac_graph_id"]
         if not draws(node):
             continue
         node.meta[_DRAWS] = True
-        if must_recompute(node) and isinstance(node.target, _HIGHER_ORDER):
+        if is_recomputed(node) and isinstance(node.target, _HIGHER_ORDER):
             _save(node)  # the partitioner gives no state to these
-        if not must_recompute(node):
+        if not is_recomputed(node):
             # What a user's function for its gradient does has no tag.
             forward = node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")
             node.meta["partitioner_tag"] = "must_be_in_forward" if forward else "must_be_in_backward"
@@ -83,12 +84,13 @@ def with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any,
     before = [node for node in bw.graph.nodes if draws(node)]
     fw, bw = functionalize(joint, fw, bw, sizes)
     left = set(bw.graph.nodes)
-    again = bw.graph.find_nodes(op="call_function", target=torch._prims.rng_prims.run_with_rng_state)
+    save, run = run_with_states()
+    again = bw.graph.find_nodes(op="call_function", target=run)
     for old, new in zip([node for node in before if node not in left], again, strict=True):
         new.meta = dict(old.meta)
         if _is_on_cpu(old):
             new.target = draw_from_state
-    for saving in fw.graph.find_nodes(op="call_function", target=torch._prims.rng_prims.run_and_save_rng_state):
+    for saving in fw.graph.find_nodes(op="call_function", target=save):
         parts = {user.args[1]: user for user in saving.users}
         if _is_on_cpu(parts[1]):
             saving.target = draw_and_save_state

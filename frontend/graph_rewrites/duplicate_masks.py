@@ -20,7 +20,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.torch_private import is_fake, storage_of
+from symshape.frontend.bridge.fake_tensors import is_fake, storage_of, version_of
+from symshape.frontend.bridge.operators import is_python_function, overload_schemas
 
 _FUNCTIONS = frozenset(
     {
@@ -84,7 +85,6 @@ _METHODS = frozenset(
     }
 )
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
-_PYTHON = ("torch.nn.functional", "torch.functional", "torch._jit_internal")  # modules of functions in Python
 _STATE = "_symshape_masks"
 _NUMBER = "symshape_number"  # the name of the first node with this value, and how often its memory was written to then
 _FIRST = "symshape_first"  # the mask whose length it has, the integer whose symbol
@@ -179,7 +179,7 @@ def _written(state: _State, of: Any) -> list[int]:
 
 
 def _version(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
+    return None if tensor.is_inference() else version_of(tensor)
 
 
 def _pure(node: torch.fx.Node) -> bool:
@@ -191,10 +191,9 @@ def _counts_writes(node: torch.fx.Node) -> bool:
     custom ones, not ``_foreach_add_``; a batch norm writes running statistics that its schema does not tell of."""
     target: Any = node.target
     name = target if node.op == "call_method" else str(getattr(target, "__name__", ""))
-    module = getattr(target, "__module__", None)
     if "batch_norm" in name or "instance_norm" in name:
         return False
-    if module == "_operator" or module in _PYTHON:
+    if getattr(target, "__module__", None) == "_operator" or is_python_function(target):
         return True
     return (node.op == "call_method" or isinstance(target, types.BuiltinFunctionType)) and _returns_writes(name)
 
@@ -203,7 +202,7 @@ def _counts_writes(node: torch.fx.Node) -> bool:
 def _returns_writes(name: str) -> bool:
     """Whether there is an ATen operator of this name, and every tensor that one of its overloads writes to returned."""
     packet = getattr(torch.ops.aten, name, None)
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()] if packet is not None else []
+    schemas = overload_schemas(packet) if packet is not None else []
     return bool(schemas) and all(_writes(s.arguments) == _writes(s.returns) for s in schemas)
 
 

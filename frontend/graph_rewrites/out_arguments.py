@@ -8,7 +8,6 @@ argument as it was (``torch.linalg.matrix_rank``). Others cannot be traced with 
 from __future__ import annotations
 
 import operator
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,7 +15,8 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
-from symshape.frontend.bridge.torch_private import is_fake, is_unbacked
+from symshape.frontend.bridge.fake_tensors import is_fake, mode_of, new_symbols_are_ignored
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 from symshape.frontend.bridge.torch_unbacked import known_equal
 
 
@@ -87,10 +87,9 @@ def trace_without_out(node: Node, args: Any, kwargs: Any, check: bool) -> Any:
 
 def _traced(target: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """What a call returns without ``out=``; None where it cannot be traced."""
-    env = out.fake_mode.shape_env
     rest = {name: value for name, value in kwargs.items() if name != "out"}
     try:
-        with env.ignore_fresh_unbacked_symbols() if env is not None else nullcontext(), torch.no_grad():
+        with new_symbols_are_ignored(mode_of(out)), torch.no_grad():
             return target(*args, **rest)
     except Exception:  # noqa: BLE001 - what cannot be traced so is left as it was
         return None
@@ -137,11 +136,10 @@ def _alike(node: Node, kwargs: dict[str, Any], targets: list[Any]) -> list[Any] 
     if not all(is_fake(one) for one in outs):
         return None
     args, named = map_arg((node.args, kwargs), _example)
-    mode: Any = outs[0].fake_mode
+    mode = mode_of(outs[0])
     target: Any = node.target
-    env = mode.shape_env
     try:
-        with mode, env.ignore_fresh_unbacked_symbols() if env is not None else nullcontext(), torch.no_grad():
+        with mode, new_symbols_are_ignored(mode), torch.no_grad():
             found = target(*args, **named)
     except Exception:  # noqa: BLE001 - what cannot be traced so is left as it was
         return None

@@ -13,15 +13,8 @@ from typing import Any
 import torch
 
 from symshape.errors import OptionError, ShapeConstraintError
-from symshape.frontend.bridge.torch_private import (
-    code_of,
-    compiled_code,
-    input_sizes,
-    is_rest_of,
-    replacements,
-    symbol_hint,
-    symbol_sources,
-)
+from symshape.frontend.bridge.dynamo import code_of, compiled_code, is_rest_of
+from symshape.frontend.bridge.shape_env import input_sizes, replacements, symbol_hints, symbol_sources
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.specialisations import plain_source
 from symshape.frontend.importer.traced_symbols import size_expr
@@ -160,7 +153,7 @@ def _check_consistent(items: Sequence[Assumption]) -> None:
 
 
 def _check(item: Assumption, values: Mapping[str, Expr], env: Any) -> None:
-    hints = {str(symbol): hint for symbol in env.var_to_range if (hint := symbol_hint(env, symbol)) is not None}
+    hints = symbol_hints(env)
     sizes = {name: value.evaluate(hints) for name, value in values.items()}
     if not item.condition.evaluate(sizes):
         shown = ", ".join(f"{name} is {size}" for name, size in sizes.items())

@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.types import DTYPES, tensor_type
-from symshape.frontend.bridge.torch_private import place_of_symbol, symbol_range
+from symshape.frontend.bridge.shape_env import place_of_symbol, symbol_range, symbols_of
 from symshape.frontend.importer.traced_symbols import INT64_MAX, SymbolRow, layout_of, size_expr
 from symshape.frontend.importer.unbacked_offsets import start_offset
 from symshape.prover.numbers.condition import equals
@@ -160,7 +160,7 @@ def emit_unbacked(
     importer: Importer, tensor: ir.Value, name: str, kind: str, dim: int = 0, *, anything: bool = False
 ) -> ir.Value:
     """``anything``: what the tracer knows of the symbol has not been checked, and is no fact."""
-    symbol = next((s for s in importer.env.var_to_range if str(s) == name), None)
+    symbol = symbols_of(importer.env).get(name)
     low, high = (None, None) if anything else symbol_range(importer.env, symbol)
     i64 = ir.IntegerType.get_signless(64)
     attributes = {

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch_mlir import ir
 
+from symshape.dialects.accessors import mark_call
 from symshape.dialects.conditions import emit_condition, read_condition
 from symshape.dialects.host import CondOp
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_private import common_subexpressions
+from symshape.frontend.bridge.operators import returns_nothing
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.graph_rewrites.draw_order import draws
 from symshape.frontend.importer.fake_values import bind, check_replaced, define_unbacked, is_new_symbol, type_of
 from symshape.frontend.importer.traced_symbols import size_expr
@@ -67,13 +69,13 @@ def import_cond(importer: Importer, node: torch.fx.Node, import_function: Import
         branches = []
         for (name, graph), one in zip(graphs, assumed):
             # Named when the functions of conds in the branch before are there.
-            branch = Branch(graph, importer.function_name(name), one, tuple(kept))
+            branch = Branch(graph, importer.free_name(name), one, tuple(kept))
             import_function(importer, branch)
             branches.append(branch)
         true, false = (branch.name for branch in branches)
         op = CondOp(predicate, true, false, operands, [type_of(fakes[i]) for i in kept])
         if draws(node):
-            op.operation.attributes["draws"] = ir.UnitAttr.get()
+            mark_call(op, draws=True)
     except (_Unsupported, UnsupportedExpr, CompileError):
         for function in list(importer.module.body.operations)[before:]:
             function.operation.erase()
@@ -147,7 +149,7 @@ def _is_traced(graph: torch.fx.GraphModule) -> bool:
 
 
 def _returns_nothing(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
+    return returns_nothing(node.target)
 
 
 def _number(importer: Importer, value: Any) -> ir.Value | None:

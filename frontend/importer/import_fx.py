@@ -12,9 +12,13 @@ import torch
 import torch.utils._pytree as pytree
 from torch_mlir import ir
 
+from symshape.dialects.accessors import function_name, mark_branch, mark_call, set_output_template
 from symshape.dialects.conditions import read_condition
+from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
 from symshape.errors import CompileError
+from symshape.frontend.bridge.operators import returns_views
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_values import fill_values
 from symshape.frontend.graph_rewrites.draw_order import draws
 from symshape.frontend.importer.fake_values import (
@@ -60,9 +64,9 @@ class Importer:
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | Constant | None
     files: dict[tuple[str, int], ir.Location] = field(default_factory=dict)
 
-    def function_name(self, wanted: str) -> str:
+    def free_name(self, wanted: str) -> str:
         """A name that no function of the module has."""
-        taken = {ir.StringAttr(op.operation.attributes["sym_name"]).value for op in self.module.body.operations}
+        taken = {function_name(op) for op in self.module.body.operations}
         names = (f"{wanted}{suffix}" for suffix in ("", *(f"_{i}" for i in range(1, len(taken) + 1))))
         return next(name for name in names if name not in taken)
 
@@ -78,18 +82,21 @@ class Importer:
         return ir.Location.name(node.name, place)
 
 
-def import_graph(gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main") -> Imported:
+def import_graph(
+    gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main", guards_hold: bool = False
+) -> Imported:
     """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
-    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number.
+    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``guards_hold``: the graph is only called
+    after another one of the same ShapeEnv, which has checked the guards (backward).
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
         block, fakes = _create_function(module, gm, name)
         importer = Importer(module, env, Sizes(block))
         rows = collect_symbols(fakes, env)
-        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env))
+        _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env, guards_hold))
     return Imported(module, importer.constants, rows)
 
 
@@ -139,7 +146,7 @@ def _import_branch(outer: Importer, branch: Branch) -> None:
     data-dependent size only that it is one: the rest comes from checks that may not have run."""
     block, fakes = _create_function(outer.module, branch.graph, branch.name)
     importer = Importer(outer.module, outer.env, Sizes(block), outer.constants, files=outer.files)
-    block.owner.attributes["symshape.branch"] = ir.UnitAttr.get()
+    mark_branch(block.owner)
     rows = [unchecked(row, fakes) if row.hint < 0 else row for row in collect_symbols(fakes, outer.env)]
     facts = functools.partial(import_facts, importer.sizes, outer.env, branch.assumed)
     _import_body(importer, branch.graph, fakes, rows, facts, branch.returned)
@@ -166,7 +173,7 @@ def _import_constant(importer: Importer, gm: torch.fx.GraphModule, node: torch.f
     if not isinstance(target, torch.Tensor):
         return Constant(target)
     fake = node.meta.get("val", target)
-    op = _call("symshape.constant", f"({_position(importer, target)},)", [], [type_of(fake)])
+    op = CallOp("symshape.constant", f"({_position(importer, target)},)", [], [type_of(fake)]).operation
     bind(importer, op.results[0], fake, op.location)
     return op.results[0]
 
@@ -174,22 +181,6 @@ def _import_constant(importer: Importer, gm: torch.fx.GraphModule, node: torch.f
 def _position(importer: Importer, constant: Any) -> int:
     importer.constants.append(constant)
     return len(importer.constants) - 1
-
-
-def _call(
-    target: str,
-    arguments: str,
-    operands: Sequence[ir.Value],
-    types: Sequence[ir.Type],
-    indices: Sequence[int] | None = None,
-) -> Any:
-    attributes: dict[str, ir.Attribute] = {
-        "target": ir.StringAttr.get(target),
-        "arguments": ir.StringAttr.get(arguments),
-    }
-    if indices is not None:
-        attributes["result_indices"] = ir.DenseI64ArrayAttr.get(list(indices))
-    return ir.Operation.create("host.call", list(types), list(operands), attributes)
 
 
 def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
@@ -206,12 +197,12 @@ def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
             return known
     if isinstance(value, torch.SymFloat) and _is_scalar_operator(node.target):
         try:
-            return emit_real(importer.sizes, value.node.expr)
+            return emit_real(importer.sizes, expression_of(value))
         except UnsupportedExpr:
             pass
     if isinstance(value, torch.SymBool) and _is_scalar_operator(node.target):
         try:
-            return emit_condition(importer.sizes, condition_from_sympy(value.node.expr))
+            return emit_condition(importer.sizes, condition_from_sympy(expression_of(value)))
         except (UnsupportedExpr, KeyError):
             pass
     return _import_library_call(importer, node, value)
@@ -240,13 +231,10 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     kept = [i for i, fake in enumerate(fakes) if fake is not None]
     types = [type_of(fakes[i]) for i in kept]
     target = target_name(node.target)
-    op = _call(f"flat.{target}" if nested else target, text, operands, types, kept if tuple_result else None)
-    if _is_fresh(node.target):
-        op.attributes["fresh"] = ir.UnitAttr.get()
-    if draws(node):
-        op.attributes["draws"] = ir.UnitAttr.get()
-    if _is_custom(node.target):
-        op.attributes["checked"] = ir.UnitAttr.get()
+    indices = kept if tuple_result else None
+    call = CallOp(f"flat.{target}" if nested else target, text, operands, types, result_indices=indices)
+    op = call.operation
+    mark_call(op, fresh=_is_fresh(node.target), draws=draws(node), checked=_is_custom(node.target))
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
@@ -270,8 +258,7 @@ def _is_fresh(target: Any) -> bool:
         return True
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
         return False
-    schema = target._schema
-    return not any(item.alias_info is not None for item in (*schema.arguments, *schema.returns))
+    return not returns_views(target)
 
 
 def _is_custom(target: Any) -> bool:
@@ -375,7 +362,7 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     text = template(importer, items if isinstance(items, (list, tuple)) else (items,), {}, operands)
     op = ir.Operation.create("func.return", [], operands)
     # Which position of the result each operand takes, and the Nones and literals between them.
-    op.attributes["symshape.outputs"] = ir.StringAttr.get(text)
+    set_output_template(op, text)
     return [v.type for v in operands]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import sympy
 
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_private import add_guard, are_guards_closed, size_functions, symbol_hint
+from symshape.frontend.bridge.guards import add_guard, are_guards_closed
+from symshape.frontend.bridge.shape_env import size_functions, symbol_hint, symbols_of
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr, Symbol
 
@@ -27,7 +28,7 @@ class Requirements:
     def __init__(self, env: Any) -> None:
         self.env = env
         self.made: list[tuple[Condition, str]] = []
-        self.symbols = {str(symbol): symbol for symbol in env.var_to_range} if env is not None else {}
+        self.symbols = symbols_of(env)
 
     def __call__(self, condition: Condition, reason: str) -> None:
         if condition.as_bool() is True:

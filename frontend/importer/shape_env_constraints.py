@@ -16,13 +16,14 @@ from symshape.prover.numbers.expr import Expr
 __all__ = ["emit_condition", "import_constraints", "import_facts"]
 
 
-def import_constraints(sizes: Sizes, env: Any) -> None:
+def import_constraints(sizes: Sizes, env: Any, guards_hold: bool = False) -> None:
     """Emits one ``symshape.assume`` for each distinct guard whose symbols this graph defines.
 
     Dynamo checks these guards before the compiled code runs, so here they are facts. A guard over symbols of another
-    graph says nothing about this one and is left out.
+    graph says nothing about this one and is left out. Where nobody but us checks them they are ``symshape.guard``,
+    unless ``guards_hold``: another graph has checked them.
     """
-    if guards_are_ours(env):
+    if guards_are_ours(env) and not guards_hold:
         for constraint in open_guards(env, sizes):
             with _location(constraint.file, constraint.line):
                 attributes = {"reason": ir.StringAttr.get("decided while tracing")}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_private import deferred_runtime_asserts, shape_env_guards
+from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
 from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.errors import ShapeConstraintError
-from symshape.frontend.bridge.torch_private import InputSizes, input_sizes, replacements, symbol_sources
+from symshape.frontend.bridge.shape_env import InputSizes, input_sizes, replacements, symbol_sources
 from symshape.frontend.importer.shape_env_guards import Known, known_conditions
 from symshape.frontend.importer.traced_symbols import facts_of, size_expr
 from symshape.prover.numbers.condition import Condition, equals

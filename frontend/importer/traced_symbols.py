@@ -11,7 +11,9 @@ from weakref import WeakKeyDictionary
 import torch
 
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_private import deferred_runtime_asserts, symbol_hint, symbol_range, symbol_source
+from symshape.frontend.bridge.guards import guard_counts
+from symshape.frontend.bridge.shape_env import env_of_size, symbol_hint, symbol_range, symbol_source, symbols_of
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.shape_env_guards import Known, known_conditions
 from symshape.prover.numbers.decided import learn
 from symshape.prover.numbers.expr import Expr, has_functions
@@ -56,7 +58,7 @@ def size_expr(value: Any) -> Expr:
     """
     if not isinstance(value, torch.SymInt):
         return Expr.const(int(value))
-    expr = named_expr(value.node.expr)
+    expr = named_expr(expression_of(value))
     return Expr.const(1) if has_functions(expr) and _is_one(value, expr) else expr
 
 
@@ -67,7 +69,7 @@ def named_expr(expr: Any) -> Expr:
 
 def _is_one(value: torch.SymInt, expr: Expr) -> bool:
     hint = first_seen(value)
-    return hint in (None, 1) and facts_of(value.node.shape_env).equal(expr, 1)
+    return hint in (None, 1) and facts_of(env_of_size(value)).equal(expr, 1)
 
 
 # By ShapeEnv: how much it knew, and the facts of that.
@@ -78,7 +80,8 @@ def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
     """What guards and runtime assertions say so far; or only ``conditions``."""
     if conditions is not None:
         return _facts(env, conditions)
-    state = len(env.guards) + len(deferred_runtime_asserts(env))  # neither list ever shrinks
+    guards, _, asserted = guard_counts(env)
+    state = guards + asserted  # neither list ever shrinks
     known = _FACTS.get(env)
     if known is None or known[0] != state:
         known = _FACTS[env] = state, _facts(env, known_conditions(env, asserted=True))
@@ -86,7 +89,7 @@ def facts_of(env: Any, conditions: Sequence[Known] | None = None) -> Facts:
 
 
 def _facts(env: Any, conditions: Sequence[Known]) -> Facts:
-    facts = Facts({str(symbol): Row(*symbol_range(env, symbol)) for symbol in env.var_to_range})
+    facts = Facts({name: Row(*symbol_range(env, symbol)) for name, symbol in symbols_of(env).items()})
     for one in conditions:
         learn(facts, one.condition)
     return facts
@@ -139,7 +142,7 @@ def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> 
                 where=f"{needed[name]} of the graph",
                 next_step="pass a tensor or integer whose size is the symbol itself",
             )
-    symbols = {str(s): s for s in env.var_to_range} if env is not None else {}
+    symbols = symbols_of(env)
     return [_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()]
 
 

@@ -18,7 +18,10 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.torch_private import symbol_hint
+from symshape.frontend.bridge.fake_tensors import shape_env_of_mode
+from symshape.frontend.bridge.operators import returns_views, schema_of
+from symshape.frontend.bridge.shape_env import symbol_hint, symint_of, unbacked_number
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.torch_tracing import (
     has_side_effects,
     is_differentiated_inside,
@@ -45,6 +48,7 @@ from symshape.frontend.opaque_calls.operator_samples import (
 )
 from symshape.runtime.checks import with_text
 from symshape.runtime.promised_results import how_to_register
+from symshape.runtime.torch_c import first_seen
 
 log = logging.getLogger("symshape.frames")
 _torch: Any = torch
@@ -57,7 +61,7 @@ class NoFakeRule(RuntimeError):
 
     def __init__(self, op: Any, reason: str, line: str = "") -> None:
         self.hint = "" if reason.startswith(_NO_SYMBOL) else how_to_register(op)
-        super().__init__(f"{op._schema.name} has no fake rule, and none was found: {reason}; {self.hint}")
+        super().__init__(f"{schema_of(op).name} has no fake rule, and none was found: {reason}; {self.hint}")
         self.op, self.reason, self.line = op, reason, line
 
 
@@ -79,7 +83,8 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
     """The fake results of a call of an operator without a fake rule. NoFakeRule if none is found, and always without
     ``probe``; ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
     mode = tracing_mode((args, kwargs))
-    if mode is None or mode.shape_env is None:
+    env = shape_env_of_mode(mode)
+    if env is None:
         raise NoFakeRule(op, "its operands are no fake tensors")
     refused = why_not_run(op, probe)
     inside = is_differentiated_inside(op, (args, kwargs))
@@ -91,7 +96,7 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
     if inside:
         raise unsupported(op)
     while True:
-        call, symbols = described(op, args, kwargs, mode.shape_env)
+        call, symbols = described(op, args, kwargs, env)
         try:
             _require_seen_values(call, symbols)
             rule = _learnt(call)
@@ -103,7 +108,7 @@ def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any
             raise NoFakeRule(op, str(error), traced_line_now()) from error
         _say(op, call, rule)
         with mode:
-            return _made(rule, symbols, mode.shape_env)
+            return _made(rule, symbols, env)
 
 
 def _require_seen_values(call: OperatorCall, symbols: Mapping[str, Any]) -> None:
@@ -119,17 +124,17 @@ def why_not_run(op: Any, probe: bool) -> str:
     """Why an operator is not run on made-up operands; "" if it may be."""
     if not probe:
         return "the option probe_custom_operators is off"
-    if op._schema.is_mutable:
+    if schema_of(op).is_mutable:
         return "it changes operands and returns something"
-    if any(item.alias_info is not None for item in (*op._schema.arguments, *op._schema.returns)):
+    if returns_views(op):
         return "it returns a view"
     if torch.Tag.nondeterministic_seeded in op.tags:
         return "it draws random numbers"
     if has_side_effects(op):
         return "it has side effects"
-    if not op._schema.returns:
+    if not schema_of(op).returns:
         return "it returns nothing, so that it is run for what else it does"
-    returned = str(op._schema).rpartition("->")[2]  # objects of types show SymInt as int
+    returned = str(schema_of(op)).rpartition("->")[2]  # objects of types show SymInt as int
     held = next((kind for kind in re.findall(r"\w+", returned) if kind in _NOT_SYMBOLIC), "")
     return f"{_NO_SYMBOL} {held} ({_NOT_SYMBOLIC[held]})" if held else ""
 
@@ -164,7 +169,7 @@ def described(op: Any, args: Any, kwargs: Any, env: Any) -> tuple[OperatorCall, 
 def _text_of(op: Any, path: Sequence[Any]) -> str:
     """How a rule writes the argument at a path of ``(args, kwargs)``."""
     (part, first), *rest = (step.idx if hasattr(step, "idx") else step.key for step in path[:2]), *path[2:]
-    name = op._schema.arguments[first].name if part == 0 else str(first)
+    name = schema_of(op).arguments[first].name if part == 0 else str(first)
     return name + "".join(f"[{step.idx}]" for step in rest)
 
 
@@ -179,7 +184,7 @@ class _Description:
         for value, text in zip(values, texts):
             if not isinstance(value, torch.SymInt):
                 continue
-            expr = _expression(value)
+            expr = expression_of(value)
             for symbol in sorted(expr.free_symbols, key=str):
                 if symbol in self.names:
                     if expr == symbol:
@@ -187,9 +192,7 @@ class _Description:
                     continue
                 name = f"n{len(self.names)}"
                 self.names[symbol] = sympy.Symbol(name, integer=True)
-                self.symints[name] = (
-                    value if expr == symbol else self.env.create_symintnode(symbol, hint=symbol_hint(self.env, symbol))
-                )
+                self.symints[name] = value if expr == symbol else symint_of(self.env, symbol)
                 shown = text if expr == symbol else ""
                 self.variables.append(Variable(name, symbol_hint(self.env, symbol), shown, is_size))
 
@@ -208,7 +211,7 @@ class _Description:
         if isinstance(value, torch.SymInt):
             return self.size(value)
         if isinstance(value, torch.SymFloat):
-            hint = value.node.hint
+            hint = first_seen(value)
             return Real(0.5 if hint is None else float(hint))
         if isinstance(value, torch.SymBool):
             return Flag()
@@ -217,7 +220,7 @@ class _Description:
         raise NoFakeRule(op, f"an argument is a {type(value).__name__}", traced_line_now())
 
     def size(self, value: Any) -> Size:
-        expr = _expression(value) if isinstance(value, torch.SymInt) else sympy.Integer(value)
+        expr = expression_of(value) if isinstance(value, torch.SymInt) else sympy.Integer(value)
         return Size(expr.xreplace(self.names))
 
 
@@ -225,7 +228,7 @@ _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layou
 
 
 def _expression(value: torch.SymInt) -> Any:
-    return value.node.expr
+    return expression_of(value)
 
 
 class _Keyed:
@@ -272,8 +275,7 @@ def _made_leaf(leaf: Any, symbols: Mapping[str, Any], env: Any) -> Any:
         sizes = [unknown_size(env) if formula is None else formula.value(symbols, _SYMBOLIC) for formula in leaf.sizes]
         made = torch.empty([sizes[d] for d in leaf.order], dtype=leaf.dtype, device=leaf.device)
         return made.permute([leaf.order.index(d) for d in range(len(sizes))])
-    numbers = {int: env.create_unbacked_symint, float: env.create_unbacked_symfloat, bool: env.create_unbacked_symbool}
-    return None if leaf is None else numbers[leaf]()
+    return None if leaf is None else unbacked_number(env, leaf)
 
 
 # --- messages --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.torch_private import storage_of
+from symshape.frontend.bridge.fake_tensors import storage_of, version_of
 from symshape.frontend.bridge.torch_unbacked import expression, first_seen_sizes, what_is_run, without_modes
 from symshape.runtime.opaque_call import NotWhole
 
@@ -109,7 +109,7 @@ class Probe:
             with without_modes(), torch.random.fork_rng(devices=[]), torch.no_grad():
                 operands = [_made(t.dtype, shape, device) for t, shape in zip(self.tensors, shapes)]
                 before = [t.clone() for t in operands] if device == "cpu" else operands
-                versions = [t._version for t in operands]
+                versions = [version_of(t) for t in operands]
                 try:
                     with what_is_run() as seen, warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # of sizes that nobody has
@@ -120,7 +120,7 @@ class Probe:
                     continue
                 # Versions do not show everything: running statistics of a batch norm are written behind their back.
                 kept = device == "meta" or all(map(torch.equal, before, operands))
-            if versions != [t._version for t in operands] or not kept:
+            if versions != [version_of(t) for t in operands] or not kept:
                 raise NotWhole("it changes an operand")
             self.runs.append((at, _shapes(result)))
             self.random |= seen.random

@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.frontend.bridge.dynamo import shape_env_of_output
+from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.torch_unbacked import (
     asks_for_sizes,
     failing_node,
@@ -65,7 +67,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             break_graph(node, known)
         if place_of(node)[0] == "squeeze" and perhaps_squeezed(*args, **kwargs):
             break_graph(node, "a dim whose size is in the data is dropped if it is 1")
-        env = getattr(graph, "shape_env", None)
+        env = shape_env_of_output(graph)
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
         args = with_lists(node, args)
@@ -111,7 +113,7 @@ def with_lists(node: torch.fx.Node, args: Any) -> Any:
     """A number in the place of a list stands for a list of it: operators know that of an int, and not of a size."""
     if not isinstance(node.target, torch._ops.OpOverload) or not any(map(_is_size, args)):
         return args
-    found, arguments = list(args), list[Any](node.target._schema.arguments)
+    found, arguments = list(args), list[Any](schema_of(node.target).arguments)
     for i, (value, wanted) in enumerate(zip(args, arguments)):
         if _is_size(value) and wanted.N and isinstance(wanted.type, torch.ListType):
             found[i] = [value] * wanted.N
@@ -253,18 +255,19 @@ def _break_before(missing: NoFakeRule, gm: torch.fx.GraphModule, error: BaseExce
     own = [node for node in gm.graph.nodes if getattr(node.target, "namespace", "aten") not in ("aten", "prims")]
     there = [node for node in own if place_of(node)[1] == missing.line] or own
     if there:
-        setattr(error, _WHERE, (place_of(there[0]), f"{missing.op._schema.name}, in its gradient: {missing.reason}"))
+        setattr(error, _WHERE, (place_of(there[0]), f"{schema_of(missing.op).name}, in its gradient: {missing.reason}"))
 
 
 def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
     """What is in force at a node of a Dynamo graph, which enters and leaves autocast by nodes."""
+    enter, leave = autocast_scopes()
     entered: dict[torch.fx.Node, Any] = {}
     for one in node.graph.nodes:
         if one is node:
             break
-        if one.target is torch.amp.autocast_mode._enter_autocast:
+        if one.target is enter:
             entered[one] = one.args
-        elif one.target is torch.amp.autocast_mode._exit_autocast:
+        elif one.target is leave:
             entered.pop(one.args[0], None)
     with contextlib.ExitStack() as stack:
         for given in entered.values():

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 
 
 def is_close(

@@ -1,7 +1,5 @@
 """Errors of the user's pass Dynamo as themselves. It wraps what a backend raises into a BackendCompilerFailed, and what
 tracing raises into a TorchRuntimeError, which ``except symshape.ShapeConstraintError`` would not catch.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Dynamo changes the traced value of an input as the program does, but guards and sizes are read off it as it was. Here
 that value stays, another one with the same memory is changed, and the program's variable shows the changed one. What
 is changed of the tensor itself (sizes and strides) AOTAutograd does when the graph has run.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from torch._dynamo.variables.misc import GetAttrVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-from symshape.frontend.bridge.torch_private import storage_of
+from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.torch_unbacked import unimplemented
 from symshape.frontend.opaque_calls.selection import mark_break
 from symshape.frontend.patches.patch import Changes

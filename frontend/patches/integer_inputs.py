@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorConverter
 
-from symshape.frontend.bridge.torch_private import is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 from symshape.frontend.patches.patch import Changes
 
 

@@ -13,16 +13,17 @@ from symshape.errors import PatchError
 from symshape.frontend.patches.probes import Probe, Target
 
 # frame: Dynamo traces a frame, or `symshape.jit` a function; graph: AOTAutograd traces what Dynamo found;
-# jit: AOTAutograd traces for `symshape.jit`; function: the user's function runs in that trace.
-Phase = Literal["frame", "graph", "jit", "function"]
+# jit: AOTAutograd traces for `symshape.jit`; split: it splits a joint graph into forward and backward; function: the
+# user's function runs in the trace of `symshape.jit`.
+Phase = Literal["frame", "graph", "jit", "split", "function"]
 KNOWN_VERSIONS = "2.11 to 2.13"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What is being traced. ``run_operators``: users' operators without a fake rule are run on made-up operands;
-    ``eager_draws``: random numbers are eager mode's; ``transforms``: the graph has transforms of ``torch.func``;
-    ``only_settings``: PyTorch's tracing rules stay as they are."""
+    """What is being traced. Of a frame: ``run_operators``: users' operators without a fake rule are run on made-up
+    operands; ``only_settings``: PyTorch's tracing rules stay as they are. Of a graph: ``eager_draws``: random numbers
+    are eager mode's; ``transforms``: it has transforms of ``torch.func``."""
 
     phase: Phase
     run_operators: bool = True
@@ -34,9 +35,9 @@ class Scope:
 _SCOPES: list[Scope] = []  # those that are entered, under the compile lock, the innermost last
 
 
-def current_scope() -> Scope:
-    """The innermost scope, for replacements that are in force for several."""
-    return _SCOPES[-1]
+def may_run_operators() -> bool:
+    """``run_operators`` of the innermost frame, for replacements that are in force for several."""
+    return next(scope for scope in reversed(_SCOPES) if scope.phase == "frame").run_operators
 
 
 _MISSING: Any = object()

@@ -37,10 +37,10 @@ from symshape.frontend.patches import (
     trace_messages,
     view_layouts,
 )
-from symshape.frontend.patches.dynamo_settings import DYNAMO, Change, setting
 from symshape.frontend.patches.foreign_texts import message_of_symbolic_sizes
 from symshape.frontend.patches.patch import Changes, Patch, Scope
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
+from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, setting
 
 _SIZES = "torch.fx.experimental.symbolic_shapes"
 _VARIABLES = "torch._dynamo.variables"
@@ -425,6 +425,28 @@ FRAME_PATCHES: tuple[Patch, ...] = (
 
 GRAPH_PATCHES: tuple[Patch, ...] = (
     setting(
+        FUNCTORCH,
+        "force_non_lazy_backward_lowering",
+        True,
+        ("graph", "jit"),
+        "an exception in backward must surface, and what it requires of inputs must still reach the guards",
+    ),
+    setting(
+        FUNCTORCH,
+        "unlift_effect_tokens",
+        True,
+        ("jit",),
+        "tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it",
+    ),
+    setting(FUNCTORCH, "cse", False, ("split",), "PyTorch's CSE merges more than may be (common_subexpressions.py)"),
+    setting(
+        FUNCTORCH,
+        "graphsafe_rng_functionalization",
+        False,
+        ("split",),
+        "generators as arguments of graphs are for CUDA graphs",
+    ),
+    setting(
         "torch._inductor.config",
         "fallback_random",
         True,
@@ -604,6 +626,11 @@ def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
         for change in more:
             changes.callback(change())
         yield
+
+
+def splitting() -> contextlib.AbstractContextManager[None]:
+    """The scope in which a joint graph is split into forward and backward."""
+    return in_force(Scope("split"))
 
 
 @functools.cache

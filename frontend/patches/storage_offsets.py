@@ -3,8 +3,6 @@ guard: an offset that was 0 or 1 at the first call is a constant of the trace, a
 
 Here a constant offset comes with guards on the offsets of the inputs whose memory the tensor lies in, so there are at
 most three graphs: for 0, for 1, and for all others, where it is a symbol.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import torch
 from torch._dynamo.variables import ConstantVariable
 from torch._dynamo.variables.tensor import TensorVariable
 
-from symshape.frontend.bridge.torch_private import storage_of
+from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.patches.patch import Changes
 
 

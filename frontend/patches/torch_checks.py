@@ -1,7 +1,5 @@
 """``torch._check`` while a frame of ``symshape.compile`` is traced: one that fails is a ShapeConstraintError, one whose
 message shows sizes does not break the graph.
-
-One of the files that touch private PyTorch APIs (``frontend/bridge/torch_private.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from torch._dynamo import utils
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from symshape.errors import ShapeConstraintError
-from symshape.frontend.bridge.torch_private import symbol_hint, symbol_source
+from symshape.frontend.bridge.shape_env import symbol_hint, symbol_source
 from symshape.frontend.bridge.torch_unbacked import unimplemented
 from symshape.frontend.patches.dynamo_errors import passing, users_error
 from symshape.frontend.patches.patch import Changes

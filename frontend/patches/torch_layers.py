@@ -12,7 +12,7 @@ from torch._dynamo.variables import ConstantVariable, UserFunctionVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.nn.modules.transformer import _detect_is_causal_mask
 
-from symshape.frontend.bridge.torch_private import is_unbacked
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 from symshape.frontend.patches.patch import Changes
 
 

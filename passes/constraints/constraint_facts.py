@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from torch_mlir import ir
-
+from symshape.dialects.accessors import reading_of, symbol_name
 from symshape.dialects.facts import row_of
 from symshape.errors import ContradictionError
 from symshape.prover.numbers.atoms import Function
@@ -170,16 +169,16 @@ def trusted_rows(operations: Iterable[Any]) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for op in operations:
         if op.name == "symshape.symbol":
-            rows[ir.StringAttr(op.attributes["name"]).value] = row_of(op)
+            rows[symbol_name(op)] = row_of(op)
         elif op.name == "symshape.unbacked_symbol":
-            is_size = ir.StringAttr(op.attributes["kind"]).value in ("size", "stride")
-            rows[ir.StringAttr(op.attributes["name"]).value] = Row(0 if is_size else None, None)
+            is_size = reading_of(op)[0] in ("size", "stride")
+            rows[symbol_name(op)] = Row(0 if is_size else None, None)
     return rows
 
 
 def backed_symbols(operations: Iterable[Any]) -> frozenset[str]:
     """The symbols that inputs show."""
-    return frozenset(ir.StringAttr(op.attributes["name"]).value for op in operations if op.name == "symshape.symbol")
+    return frozenset(symbol_name(op) for op in operations if op.name == "symshape.symbol")
 
 
 def divisors_of(condition: Condition) -> set[Expr]:

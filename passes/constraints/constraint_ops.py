@@ -7,16 +7,15 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import message_of, set_message
 from symshape.dialects.conditions import JOIN, PREDICATES, emit_condition, read_condition, sides_of
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge, backed_symbols, trusted_rows
 from symshape.passes.constraints.constraint_table import (
     KINDS,
-    MESSAGE,
     about_sizes,
     inner_blocks,
     main_blocks,
-    message_of,
     operations_of,
 )
 from symshape.prover.numbers.condition import Condition, negation
@@ -80,10 +79,9 @@ def branch_condition(op: Any, inner: ir.Block, sizes: Sizes) -> Condition | None
 def merge(kept: Any, other: Any) -> None:
     """Takes over the other's locations, and its message if it says something else."""
     kept.location = ir.Location.fused(_parts(kept.location) + _parts(other.location))
-    key = MESSAGE.get(kept.name)
     texts = dict.fromkeys([*message_of(kept).split("; "), *message_of(other).split("; ")])
-    if key:
-        kept.attributes[key] = ir.StringAttr.get("; ".join(texts))
+    if kept.name != "symshape.assume":
+        set_message(kept, "; ".join(texts))
 
 
 def _parts(location: ir.Location) -> list[ir.Location]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import is_branch, main_functions, message_of, status_of
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
@@ -15,8 +16,6 @@ from symshape.passes.framework.base import PassContext
 from symshape.prover.numbers.condition import Condition
 
 KINDS = frozenset({"symshape.assume", "symshape.expect_true", "symshape.guard"})
-STATUS = "symshape.status"  # attribute of a constraint that was moved
-MESSAGE = {"symshape.expect_true": "message", "symshape.guard": "reason"}
 _REPORT = "constraints"  # the key in the report of the passes
 _PLAIN = ("host.", "symshape.", "arith.", "func.")  # dialects whose ops have no regions (but for functions)
 
@@ -58,15 +57,9 @@ def inner_blocks(name: str, op: Any) -> list[ir.Block]:
 
 def main_blocks(module: ir.Module) -> Iterator[ir.Block]:
     """The entry blocks of the functions that are no kernels."""
-    for function in module.body.operations:
-        op = function.operation
-        if op.name == "func.func" and "symshape.kernel" not in op.attributes and op.regions[0].blocks:
-            yield op.regions[0].blocks[0]
-
-
-def message_of(op: Any) -> str:
-    key = MESSAGE.get(op.name)
-    return ir.StringAttr(op.attributes[key]).value if key else ""
+    for function in main_functions(module):
+        if function.regions[0].blocks:
+            yield function.regions[0].blocks[0]
 
 
 def record(context: PassContext, op: Any, condition: Condition, status: str) -> None:
@@ -80,8 +73,8 @@ def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
     with module.context:
         for block in main_blocks(module):
             own = _read(block, Sizes(block))
-            is_branch = "symshape.branch" in block.owner.attributes
-            entries += [e for e in own if not is_branch or e.kind != "assume"]  # they are those of main
+            in_branch = is_branch(block.owner)
+            entries += [e for e in own if not in_branch or e.kind != "assume"]  # they are those of main
     return entries + list(context.report.get(_REPORT, ()))
 
 
@@ -98,7 +91,7 @@ def _read(block: ir.Block, sizes: Sizes) -> Iterator[Entry]:
 def _status(op: Any) -> str:
     if op.name == "symshape.assume":
         return "assumed"
-    return ir.StringAttr(op.attributes[STATUS]).value if STATUS in op.attributes else "checked"
+    return status_of(op) or "checked"
 
 
 def _entry(op: Any, condition: Condition | None, status: str) -> Entry:

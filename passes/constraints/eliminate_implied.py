@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import is_branch
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
@@ -144,7 +145,7 @@ class _State:
             self.remove(op, condition, "proven" if trusted.follows(condition) else "implied")
         elif answer == "unknown":
             now.assume(condition)
-        elif op.block == self.program.block and "symshape.branch" not in op.parent.attributes:
+        elif op.block == self.program.block and not is_branch(op.parent):
             where = ", ".join(source_lines(op.location))
             fail(op, f'can never hold: {condition} is false at every size, "{message_of(op)}" ({where})')
 

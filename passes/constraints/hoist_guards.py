@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import set_status
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
 from symshape.errors import OptionError
@@ -20,7 +21,7 @@ from symshape.passes.constraints.constraint_ops import (
     programs,
     sweep,
 )
-from symshape.passes.constraints.constraint_table import KINDS, STATUS, about_sizes, inner_blocks, operations_of
+from symshape.passes.constraints.constraint_table import KINDS, about_sizes, inner_blocks, operations_of
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.condition import Condition, any_of, negation
 from symshape.prover.numbers.expr import Expr
@@ -55,7 +56,7 @@ class HoistGuards(Pass):
     of the branch) or check. A check that divides by what may be zero stays where it is, behind whatever protects it.
     Of two checks with no work between them, one that covers the other takes over its locations and its message.
 
-    ``to``: "earliest" (the default), or "entry": only those that can go all the way to the entry are moved.
+    ``to``  "earliest" (the default), or "entry": only those that can go all the way to the entry are moved.
     """
 
     name: ClassVar[str] = "hoist-guards"
@@ -241,4 +242,4 @@ def _is_work(name: str) -> bool:
 
 
 def _mark(op: Any) -> None:
-    op.attributes[STATUS] = ir.StringAttr.get("hoisted")
+    set_status(op, "hoisted")

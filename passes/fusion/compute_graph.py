@@ -7,9 +7,10 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.affine_maps import read_exprs, read_set
+from symshape.dialects.accessors import draws_numbers, symbol_name
 from symshape.dialects.reals import sizes_in
 from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.views import read_domain, read_map
 from symshape.prover.numbers.expr import Expr, product
 
 HEAVY = frozenset(
@@ -143,7 +144,7 @@ def read_graph(block: ir.Block) -> Graph:
     operations = [view.operation for view in block.operations]
     for op in operations:
         graph.sizes.read(op)
-    drawing = [op for op in operations if "draws" in op.attributes]
+    drawing = [op for op in operations if draws_numbers(op)]
     graph.drawn_before = dict(zip(drawing[1:], drawing))
     for op in operations:
         name = op.name
@@ -154,22 +155,19 @@ def read_graph(block: ir.Block) -> Graph:
         elif name == "linalg.generic":
             _read_generic(graph, op)
         elif name == "symshape.unbacked_symbol" and isinstance(op.operands[0].type, ir.RankedTensorType):
-            graph.symbol_tensors[ir.StringAttr(op.attributes["name"]).value] = op.operands[0]
+            graph.symbol_tensors[symbol_name(op)] = op.operands[0]
     _find_buffer_uses(graph, operations)
     return graph
 
 
 def _read_view(graph: Graph, op: Any) -> None:
-    map_ = ir.AffineMapAttr(op.attributes["map"]).value
     operands = list(op.operands)
-    rank = map_.n_dims
-    exprs = [graph.sizes.expr(v) for v in operands[1:]]
-    dims = dim_symbols("d", rank)
-    conditions: list[Expr] = []
-    if "domain" in op.attributes:
-        conditions = read_set(op.attributes["domain"], dims, exprs[rank:])
     result = op.results[0]
-    graph.views[result] = Access(operands[0], tuple(read_exprs(map_.results, dims, exprs[rank:])), tuple(conditions))
+    rank = ir.RankedTensorType(result.type).rank
+    exprs = [graph.sizes.expr(v) for v in operands[1:]]
+    dims, symbols = dim_symbols("d", rank), exprs[rank:]
+    index, conditions = read_map(op, dims, symbols), read_domain(op, dims, symbols)
+    graph.views[result] = Access(operands[0], tuple(index), tuple(conditions))
     graph.tensor_sizes[result] = tuple(exprs[:rank])
 
 

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import main_functions, rename_function
 from symshape.dialects.facts import facts_of
+from symshape.dialects.host import LaunchOp
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.anchors import choose_anchors, read_by_one_kernel
@@ -52,9 +54,8 @@ class FuseKernels(Pass):
     def run(self, module: ir.Module, context: PassContext) -> None:
         names: dict[str, str] = {}
         launches = 0
-        for view in list(module.body.operations):
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                launches += self._fuse(module, view, names)
+        for function in main_functions(module):
+            launches += self._fuse(module, function, names)
         context.report[self.name] = {"kernels": len(names), "launches": launches}
 
     def _fuse(self, module: ir.Module, function: Any, names: dict[str, str]) -> int:
@@ -140,7 +141,7 @@ def _share(function: Any, names: dict[str, str]) -> str:
         function.erase()
         return names[text]
     name = names[text] = f"kernel_{len(names)}"
-    function.attributes["sym_name"] = ir.StringAttr.get(name)
+    rename_function(function, name)
     return name
 
 
@@ -159,8 +160,7 @@ def _launch(
             dests.append(ir.Operation.create("tensor.empty", [type_], dynamic).result)
         indices = [graph.sizes.value(Expr.symbol(name)) for name in symbols]
         inputs = [launched.get(v, v) for v in plan.inputs]
-        attributes = {"callee": ir.FlatSymbolRefAttr.get(callee)}
-        op = ir.Operation.create("host.launch", [d.type for d in dests], [*inputs, *dests, *indices], attributes)
+        op = LaunchOp(callee, [*inputs, *dests, *indices], [d.type for d in dests]).operation
         for store, result in zip(plan.stores, op.results):
             if not any(use.owner.operation.name == "symshape.bind" for use in store.value.uses):
                 layout = graph.layout(store.value)

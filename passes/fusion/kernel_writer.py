@@ -1,4 +1,4 @@
-"""Writes a kernel function, in the one normal form of docs/architecture.md, from its plan."""
+"""Writes a kernel function, in the one normal form of docs/kernels.md, from its plan."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.affine_maps import affine_map, integer_set, is_dim
+from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes
+from symshape.dialects.affine_maps import affine_map, is_dim
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.reals import rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
+from symshape.dialects.views import create_view
 from symshape.passes.fusion.compute_graph import Graph, is_outer_scalar, outer_sizes
 from symshape.passes.fusion.in_place import in_place_pairs
 from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Ref, Step
@@ -118,17 +120,9 @@ class KernelWriter:
         return function
 
     def _attributes(self) -> dict[str, ir.Attribute]:
-        i64 = ir.IntegerType.get_signless(64)
-        attributes: dict[str, ir.Attribute] = {
-            "symshape.kernel": ir.UnitAttr.get(),
-            "symshape.kind": ir.StringAttr.get("reduction" if self.has_reduction else "pointwise"),
-            "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.plan.inputs)),
-            "symshape.num_outputs": ir.IntegerAttr.get(i64, len(self.plan.stores)),
-        }
+        kind = "reduction" if self.has_reduction else "pointwise"
         pairs = in_place_pairs(self.plan, self.graph)
-        if pairs:
-            attributes["symshape.in_place"] = ir.DenseI64ArrayAttr.get([i for pair in pairs for i in pair])
-        return attributes
+        return kernel_attributes(kind, len(self.plan.inputs), len(self.plan.stores), pairs)
 
     def _assume_rows(self) -> None:
         """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
@@ -169,16 +163,8 @@ class KernelWriter:
     def _load(self, item: Load) -> ir.Value:
         sizes = self._level_sizes(item.row)
         exprs, guards = self._at_level(item.map, item.row), self._at_level(item.conditions, item.row)
-        whole, symbols = affine_map(len(sizes), [*exprs, *guards])
-        results = list(whole.results)
-        attributes: dict[str, ir.Attribute] = {
-            "map": ir.AffineMapAttr.get(ir.AffineMap.get(len(sizes), len(symbols), results[: len(exprs)]))
-        }
-        if guards:
-            attributes["domain"] = integer_set(len(sizes), len(symbols), results[len(exprs) :])
-        operands = [self.arguments[item.base], *(self.sizes.value(e) for e in (*sizes, *symbols))]
         type_ = self._level_type(item.row, dtype_of(item.base))
-        return ir.Operation.create("symshape.view", [type_], operands, attributes).result
+        return create_view(self.sizes, self.arguments[item.base], type_, sizes, exprs, guards)
 
     def _is_row(self, ref: Ref) -> bool:
         return self.plan.items[ref[0]].row
@@ -197,8 +183,7 @@ class KernelWriter:
         target = self._projection() if node.is_reduction else ir.AffineMap.get_identity(rank)
         iterators = self.plan.reduced if node.is_reduction else [False] * rank
         attributes = _loop_attributes([*maps, *[target] * len(outs)], iterators, len(outs))
-        if node.is_reduction:
-            attributes["symshape.combiner"] = node.op.attributes["symshape.combiner"]
+        attributes |= combiner_attribute(combiner_of(node.op))
         source, at = node.op.regions[0].blocks[0], self._at_level(item.map, loop_row)
         outer = self._outer_values(node.op, source, at, rank)
         op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*ins, *outs], attributes, regions=1)

@@ -7,8 +7,17 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import (
+    call_arguments,
+    calls_of,
+    kernel_attributes,
+    kernel_functions,
+    main_functions,
+    rename_function,
+)
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.facts import facts_of
+from symshape.dialects.host import LaunchOp
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
@@ -19,7 +28,7 @@ from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
 
-TARGET = "python.symshape.runtime.scatter.scatter"
+TARGET = "symshape.scatter.default"
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,8 @@ class OutlineScatters(Pass):
 
     Before::
 
-        %r = "host.call"(%x, %v, %i, %n) {target = "python.symshape.runtime.scatter.scatter",
-             arguments = "($0, $1, (0, 1), False, ($3, 256), (($2, (0,)), 1), 'add', True)"} : ...
+        %r = "host.call"(%x, %v, %i, %n) {target = "symshape.scatter.default",
+             arguments = "($0, $1, (0, 1), False, ($3, 256), (-1, 1), [$2], (0,), 'add', True)"} : ...
 
     After::
 
@@ -48,21 +57,14 @@ class OutlineScatters(Pass):
     name: ClassVar[str] = "outline-scatters"
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        functions = list(module.body.operations)
-        kernels = [f.operation for f in functions if "symshape.kernel" in f.operation.attributes]
+        kernels = kernel_functions(module)
         names: dict[str, str] = {}
-        for view in functions:
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                calls = [
-                    op
-                    for one in view.regions[0].blocks[0].operations
-                    if (op := one.operation).name == "host.call"
-                    and ir.StringAttr(op.attributes["target"]).value == TARGET
-                ]
-                if calls:
-                    function = _Function(module, view, names, len(kernels))
-                    for call in calls:
-                        function.outline(call)
+        for main in main_functions(module):
+            calls = calls_of(main, {TARGET})
+            if calls:
+                function = _Function(module, main, names, len(kernels))
+                for call in calls:
+                    function.outline(call)
         context.report[self.name] = len(names)
         return bool(names)
 
@@ -76,10 +78,10 @@ class _Function:
         self.sizes.learn(view.operation for view in self.block.operations)
 
     def outline(self, call: Any) -> None:
-        template = ir.StringAttr(call.attributes["arguments"]).value
+        template = call_arguments(call)
         operands = [self.sizes.expr(v) if v in self.sizes else v for v in call.operands]
-        (x, values, dims, repeats, space, places, combiner, wraps), _ = instantiate(template, operands)
-        indices = [place[0] for place in places if not isinstance(place, int)]
+        (x, values, value_dims, *others), _ = instantiate(template, operands)
+        repeats, space, dims, indices, index_dims, combiner, wraps = others
         result = call.results[0]
         tensors = [x, values, *indices, result]
         layouts = self.sizes.layouts
@@ -90,7 +92,8 @@ class _Function:
         symbols = list(dict.fromkeys(name for e in mentioned for name in sorted(e.symbols)))
         writer = _Kernel(tensors, [layouts[v] for v in tensors], symbols, self.facts)
         with ir.InsertionPoint(self.module.body), ir.Location.unknown():
-            function = writer.write(space, (tuple(dims), repeats), places, combiner, wraps, call.location)
+            along = _Along(tuple(value_dims), repeats, tuple(dims), tuple(index_dims))
+            function = writer.write(space, along, combiner, wraps, call.location)
         self._launch(call, self._share(function), tensors[:-1], symbols)
 
     def _share(self, function: Any) -> str:
@@ -99,7 +102,7 @@ class _Function:
             function.erase()
             return self.names[text]
         name = self.names[text] = f"kernel_{self.first + len(self.names)}"
-        function.attributes["sym_name"] = ir.StringAttr.get(name)
+        rename_function(function, name)
         return name
 
     def _launch(self, call: Any, callee: str, tensors: list[ir.Value], symbols: list[str]) -> None:
@@ -115,10 +118,21 @@ class _Function:
             dynamic = [known.value(s) for i, s in enumerate(sizes) if type_.is_dynamic_dim(i)]
             dest = ir.Operation.create("tensor.empty", [type_], dynamic).result
             numbers = [known.value(Expr.symbol(name)) for name in symbols]
-            attributes = {"callee": ir.FlatSymbolRefAttr.get(callee)}
-            launch = ir.Operation.create("host.launch", [type_], [*tensors, dest, *numbers], attributes)
+            launch = LaunchOp(callee, [*tensors, dest, *numbers], [type_]).operation
         result.replace_all_uses_with(launch.results[0])
         call.erase()
+
+
+@dataclass(frozen=True)
+class _Along:
+    """Which dims of the space the dims of tensors run along, as in ``symshape::scatter``. ``repeats``: values of size 1
+    are repeated; ``dims``: those of the destination, -1 for an indexed one; ``indices``: of one index after the other.
+    """
+
+    values: tuple[int, ...]
+    repeats: bool
+    dims: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
 class _Kernel:
@@ -130,8 +144,7 @@ class _Kernel:
     def write(
         self,
         space: list[Expr],
-        along: tuple[tuple[int, ...], bool],
-        places: Any,
+        along: _Along,
         combiner: str,
         wraps: bool,
         where: Any,
@@ -161,50 +174,41 @@ class _Kernel:
             for argument, layout in zip(arguments, self.layouts):
                 operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, ZERO)]
                 ir.Operation.create("symshape.bind", [], [argument, *operands])
-            kept = [place for place in places if isinstance(place, int)]
-            kinds = [ir.StringAttr.get("parallel" if d in kept else "reduction") for d in range(len(space))]
+            kinds = [ir.StringAttr.get("parallel" if d in along.dims else "reduction") for d in range(len(space))]
             sizes = [self.sizes.value(s) for s in space]
             ir.Operation.create("symshape.space", [], sizes, {"iterators": ir.ArrayAttr.get(kinds)})
             with where:
-                result = self._scatter(arguments, space, along, places, combiner, wraps)
+                result = self._scatter(arguments, space, along, combiner, wraps)
             ir.Operation.create("func.return", [], [result])
         return function
 
     def _attributes(self) -> dict[str, ir.Attribute]:
-        i64 = ir.IntegerType.get_signless(64)
-        attributes: dict[str, ir.Attribute] = {
-            "symshape.kernel": ir.UnitAttr.get(),
-            "symshape.kind": ir.StringAttr.get("scatter"),
-            "symshape.num_inputs": ir.IntegerAttr.get(i64, len(self.tensors) - 1),
-            "symshape.num_outputs": ir.IntegerAttr.get(i64, 1),
-        }
         source, dest = self.layouts[0], self.layouts[-1]
-        if (source.sizes, source.strides) == (dest.sizes, dest.strides):
-            attributes["symshape.in_place"] = ir.DenseI64ArrayAttr.get([0, 0])
-        return attributes
+        over_source = (source.sizes, source.strides) == (dest.sizes, dest.strides)
+        return kernel_attributes("scatter", len(self.tensors) - 1, 1, [(0, 0)] if over_source else [])
 
     def _scatter(
         self,
         arguments: list[Any],
         space: list[Expr],
-        along: tuple[tuple[int, ...], bool],
-        places: Any,
+        along: _Along,
         combiner: str,
         wraps: bool,
     ) -> ir.Value:
         b = Builder(self.sizes, self.facts)
         tensors = [Tensor(a, layout.sizes, dtype_of(a)) for a, layout in zip(arguments, self.layouts)]
         source, values, *indices, dest = tensors
-        at, given = [], iter(indices)
-        for i, place in enumerate(places):
-            if not isinstance(place, int):
-                view = self._over(b, next(given), tuple(place[1]), space)
-                at.append(self._index(b, view, space, dest.sizes[i], wraps, i))
-        value = b.cast(self._over(b, values, along[0], space, along[1]), dest.dtype)
+        at, left = [], along.indices
+        indexed = [dim for dim, runs_along in enumerate(along.dims) if runs_along < 0]
+        for dim, index in zip(indexed, indices, strict=True):
+            view = self._over(b, index, left[: index.rank], space)
+            left = left[index.rank :]
+            at.append(self._index(b, view, space, dest.sizes[dim], wraps, dim))
+        value = b.cast(self._over(b, values, along.values, space, along.repeats), dest.dtype)
         operands = [value, source, dest, *at]
         i64 = ir.IntegerType.get_signless(64)
         attributes = {
-            "dims": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, p if isinstance(p, int) else -1) for p in places]),
+            "dims": ir.ArrayAttr.get([ir.IntegerAttr.get(i64, dim) for dim in along.dims]),
             "combiner": ir.StringAttr.get(combiner),
         }
         return ir.Operation.create(

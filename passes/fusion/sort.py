@@ -7,6 +7,8 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import draws_numbers
+
 
 def sort_block(block: ir.Block) -> None:
     """Topological order, as near to the present one as it can be; the terminator stays last, and calls that draw random
@@ -24,7 +26,7 @@ def sort_block(block: ir.Block) -> None:
                 producers |= {
                     v.owner for v in inner.operands if not isinstance(v.owner, ir.Block) and v.owner in position
                 }
-        if "draws" in op.attributes:
+        if draws_numbers(op):
             producers |= {drawn} if drawn is not None else set()
             drawn = op
         waiting[op] = len(producers)

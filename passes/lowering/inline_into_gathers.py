@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.affine_maps import affine_map
+from symshape.dialects.accessors import main_functions
 from symshape.dialects.facts import facts_of
 from symshape.dialects.types import dtype_of, tensor_type
+from symshape.dialects.views import create_view
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.compute_graph import Access, Compute, Graph, read_graph
 from symshape.passes.fusion.sort import sort_block
@@ -54,10 +55,7 @@ class InlineIntoGathers(Pass):
     max_weight: int = 4
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        count = 0
-        for view in module.body.operations:
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                count += self._inline(view)
+        count = sum(self._inline(function) for function in main_functions(module))
         context.report[self.name] = {"inlined": count}
         return count > 0
 
@@ -173,11 +171,8 @@ class _Writer:
     def _view(self, base: ir.Value, index: Index) -> ir.Value:
         """An operand: a tensor at an index that only depends on the point, over the gather's dims."""
         sizes = self.node.sizes
-        map_, symbols = affine_map(len(sizes), index)
-        values = [self.graph.sizes.value(e) for e in (*sizes, *symbols)]
         type_ = tensor_type([s.as_int() for s in sizes], dtype_of(base))
-        attributes = {"map": ir.AffineMapAttr.get(map_)}
-        return ir.Operation.create("symshape.view", [type_], [base, *values], attributes).result
+        return create_view(self.graph.sizes, base, type_, sizes, index)
 
     def write(self) -> None:
         op = self.node.op

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import call_arguments, call_target, reading_of
 from symshape.dialects.facts import facts_of
 from symshape.dialects.locations import node_names, source_line
 from symshape.dialects.reals import is_real
@@ -78,7 +79,8 @@ class LowerAten(Pass):
         %e = tensor.empty(%s0) : tensor<?x256xf32>
         %r = linalg.generic {...} ins(%a, %b) outs(%e) { arith.addf }
 
-    ``only`` limits the pass to these overload names; the calls of the graph nodes in ``keep`` stay.
+    ``only``  overload names; where some are given, the calls of all others stay
+    ``keep``  names of nodes of the traced graph whose calls stay
     """
 
     name: ClassVar[str] = "lower-aten"
@@ -104,7 +106,7 @@ class LowerAten(Pass):
             if op.name != "host.call":
                 sizes.read(op)
                 continue
-            target = ir.StringAttr(op.attributes["target"]).value
+            target = call_target(op)
             rule = table.get(target)
             if rule is None or (self.only and target not in self.only):
                 kept[target] = _reason(op, target, kept.get(target))
@@ -136,7 +138,7 @@ def _reason(op: Any, target: str, before: str | None) -> str:
     """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
     if not target.startswith("symshape.whole"):
         return before or "no rule"
-    text = ir.StringAttr(op.attributes["arguments"]).value
+    text = call_arguments(op)
     function = re.search(r'"function": "(?:\S+ )?([^"]+)"', text)
     why = re.search(r'"why": "([^"]+)"', text)
     place = f"{function[1]} at {source_line(op.location)}" if function else source_line(op.location)
@@ -153,13 +155,13 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
     with ir.InsertionPoint(op), op.location:
         operands = [_operand(builder, v, binds) for v in op.operands]
         builder.results = [_result(builder, r, binds) for r in op.results]
-        builder.decides = _jumps(ir.StringAttr(op.attributes["target"]).value, builder.results)
-        args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, operands)
+        builder.decides = _jumps(call_target(op), builder.results)
+        args, kwargs = instantiate(call_arguments(op), operands)
         outcome = rule(builder, *args, **kwargs)
         values = outcome if isinstance(outcome, tuple) else (outcome,)
         if any(value is None for value in values):
             raise Unsupported("a result is not produced")
-        if ir.StringAttr(op.attributes["target"]).value not in ALIASING:
+        if call_target(op) not in ALIASING:
             values = tuple(_fresh(builder, value, binds) for value in values)
     for result, value in zip(list(op.results), values):
         bind = binds.pop(result, None)
@@ -219,4 +221,4 @@ def _result(builder: Builder, value: ir.Value, binds: dict[ir.Value, Any]) -> Re
 def _is_size_of_result(user: Any) -> bool:
     """Whether an operation reads a new symbol off the sizes or strides of its operand."""
     op = user.operation
-    return op.name == "symshape.unbacked_symbol" and ir.StringAttr(op.attributes["kind"]).value != "item"
+    return op.name == "symshape.unbacked_symbol" and reading_of(op)[0] != "item"

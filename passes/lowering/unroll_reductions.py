@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.affine_maps import affine_map
+from symshape.dialects.accessors import combiner_of, main_functions
 from symshape.dialects.reals import rebuild
 from symshape.dialects.types import dtype_of, tensor_type
+from symshape.dialects.views import create_view
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.compute_graph import Compute, Graph, dim_symbols, read_graph
 from symshape.passes.fusion.sort import sort_block
@@ -47,10 +48,7 @@ class UnrollReductions(Pass):
     max_points: int = 8
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        count = 0
-        for view in module.body.operations:
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                count += self._unroll(view.regions[0].blocks[0])
+        count = sum(self._unroll(function.regions[0].blocks[0]) for function in main_functions(module))
         context.report[self.name] = {"unrolled": count}
         return count > 0
 
@@ -70,12 +68,10 @@ class UnrollReductions(Pass):
 
     def _points(self, op: Any) -> int:
         """How many elements a reduction combines; 0 if it is none, if that is not known, or if there are too many."""
-        attributes = op.attributes
-        combiner = attributes["symshape.combiner"] if "symshape.combiner" in attributes else None
-        if combiner is None or ir.StringAttr(combiner).value not in _COMBINERS:
+        if combiner_of(op) not in _COMBINERS:
             return 0
         type_ = ir.RankedTensorType(op.operands[0].type)
-        kinds = ["reduction" in str(a) for a in ir.ArrayAttr(attributes["iterator_types"])]
+        kinds = ["reduction" in str(a) for a in ir.ArrayAttr(op.attributes["iterator_types"])]
         sizes = [-1 if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i, reduced in enumerate(kinds) if reduced]
         points = math.prod(sizes) if min(sizes, default=-1) > 0 else 0
         return points if points <= self.max_points else 0
@@ -117,7 +113,7 @@ def _write(graph: Graph, node: Compute) -> None:
     sizes = [graph.sizes.value(s) for s in node.result_sizes]
     ranges = [range(size.as_int() or 0) for size, reduced in zip(node.sizes, node.reduced) if reduced]
     points = list(itertools.product(*ranges))
-    views = [_element(node, value, point, static, sizes) for point in points for value in ins]
+    views = [_element(graph, node, value, point) for point in points for value in ins]
     dynamic = [value for value, size in zip(sizes, static) if size is None]
     dest = ir.Operation.create("tensor.empty", [tensor_type(static, dtype_of(out))], dynamic).result
     identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(len(static)))
@@ -139,15 +135,13 @@ def _write(graph: Graph, node: Compute) -> None:
     op.erase()
 
 
-def _element(
-    node: Compute, value: ir.Value, point: tuple[int, ...], static: list[int | None], sizes: list[ir.Value]
-) -> ir.Value:
+def _element(graph: Graph, node: Compute, value: ir.Value, point: tuple[int, ...]) -> ir.Value:
     """What the reduction reads at one point of its reduced dims, over its other dims."""
-    kept, fixed = iter(dim_symbols("d", len(static))), iter(point)
+    sizes = node.result_sizes
+    kept, fixed = iter(dim_symbols("d", len(sizes))), iter(point)
     exprs = [Expr.const(next(fixed)) if reduced else next(kept) for reduced in node.reduced]
-    map_, _ = affine_map(len(static), exprs)
-    type_ = tensor_type(static, dtype_of(value))
-    return ir.Operation.create("symshape.view", [type_], [value, *sizes], {"map": ir.AffineMapAttr.get(map_)}).result
+    type_ = tensor_type([size.as_int() for size in sizes], dtype_of(value))
+    return create_view(graph.sizes, value, type_, sizes, exprs)
 
 
 def _start(graph: Graph, init: Any) -> ir.Value:

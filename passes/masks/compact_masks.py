@@ -7,6 +7,14 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import (
+    call_arguments,
+    call_target,
+    calls_of,
+    main_functions,
+    reading_of,
+    set_reading_dim,
+)
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.facts import facts_of
 from symshape.dialects.host import CallOp
@@ -18,8 +26,6 @@ from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.condition import at_least
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts
-
-_OURS = "python.symshape.runtime.compact."
 
 
 @dataclass(frozen=True)
@@ -35,11 +41,11 @@ class CompactMasks(Pass):
 
     After::
 
-        %p = "host.call"(%m) {target = "python.symshape.runtime.compact.positions", arguments = "($0, 'cpu')"} : ...
+        %p = "host.call"(%m) {target = "symshape.mask_positions.default", arguments = "($0, 'cpu')"} : ...
         %u = "symshape.unbacked_symbol"(%p) {name = "u0", kind = "size", dim = 0, ...}
         "symshape.bind"(%p, %u, %c1, %c0)
         "symshape.assume"(%s0_ge_u)
-        %a = "host.call"(%x, %p) {target = "python.symshape.runtime.compact.selected", arguments = "($0, $1, 0, 1)"}
+        %a = "host.call"(%x, %p) {target = "symshape.select_at.default", arguments = "($0, $1, 0, 1)"}
         "symshape.bind"(%a, %u, ...)
 
     No more are selected than there are: that is a fact for all that follows. The number is the one thing that the host
@@ -51,16 +57,10 @@ class CompactMasks(Pass):
     def run(self, module: ir.Module, context: PassContext) -> bool:
         lines: list[str] = []
         target = str(context.options.get("target", "cpu"))
-        for view in module.body.operations:
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                reads = [
-                    op
-                    for one in view.regions[0].blocks[0].operations
-                    if (op := one.operation).name == "host.call"
-                    and ir.StringAttr(op.attributes["target"]).value in _READS
-                ]
-                if reads:
-                    lines += _Function(view, target).run(reads)
+        for function in main_functions(module):
+            reads = calls_of(function, _READS)
+            if reads:
+                lines += _Function(function, target).run(reads)
         context.report[self.name] = lines
         return bool(lines)
 
@@ -88,7 +88,7 @@ class _Function:
     def run(self, reads: list[Any]) -> list[str]:
         lines = []
         for op in reads:
-            read = _READS[ir.StringAttr(op.attributes["target"]).value](op)
+            read = _READS[call_target(op)](op)
             if read is None:
                 continue
             why = self.why_not(read)
@@ -103,7 +103,7 @@ class _Function:
         values = [v for v in (read.mask, read.x, read.op.results[0]) if v is not None]
         if any(v not in layouts or dtype_of(v) not in NATIVE for v in values) or dtype_of(read.mask) != "i1":
             return "its element type has no kernels"
-        if any(_reading(symbol) != ("size", read.dim) for symbol in _symbols(read.op.results[0])):
+        if any(reading_of(symbol) != ("size", read.dim) for symbol in _symbols(read.op.results[0])):
             return "its number is read in another way"
         mask = layouts[read.mask].sizes
         over = layouts[read.x].sizes[read.dim : read.dim + len(mask)] if read.x is not None else mask
@@ -121,11 +121,11 @@ class _Function:
             if at is None:
                 with ir.InsertionPoint(read.op):
                     at = self.positions[read.mask] = _call(
-                        "positions", f"($0, '{self.target}')", [read.mask], tensor_type([None], "i64")
+                        "mask_positions", f"($0, '{self.target}')", [read.mask], tensor_type([None], "i64")
                     )
             for symbol in symbols:
                 symbol.operands[0] = at
-                symbol.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+                set_reading_dim(symbol, 0)
             with ir.InsertionPoint(bind):
                 if is_new:
                     self.describe(at, bind, self.sizes.layouts[result].sizes[read.dim], product(mask))
@@ -134,7 +134,7 @@ class _Function:
                     if read.x is not None
                     else ("($0, $1)", [read.mask, at])
                 )
-                name = "places" if read.x is None else "selected"
+                name = "unravel_positions" if read.x is None else "select_at"
                 new = _call(name, template, operands, result.type)
         result.replace_all_uses_with(new)
         read.op.erase()
@@ -157,18 +157,13 @@ def _symbols(value: ir.Value) -> list[Any]:
     return [user for user in users if user.name == "symshape.unbacked_symbol"]
 
 
-def _reading(symbol: Any) -> tuple[str, int]:
-    kind = ir.StringAttr(symbol.attributes["kind"]).value
-    return kind, ir.IntegerAttr(symbol.attributes["dim"]).value if "dim" in symbol.attributes else 0
-
-
 def _call(name: str, arguments: str, operands: list[Any], type_: ir.Type) -> ir.Value:
-    return CallOp(_OURS + name, arguments, operands, [type_], fresh=True).operation.results[0]
+    return CallOp(f"symshape.{name}.default", arguments, operands, [type_], fresh=True).operation.results[0]
 
 
 def _of_index(op: Any) -> _Read | None:
     """A read by one mask and nothing else; None for integers."""
-    args, _ = instantiate(ir.StringAttr(op.attributes["arguments"]).value, list(op.operands))
+    args, _ = instantiate(call_arguments(op), list(op.operands))
     x, indices = args
     given = [i for i, index in enumerate(indices) if index is not None]
     by_mask = len(given) == 1 and dtype_of(indices[given[0]]) == "i1"

@@ -8,6 +8,15 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import (
+    callee_of,
+    function_name,
+    in_place_of,
+    is_fresh,
+    kernel_functions,
+    main_functions,
+    symbol_name,
+)
 from symshape.dialects.facts import facts_of
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import ITEM_SIZE, dtype_of
@@ -44,25 +53,11 @@ class ReuseBuffers(Pass):
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         count = {"allocated": 0, "reused": 0, "in place": 0}
-        kernels = {}
-        for view in module.body.operations:
-            attributes = view.operation.attributes
-            if "symshape.kernel" in attributes:
-                name = ir.StringAttr(attributes["sym_name"]).value
-                kernels[name] = _pairs(attributes) if self.in_place else []
-        for view in list(module.body.operations):
-            if view.operation.name == "func.func" and "symshape.kernel" not in view.operation.attributes:
-                _Function(view, kernels, count).run()
+        kernels = {function_name(f): in_place_of(f) if self.in_place else [] for f in kernel_functions(module)}
+        for function in main_functions(module):
+            _Function(function, kernels, count).run()
         context.report[self.name] = count
         return count["reused"] + count["in place"] > 0
-
-
-def _pairs(attributes: Any) -> list[tuple[int, int]]:
-    """(input, output) of a kernel that may share memory, counted among the inputs and among the outputs."""
-    if "symshape.in_place" not in attributes:
-        return []
-    flat = list(ir.DenseI64ArrayAttr(attributes["symshape.in_place"]))
-    return list(zip(flat[::2], flat[1::2]))
 
 
 @dataclass(eq=False)
@@ -153,7 +148,7 @@ class _Function:
             self._define(op, fixed)
             if op.name == "symshape.view":
                 continue  # touches nothing: what reads the view does
-            known = op.name in ("host.launch", "symshape.unbacked_symbol", "tensor.empty") or "fresh" in op.attributes
+            known = op.name in ("host.launch", "symshape.unbacked_symbol", "tensor.empty") or is_fresh(op)
             for value in (*op.operands, *op.results):
                 memory = self.memory.get(value)
                 if memory is not None:
@@ -180,7 +175,7 @@ class _Function:
         else:
             for value in op.results:
                 if isinstance(value.type, ir.RankedTensorType):
-                    size = self._bytes(value, fixed) if "fresh" in op.attributes else None
+                    size = self._bytes(value, fixed) if is_fresh(op) else None
                     self.memory[value] = _Memory(value, size)
 
     def _bytes(self, value: ir.Value, unknown: frozenset[str]) -> Expr | None:
@@ -198,7 +193,7 @@ class _Function:
         dests = _destinations(op)
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         inputs = [self.memory[v] for v in tensors[: len(tensors) - len(dests)]]
-        pairs = self.kernels[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
+        pairs = self.kernels[callee_of(op)]
         taken: set[_Memory] = set()
         for j, dest in enumerate(dests):
             memory = self.memory[dest]
@@ -241,9 +236,7 @@ def _destinations(launch: Any) -> list[ir.Value]:
 
 def _unbacked(operations: Sequence[Any]) -> frozenset[str]:
     """Symbols that are read from data: what a library returns is checked before they are known."""
-    return frozenset(
-        ir.StringAttr(op.attributes["name"]).value for op in operations if op.name == "symshape.unbacked_symbol"
-    )
+    return frozenset(symbol_name(op) for op in operations if op.name == "symshape.unbacked_symbol")
 
 
 def _dense(layout: Layout, facts: Facts) -> Expr | None:

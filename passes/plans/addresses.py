@@ -6,6 +6,8 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import body_of, callee_of, is_fresh, main_functions
+
 
 def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
     """By kernel, positions of tensor arguments that are whole buffers of the host program at every launch.
@@ -14,16 +16,13 @@ def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
     """
     found: dict[str, set[int]] = {}
     known: dict[ir.Value, bool] = {}
-    for function in module.body.operations:
-        if function.operation.name != "func.func" or "symshape.kernel" in function.operation.attributes:
-            continue
-        for view in function.operation.regions[0].blocks[0].operations:
-            op = view.operation
+    for function in main_functions(module):
+        for op in body_of(function):
             if op.name != "host.launch":
                 continue
             tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
             here = {i for i, v in enumerate(tensors) if _is_allocated(v, known)}
-            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            callee = callee_of(op)
             found[callee] = found.get(callee, here) & here
     return found
 
@@ -43,4 +42,4 @@ def _is_start(op: Any, value: ir.Value, known: dict[ir.Value, bool]) -> bool:
         return _is_allocated(tensors[len(tensors) - len(op.results) + list(op.results).index(value)], known)
     if name == "symshape.reuse":
         return _is_allocated(op.operands[0], known)
-    return name == "host.call" and "fresh" in op.attributes and len(op.results) == 1
+    return name == "host.call" and is_fresh(op) and len(op.results) == 1

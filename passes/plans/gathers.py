@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import combiner_of, index_map
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.plans import PlanSizes
 from symshape.prover.numbers.expr import Expr
@@ -48,7 +49,7 @@ def _index(value: ir.Value, dims: Callable[[int], list[Expr]], sizes: PlanSizes)
     if op.name == "linalg.index":
         return dims(_rank(op.parent))[ir.IntegerAttr(op.attributes["dim"]).value]
     if op.name == "affine.apply":
-        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        map_ = index_map(op)
         operands = [_index(operand, dims, sizes) for operand in op.operands]
         known = [operand for operand in operands if operand is not None]
         return read_exprs(map_.results, known[: map_.n_dims], known[map_.n_dims :])[0] if known == operands else None
@@ -67,7 +68,7 @@ def _argument(value: ir.BlockArgument, dims: Callable[[int], list[Expr]], sizes:
         return sizes.expr(value) if str(value.type) == "index" else None
     operand = op.operands[value.arg_number]
     producer = None if isinstance(operand, ir.BlockArgument) else operand.owner
-    if producer is None or producer.name != "linalg.generic" or "symshape.combiner" in producer.attributes:
+    if producer is None or producer.name != "linalg.generic" or combiner_of(producer):
         return None
     if _rank(producer) != _rank(op):
         return None

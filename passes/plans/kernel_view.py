@@ -10,6 +10,15 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import (
+    combiner_of,
+    function_name,
+    index_map,
+    iterators,
+    kernel_functions,
+    kernel_kind,
+    num_inputs,
+)
 from symshape.dialects.affine_maps import read_exprs, read_set
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.plans import PROCESSORS, PlanSizes
@@ -157,20 +166,19 @@ class PlanKernel:
 
 def kernels(module: ir.Module) -> list[Any]:
     """The kernel functions of a module whose variants are planned: scatters have those that code generation knows."""
-    found = [view.operation for view in module.body.operations if "symshape.kernel" in view.operation.attributes]
-    return [op for op in found if "symshape.kind" not in (a := op.attributes) or str(a["symshape.kind"]) != '"scatter"']
+    return [function for function in kernel_functions(module) if kernel_kind(function) != "scatter"]
 
 
 def read_plan_kernel(function: Any, operations: Sequence[Any], sizes: PlanSizes) -> PlanKernel:
     """Reads a kernel function, given the operations of its block; ``sizes`` knows the values of all of them."""
-    return _Reader(function, operations, sizes).read(ir.StringAttr(function.attributes["sym_name"]).value)
+    return _Reader(function, operations, sizes).read(function_name(function))
 
 
 class _Reader:
     """Reads the operations of a kernel's block; of those inside of generics only reads of memory matter here."""
 
     def __init__(self, function: Any, operations: Sequence[Any], sizes: PlanSizes) -> None:
-        self.inputs = ir.IntegerAttr(function.attributes["symshape.num_inputs"]).value
+        self.inputs = num_inputs(function)
         self.sizes = sizes
         self.operations = operations
         self.position = {value: i for i, value in enumerate(sizes.tensors)}
@@ -217,7 +225,7 @@ class _Reader:
         self.known += [] if condition is None else [condition]
 
     def _space(self, op: Any) -> None:
-        kinds = [ir.StringAttr(a).value for a in ir.ArrayAttr(op.attributes["iterators"])]
+        kinds = iterators(op)
         sizes = [self.sizes.expr(value) for value in op.operands]
         self.dims = tuple(Dim(f"d{i}", s, k == "reduction") for i, (s, k) in enumerate(zip(sizes, kinds)))
 
@@ -226,7 +234,7 @@ class _Reader:
         return [Expr.symbol(d.name) for d in dims]
 
     def _access(self, op: Any, tensor: ir.Value, symbols: Sequence[ir.Value], rank: int, *, store: bool) -> None:
-        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        map_ = index_map(op)
         exprs = read_exprs(map_.results, self._names(rank), [self.sizes.expr(v) for v in symbols])
         strides = self.sizes.layouts[tensor].strides
         address = sum((e * s for e, s in zip(exprs, strides, strict=True)), Expr.const(0))
@@ -249,7 +257,7 @@ class _Reader:
             self.passes = max(self.passes, 1 + self._stage_of(value))
 
     def _generic(self, op: Any) -> None:
-        combines = "symshape.combiner" in op.attributes
+        combines = bool(combiner_of(op))
         outs = len(op.results)
         operands = list(op.operands)
         for value in operands[: len(operands) - outs]:

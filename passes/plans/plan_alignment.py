@@ -41,8 +41,10 @@ class PlanAlignment(Pass):
     buffers of the host program are aligned. Where nothing is left to test there is no unaligned variant, and where some
     stride can never be a multiple no aligned one.
 
-    A kernel has at most ``most`` variants. Above that, those go that cost least: aligned short rows, and unaligned
-    32-bit variants whose 64-bit twin does the same a little slower.
+    Where a kernel would have more variants, those go that cost least: aligned short rows, and unaligned 32-bit variants
+    whose 64-bit twin does the same a little slower.
+
+    ``most``  variants of a kernel, at most
     """
 
     name: ClassVar[str] = "plan-alignment"

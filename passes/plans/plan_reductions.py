@@ -48,6 +48,7 @@ class PlanReductions(Pass):
     ``column``       the same, where the fast dim is parallel
     ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
     ``tile``         points of a program in a persistent variant, unless a row has more
+    ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
     ``step``         bytes that each program of a split reads at least, before there is more than one wave of them
     ``most_waves``   waves at most
     ``workspace``    bytes of partial results at most

@@ -39,9 +39,9 @@ class PlanTiles(Pass):
     the fast one of what is read across it; both sides are then read and written in whole sectors, and the exchange goes
     through shared memory. With reductions, blocks are those of plan-reductions.
 
-    ``warps``    of a flat block
-    ``tile``     points of each side of a tile
-    ``shortest`` size of both dims from which tiles pay: below, most of one would be empty
+    ``warps``     of a flat block
+    ``tile``      points of each side of a tile
+    ``shortest``  size of both dims from which tiles pay: below, most of one would be empty
     """
 
     name: ClassVar[str] = "plan-tiles"

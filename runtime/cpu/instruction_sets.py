@@ -6,14 +6,13 @@ names. Code of a level runs on every processor that has it, whoever made it.
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Final
 
+from symshape import knobs
 from symshape.errors import OptionError
 
 NATIVE: Final = "native"
-VARIABLE: Final = "SYMSHAPE_CPU"
 # What each level adds to the one before it, by LLVM's names.
 _ADDS: Final = {
     "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"),
@@ -25,8 +24,8 @@ CPUS: Final = (NATIVE, *LEVELS)
 
 
 def from_environment() -> str:
-    """What ``SYMSHAPE_CPU`` says, unchecked; "native" without it."""
-    return os.environ.get(VARIABLE) or NATIVE
+    """What ``SYMSHAPE_CPU`` says, unchecked; "native" where it is not set."""
+    return knobs.CPU.read()
 
 
 def features(level: str) -> tuple[str, ...]:
@@ -39,7 +38,9 @@ def check(level: str) -> None:
     if level == NATIVE:
         return
     if level not in LEVELS:
-        raise OptionError(f"unknown cpu {level!r}", next_step=f"cpus: {', '.join(CPUS)} (option cpu, or {VARIABLE})")
+        raise OptionError(
+            f"unknown cpu {level!r}", next_step=f"cpus: {', '.join(CPUS)} (option cpu, or {knobs.CPU.name})"
+        )
     if platform.machine().lower() not in ("x86_64", "amd64"):
         raise OptionError(
             f"cpu {level!r} is a level of x86-64, and this is {platform.machine()}", next_step=f"use {NATIVE!r}"

@@ -13,6 +13,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import torch
 
+from symshape.runtime.torch_c import has_both_libraries, onednn_is_enabled
+
 # Fewer multiplications take longer in oneDNN: it makes a description of each call.
 _LEAST = 1 << 22
 
@@ -20,7 +22,7 @@ _LEAST = 1 << 22
 def cpu_products() -> dict[str, Callable[..., torch.Tensor]]:
     """What replaces ``aten.mm`` and ``aten.addmm`` on this processor: target -> callable."""
     of_amd = llvm.get_host_cpu_name().startswith("znver") and llvm.get_host_cpu_features().get("avx512f", False)
-    if not (of_amd and torch._C.has_mkl and torch._C._has_mkldnn):
+    if not (of_amd and has_both_libraries()):
         return {}
     return {"aten.mm.default": mm, "aten.addmm.default": addmm}
 
@@ -47,7 +49,7 @@ def _is_for_onednn(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Large enough, of float32, and laid out so that oneDNN neither copies nor is slow: a transposed ``a``, as in the
     gradients of weights, takes up to twice MKL's time."""
     m, k, n = a.size(0), *b.shape
-    if m * k * n < _LEAST or a.dtype != torch.float32 or not torch._C._get_mkldnn_enabled():
+    if m * k * n < _LEAST or a.dtype != torch.float32 or not onednn_is_enabled():
         return False
     (outer, inner), (rows, columns) = a.stride(), b.stride()
     return (inner, outer) == (1, k) and (rows, columns) in ((n, 1), (1, k))

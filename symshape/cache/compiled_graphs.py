@@ -27,7 +27,10 @@ import torch
 from symshape.cache.graph_key import GraphKey, graph_key
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError, CompileError
-from symshape.frontend.bridge.torch_private import guard_counts, shape_env_of, symbol_hint
+from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.fake_tensors import shape_env_of
+from symshape.frontend.bridge.guards import guard_counts
+from symshape.frontend.bridge.shape_env import symbol_hints
 from symshape.frontend.importer.requirements import Requirements
 from symshape.options import Options
 from symshape.passes.framework import registry
@@ -306,8 +309,8 @@ def _load(
     names = {canonical: name for name, canonical in graph.symbols.items()}
     if not _require(entry.requirements, env, names):
         return None
-    run._boxed_call = True
-    hints = {str(symbol): symbol_hint(env, symbol) for symbol in env.var_to_range} if env is not None else {}
+    takes_boxed_arguments(run)
+    hints = symbol_hints(env)
     own = {
         name: hint
         for name, canonical in entry.symbols.items()

@@ -20,14 +20,10 @@ import sympy
 import torch
 
 from symshape.errors import CacheError
-from symshape.frontend.bridge.torch_private import (
-    deferred_runtime_asserts,
-    shape_env_guards,
-    storage_of,
-    symbol_hint,
-    symbol_range,
-    symbol_source,
-)
+from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
+from symshape.frontend.bridge.shape_env import symbol_hint, symbol_range, symbol_source
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.torch_tracing import guards_are_ours
 from symshape.runtime.program import target_name
 from symshape.runtime.torch_c import user_lines
@@ -108,7 +104,7 @@ class _Writer:
         if isinstance(value, torch.Tensor):
             return self.tensor(value)
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return f"{type(value).__name__} {self.expr(value.node.expr)}"
+            return f"{type(value).__name__} {self.expr(expression_of(value))}"
         if isinstance(value, (list, tuple)):
             inner = ", ".join(map(self.value, value))
             return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
@@ -134,7 +130,7 @@ class _Writer:
         return f"{start} {self.sizes(value.stride())} {self.sizes((value.storage_offset(),))} {storage}"
 
     def sizes(self, values: Any) -> str:
-        return ",".join([str(v) if type(v) is int else self.expr(v.node.expr) for v in values])
+        return ",".join([str(v) if type(v) is int else self.expr(expression_of(v)) for v in values])
 
     def expr(self, expr: Any) -> str:
         """Any sympy expression: names of classes, in prefix form."""

@@ -20,7 +20,7 @@ from symshape.codegen.host.entry_guards import Leaf, minimal
 from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
 from symshape.errors import CompileError, OptionError, SymshapeError
-from symshape.frontend.bridge.torch_private import global_hooks
+from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.torch_tracing import compile_lock, is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.jitted.dynamic_shapes import Input, declared, read_inputs

@@ -12,7 +12,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_private import global_hooks
+from symshape.frontend.bridge.modules import global_hooks, tensor_tables
 
 # Modules are looked for in attributes of objects, and in their attributes. Functions and containers do not count.
 _DEPTH = 2
@@ -45,7 +45,7 @@ class ModuleState:
         roots = list({id(module): module for _, module in found}.values())
         self.modules = list({id(m): m for root in roots for m in root.modules()}.values())
         self.holder = _Holder(fn, roots)
-        tensors = [table for module in self.modules for table in (module._parameters, module._buffers)]
+        tensors = [table for module in self.modules for table in tensor_tables(module)]
         others = [getattr(module, name) for module in self.modules for name in ("_modules", *_HOOKS)]
         others += global_hooks() if self.modules else []
         self._tables = [*tensors, *others]
@@ -70,10 +70,7 @@ class ModuleState:
         for prefix, module in self.holder.named_modules():
             prefixes.setdefault(id(module), f"{prefix}." if prefix else "")
         return [
-            prefixes[id(module)] + key
-            for module in self.modules
-            for table in (module._parameters, module._buffers)
-            for key in table
+            prefixes[id(module)] + key for module in self.modules for table in tensor_tables(module) for key in table
         ]
 
     def tensors(self, values: Sequence[Any]) -> list[tuple[int, str, torch.Tensor]]:

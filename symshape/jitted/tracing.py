@@ -14,13 +14,15 @@ from symshape.cache.compiled_graphs import compile_graph
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
 from symshape.frontend.patches.patch import Scope
-from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
 from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.options import Options
@@ -134,8 +136,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"
     inputs = [*state, *(fakes[i] for i in dynamic)]
+    how: dict[str, Any] = {"joint": ready_to_split(_as_it_is), "splitting": splitting}
+    how |= {"decompositions": decomposition_table(seeded), **compilers}
     with in_force(Scope("jit", eager_draws=seeded)):
-        flat = trace.run(function, inputs, **compilers, decompositions=decomposition_table(seeded))
+        flat = trace.run(function, inputs, **how)
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states, every = (
@@ -151,6 +155,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     known = [*every, *(leaf for leaf in leaves if leaf is not None)]
     changed = tuple(positions[i] for i in trace.changed)
     return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
+
+
+def _as_it_is(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    return joint
 
 
 def _reject_constants(graph: torch.fx.GraphModule) -> None:
@@ -255,7 +263,7 @@ def _symbols(value: Any) -> set[str]:
         parts = item.size() if isinstance(item, torch.Tensor) else (item,)
         for part in parts:
             if isinstance(part, torch.SymInt):
-                found.update(str(symbol) for symbol in part.node.expr.free_symbols)
+                found.update(str(symbol) for symbol in expression_of(part).free_symbols)
     return found
 
 

@@ -17,9 +17,15 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch.utils._pytree as pytree
-from torch._dynamo.utils import counters
 
 from symshape.frame_compiler import compile_with
+from symshape.frontend.bridge.dynamo_counters import (
+    break_counts,
+    compile_ids,
+    forget_counts,
+    graph_count,
+    with_limits_of_recompiles,
+)
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:
@@ -72,11 +78,9 @@ class Graphs:
 
     def __enter__(self) -> Graphs:
         torch._dynamo.reset()
-        counters.clear()
-        torch._dynamo.utils.clear_compilation_metrics()
-        torch._dynamo.utils.set_compilation_metrics_limit(10_000)
+        forget_counts()
         # Beyond its limit Dynamo silently runs eager code, and the count would stand still.
-        self._limits = torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=100_000)
+        self._limits = with_limits_of_recompiles(1000, 100_000)
         self._limits.__enter__()
         return self
 
@@ -88,16 +92,15 @@ class Graphs:
 
     def read(self) -> Graphs:
         """The counts so far."""
-        self.graphs = counters["stats"]["unique_graphs"]
-        self.breaks = Counter(counters["graph_break"])
+        self.graphs = graph_count()
+        self.breaks = break_counts()
         self.recompiles = len(_recompiled_frames())
         return self
 
 
 def _recompiled_frames() -> set[str]:
     """Dynamo numbers each compilation ``frame/attempt``; every attempt after 0 is a recompile."""
-    names = {str(metrics.compile_id) for metrics in torch._dynamo.utils.get_compilation_metrics()}
-    return {name for name in names if "/" in name and not name.endswith("/0")}
+    return {name for name in compile_ids() if "/" in name and not name.endswith("/0")}
 
 
 Clock = Callable[[], float]

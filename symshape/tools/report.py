@@ -12,6 +12,7 @@ from typing import Any
 
 from symshape.codegen.host.program_text import LibraryCall
 from symshape.codegen.variants import Variant, for_loops, read_variants
+from symshape.dialects.accessors import function_name, kernel_functions
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.importer.specialisations import Specialisation
 from symshape.passes.stages import STAGES
@@ -23,10 +24,16 @@ PROCESSORS = 132  # of an H100: what a report counts with
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel: ``kind`` is "pointwise" or "reduction"; ``source`` is MLIR text (cpu) or Python (triton).
+    """One kernel.
 
-    ``planned``: the ways to run it. A CPU kernel has none; ``module`` is then what they are planned from when they are
-    asked for: MLIR text, kept by ``explain``.
+    ``name``     of its function in the IR
+    ``kind``     "pointwise", "reduction" or "scatter"
+    ``target``   "cpu" or "triton"
+    ``source``   MLIR text (cpu) or Python (triton)
+    ``loops``    its loop program, which the source was printed from
+    ``planned``  the ways to run it on a GPU; none for the target "cpu"
+    ``module``   MLIR text from which the ways to run a CPU kernel on a GPU are planned when they are asked for; kept by
+                 ``explain`` only
     """
 
     name: str
@@ -94,16 +101,21 @@ def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
     with dialects.load(ir.Context()), ir.Location.unknown():
         parsed = ir.Module.parse(module)
         run_pipeline(parsed, ",".join(STAGES["planned"]))
-        kernels = [view for view in parsed.body.operations if "symshape.kernel" in view.operation.attributes]
-        return {ir.StringAttr(k.operation.attributes["sym_name"]).value: read_variants(k) for k in kernels}
+        return {function_name(k): read_variants(k) for k in kernel_functions(parsed)}
 
 
 @dataclass(frozen=True)
 class ConstraintReport:
-    """``kind`` is "assume" (a guard of the tracer, checked before the compiled code runs), "expect_true" (must hold) or
-    "guard" (of this entry); ``status`` "assumed", "proven" (from facts), "implied" (by other constraints too),
-    "hoisted" (checked at each call, earlier than written) or "checked" (at each call). ``source`` is ``file:line``: the
-    user's where one exists, else the framework's; ``sources`` has those of all that were merged into this one.
+    """One constraint on sizes, and what became of it.
+
+    ``text``     the condition, over symbols
+    ``kind``     "assume" (a guard of the tracer, checked before the compiled code runs), "expect_true" (must hold) or
+                 "guard" (of this entry)
+    ``status``   "assumed", "proven" (from facts), "implied" (by other constraints too), "hoisted" (checked at each
+                 call, earlier than written) or "checked" (at each call)
+    ``source``   ``file:line``: the user's where one exists, else the framework's
+    ``message``  what the user said in case it does not hold
+    ``sources``  those of all constraints that were merged into this one
     """
 
     text: str
@@ -129,8 +141,10 @@ class ConstraintReport:
 class Fallback:
     """One failure and what was done instead.
 
-    ``step``: the pass or step of code generation; ``reason``: what it said; ``action``: what was done; ``command``: how
-    to meet it again, or the file that shows it.
+    ``step``     the pass or step of code generation that failed
+    ``reason``   what it said
+    ``action``   what was done instead
+    ``command``  how to meet it again, or the file that shows it
     """
 
     step: str
@@ -144,13 +158,24 @@ class Fallback:
 
 @dataclass
 class GraphReport:
-    """One compiled graph: ``kind`` is "inference", "forward" or "backward"; ``timings`` are (stage, seconds).
+    """One compiled graph.
 
-    ``launched`` has an entry for each launch in the host program: the kernel, and the sizes that it gets.
-    ``called`` has one for each library call: the op, and its buffers. ``constraints``, ``specialisations`` (which line
-    pinned which size) and ``stages`` are kept for ``explain`` only. ``cache``: "hit", "stored", why the graph cannot be
-    kept on disk, or "" where that is switched off. ``fallbacks``: what failed, and what was done instead
-    (``symshape.fallbacks``).
+    ``kind``             "inference", "forward" or "backward"
+    ``target``           "cpu", "triton", or "calls" for a graph that is run operator by operator
+    ``symbols``          the symbols of sizes: name, range, divisor, hint and source of each
+    ``timings``          (stage, seconds), in the order in which the stages ran
+    ``stages``           the IR text after each stage; kept by ``explain`` only
+    ``passes``           what passes found out, by the name of the pass
+    ``kernels``          the kernels, each once however often it is launched
+    ``launched``         for each launch in the host program the kernel, and the sizes that it gets
+    ``called``           for each library call the op, and its buffers
+    ``constraints``      the constraints on sizes; kept by ``explain`` only
+    ``specialisations``  which line pinned which size; kept by ``explain`` only
+    ``fallbacks``        what failed, and what was done instead (``symshape.fallbacks``)
+    ``cache``            "hit", "stored", why the graph cannot be kept on disk, or "" where the cache is switched off
+    ``program_source``   the host program as Python text
+    ``stub_source``      its first part, the guard stub: symbols are bound, and what is not proven is checked, before
+                         any work
     """
 
     kind: str
@@ -167,7 +192,7 @@ class GraphReport:
     fallbacks: list[Fallback] = field(default_factory=list)
     cache: str = ""
     program_source: str = ""
-    stub_source: str = ""  # its first part: symbols are bound, and what is not proven is checked, before any work
+    stub_source: str = ""
 
     @property
     def library_calls(self) -> list[str]:
@@ -252,7 +277,11 @@ def _counts(words: Iterable[str]) -> str:
 
 @dataclass
 class Report:
-    """All graphs of one ``explain``, in the order in which they were compiled."""
+    """What ``symshape.explain`` returns.
+
+    ``graphs``  all graphs, in the order in which they were compiled
+    ``result``  what the function returned
+    """
 
     graphs: list[GraphReport] = field(default_factory=list)
     result: Any = None

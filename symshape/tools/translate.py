@@ -23,7 +23,9 @@ def _kernels(module: Any) -> list[Any]:
 
 
 def _functions(module: Any) -> list[Any]:
-    return [op for op in module.body.operations if "symshape.kernel" in op.operation.attributes]
+    from symshape.dialects.accessors import kernel_functions
+
+    return kernel_functions(module)
 
 
 def _some(functions: list[Any]) -> list[Any]:
@@ -59,9 +61,10 @@ def program(module: Any) -> str:
     """The host program of CPU tensors: Python that binds sizes, checks, allocates, launches and calls."""
     from symshape.codegen.host.host_program import emit_program
     from symshape.codegen.kernels import read_loops
+    from symshape.dialects.accessors import is_branch, main_functions
 
-    functions = [op for op in module.body.operations if "symshape.kernel" not in op.operation.attributes]
-    mains = [op for op in functions if "symshape.branch" not in op.operation.attributes]
+    functions = main_functions(module)
+    mains = [op for op in functions if not is_branch(op)]
     if len(mains) != 1:
         raise CompileError(f"a program is made of one main function, not of {len(mains)}", next_step="split the module")
     kernels = [read_loops(function) for function in _functions(module)]

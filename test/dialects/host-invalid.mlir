@@ -16,6 +16,14 @@ func.func @empty_target(%a: tensor<f32>) {
 
 // -----
 
+func.func @path_of_a_module(%x: tensor<?xf32>) {
+  // expected-error@+1 {{target 'python.symshape.runtime.compact.select_at' is a path of a module of ours}}
+  %r = "host.call"(%x) {target = "python.symshape.runtime.compact.select_at", arguments = "($0)"} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
 func.func @unknown_operand(%a: tensor<f32>) {
   // expected-error@+1 {{arguments name $1, but the call has 1 operands}}
   "host.call"(%a) {target = "aten.add.Tensor", arguments = "($0, $1)"} : (tensor<f32>) -> ()

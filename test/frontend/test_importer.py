@@ -56,7 +56,7 @@ def _import_text(gm: torch.fx.GraphModule) -> str:
     from torch_mlir import ir
 
     from symshape import dialects
-    from symshape.frontend.bridge.torch_private import shape_env_of
+    from symshape.frontend.bridge.fake_tensors import shape_env_of
     from symshape.frontend.importer.import_fx import import_graph
 
     context = dialects.load(ir.Context())

@@ -60,6 +60,22 @@ def program(x0):
     return (v0, v1, v2)
 """
 
+SIGN_OF_ZERO_IN_BOUNDS = """
+SIZES = [(33, 3), (4, 64)]
+
+def inputs(s, t):
+    x0 = normal(s, t).sign() * -0.0
+    return [x0]
+
+def program(x0):
+    v0 = 1 / x0.relu()
+    v1 = 1 / x0.clamp(0, 1)
+    v2 = 1 / x0.clamp_min(0.0)
+    v3 = 1 / x0.clamp_max(-0.0)
+    v4 = 1 / F.hardtanh(x0, 0.0, 1.0)
+    return (v0, v1, v2, v3, v4)
+"""
+
 SELECTED_OF_FEW = """
 SIZES = [(2, 3), (8, 3)]
 GRADIENT = True
@@ -211,6 +227,7 @@ REGRESSIONS = {
     "two dims of a reader over one reduced dim": ("symshape", DIAGONAL_OF_A_LAYER_NORM),
     "the size of a tangent is all that shows a symbol": ("symshape", TANGENT_SHOWS_SIZE),
     "equal constants with different signs": ("symshape", SIGN_OF_ZERO),
+    "the sign of a zero that is at a bound": ("symshape", SIGN_OF_ZERO_IN_BOUNDS),
     "at most one element can be selected": ("settings", SELECTED_OF_FEW),
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
 }

@@ -7,7 +7,6 @@ model, and checks the tests.
 from __future__ import annotations
 
 import functools
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,13 +14,14 @@ from typing import Any
 import pytest
 import torch
 
+from symshape import knobs
 from symshape.tools.measure import compile_for
 from symshape.tools.zoo import MODELS, Model
 
 
 @pytest.fixture
 def backend() -> str:
-    return os.environ.get("SYMSHAPE_TEST_BACKEND", "symshape")
+    return knobs.TEST_BACKEND.read()
 
 
 @pytest.fixture

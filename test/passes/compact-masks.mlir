@@ -3,16 +3,16 @@
 // One mask is looked through once, whatever it selects from; the number of what it selects is known to be no larger.
 // CHECK-LABEL: func.func @shared(
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<?x?xf32>, %[[Y:[^:]*]]: tensor<?xf32>, %[[M:[^:]*]]: tensor<?xi1>)
-// CHECK:         %[[P:.*]] = "host.call"(%[[M]]) {arguments = "($0, 'cpu')", fresh, target = "python.symshape.runtime.compact.positions"} : (tensor<?xi1>) -> tensor<?xi64>
+// CHECK:         %[[P:.*]] = "host.call"(%[[M]]) {arguments = "($0, 'cpu')", fresh, target = "symshape.mask_positions.default"} : (tensor<?xi1>) -> tensor<?xi64>
 // CHECK-NEXT:    %[[U:.*]] = "symshape.unbacked_symbol"(%[[P]])
 // CHECK-NEXT:    "symshape.bind"(%[[P]], %[[U]], %c1, %c0)
 // CHECK-NEXT:    %[[MOST:.*]] = arith.cmpi sge, %[[S0:.*]], %[[U]] : index
 // CHECK-NEXT:    "symshape.assume"(%[[MOST]])
-// CHECK-NEXT:    %[[A:.*]] = "host.call"(%[[X]], %[[P]]) {arguments = "($0, $1, 0, 1)", fresh, target = "python.symshape.runtime.compact.selected"} : (tensor<?x?xf32>, tensor<?xi64>) -> tensor<?x?xf32>
+// CHECK-NEXT:    %[[A:.*]] = "host.call"(%[[X]], %[[P]]) {arguments = "($0, $1, 0, 1)", fresh, target = "symshape.select_at.default"} : (tensor<?x?xf32>, tensor<?xi64>) -> tensor<?x?xf32>
 // CHECK-NEXT:    "symshape.bind"(%[[A]], %[[U]]
 // CHECK-NEXT:    %[[B:.*]] = "host.call"(%[[Y]], %[[P]]) {arguments = "($0, $1, 0, 1)"
 // CHECK-NEXT:    "symshape.bind"(%[[B]], %[[U]]
-// CHECK-NEXT:    %[[N:.*]] = "host.call"(%[[M]], %[[P]]) {arguments = "($0, $1)", fresh, target = "python.symshape.runtime.compact.places"} : (tensor<?xi1>, tensor<?xi64>) -> tensor<?x1xi64>
+// CHECK-NEXT:    %[[N:.*]] = "host.call"(%[[M]], %[[P]]) {arguments = "($0, $1)", fresh, target = "symshape.unravel_positions.default"} : (tensor<?xi1>, tensor<?xi64>) -> tensor<?x1xi64>
 // CHECK:         return %[[A]], %[[B]], %[[N]]
 func.func @shared(%x: tensor<?x?xf32>, %y: tensor<?xf32>, %m: tensor<?xi1>) -> (tensor<?x?xf32>, tensor<?xf32>, tensor<?x1xi64>) {
   %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index

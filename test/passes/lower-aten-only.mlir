@@ -4,7 +4,7 @@
 // CHECK-SAME:    %[[X:.*]]: tensor<?xf32>
 // CHECK:         linalg.generic
 // CHECK-SAME:      ins(%[[X]] :
-// CHECK:           arith.maximumf
+// CHECK:           arith.cmpf olt
 // CHECK:         } -> tensor<?xf32>
 // CHECK:         "host.call"({{.*}}) {arguments = "($0,)", target = "aten.exp.default"}
 // CHECK-NOT:     linalg.generic

@@ -26,7 +26,7 @@ func.func @rows(%x: tensor<?x8xf32>, %v: tensor<?x8xf32>, %i: tensor<?xi64>) -> 
   %e = tensor.empty(%s0) : tensor<?x8xf32>
   %a = "host.launch"(%x, %e, %s0) {callee = @kernel_0} : (tensor<?x8xf32>, tensor<?x8xf32>, index) -> tensor<?x8xf32>
   "symshape.bind"(%a, %s0, %c8, %c8, %c1, %c0) : (tensor<?x8xf32>, index, index, index, index, index) -> ()
-  %r = "host.call"(%a, %v, %s1, %c8, %i) {target = "python.symshape.runtime.scatter.scatter", arguments = "($0, $1, (0, 1), True, ($2, $3, ), (($4, (0,)), 1, ), 'add', True)", fresh} : (tensor<?x8xf32>, tensor<?x8xf32>, index, index, tensor<?xi64>) -> tensor<?x8xf32>
+  %r = "host.call"(%a, %v, %s1, %c8, %i) {target = "symshape.scatter.default", arguments = "($0, $1, (0, 1), True, ($2, $3, ), (-1, 1), [$4], (0,), 'add', True)", fresh} : (tensor<?x8xf32>, tensor<?x8xf32>, index, index, tensor<?xi64>) -> tensor<?x8xf32>
   "symshape.bind"(%r, %s0, %c8, %c8, %c1, %c0) : (tensor<?x8xf32>, index, index, index, index, index) -> ()
   return %r : tensor<?x8xf32>
 }

@@ -18,7 +18,7 @@ from symshape.runtime.cpu.compact import CHUNK
 from symshape.tools.report import GraphReport
 
 Tensor = torch.Tensor
-POSITIONS = "python.symshape.runtime.compact.positions"
+POSITIONS = "symshape.mask_positions.default"
 
 
 def compiled(function: Any, **options: Any) -> tuple[Callable[..., Any], list[GraphReport]]:
@@ -37,13 +37,17 @@ def test_positions(target: str, sizes: tuple[int, ...]) -> None:
     for size in sizes:
         for share in (0, 0.3, 1):
             mask = torch.rand(size) < share
-            assert torch.equal(compact.positions(mask, target), mask.nonzero().squeeze(1))
+            assert torch.equal(compact.mask_positions(mask, target), mask.nonzero().squeeze(1))
     mask = torch.rand(9, 7).t()[::2] < 0.5
-    assert torch.equal(compact.positions(mask, target), mask.flatten().nonzero().squeeze(1))
-    at = compact.positions(mask, target)
-    assert torch.equal(compact.places(mask, at), mask.nonzero())
+    assert torch.equal(compact.mask_positions(mask, target), mask.flatten().nonzero().squeeze(1))
+    at = compact.mask_positions(mask, target)
+    assert torch.equal(compact.unravel_positions(mask, at), mask.nonzero())
     x = torch.rand(3, *mask.shape)
-    assert torch.equal(compact.selected(x, at, 1, 2), x[:, mask])
+    assert torch.equal(compact.select_at(x, at, 1, 2), x[:, mask])
+    operators = torch.ops.symshape
+    assert torch.equal(operators.mask_positions(mask, target), at)
+    assert torch.equal(operators.unravel_positions(mask, at), mask.nonzero())
+    assert torch.equal(operators.select_at(x, at, 1, 2), x[:, mask])
 
 
 def programs(x: Tensor, y: Tensor, w: Tensor, m: Tensor, n: Tensor) -> tuple[Any, ...]:

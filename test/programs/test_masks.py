@@ -16,11 +16,11 @@ from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 PROGRAMS = {program.name: program for program in MASKS}
-POSITIONS = "python.symshape.runtime.compact.positions"
+POSITIONS = "symshape.mask_positions.default"
 SELECTING = re.compile(
-    r"aten\.(index\.Tensor|_?(unsafe_)?index_put|masked_\w+|nonzero|_local_scalar_dense)|.*compact\.positions"
+    r"aten\.(index\.Tensor|_?(unsafe_)?index_put|masked_\w+|nonzero|_local_scalar_dense)|symshape\.mask_positions"
 )
-HOST_READ = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(int|float|bool)\(|\.size\(|compact")
+HOST_READ = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(int|float|bool)\(|\.size\(|mask_positions")
 
 
 def compiled(program: MaskProgram, **options: Any) -> tuple[Callable[..., Any], list[GraphReport]]:

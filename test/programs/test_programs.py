@@ -6,7 +6,6 @@ tolerance of their dtype. In-place programs are also compared in what they leave
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import pytest
@@ -21,6 +20,7 @@ from views import VIEWS
 from world import WORLD
 
 import symshape
+from symshape import knobs
 
 TABLES = {
     "views": VIEWS,
@@ -32,7 +32,7 @@ TABLES = {
     "world": WORLD,
 }
 # Programs of one table are compiled together, which is twice as fast: SYMSHAPE_PROGRAMS=1 tells which of them fails.
-TOGETHER = int(os.environ.get("SYMSHAPE_PROGRAMS", "8"))
+TOGETHER = knobs.PROGRAMS.read()
 ALONE = ("aliases", "world")  # what these see of each other would be part of their results
 
 

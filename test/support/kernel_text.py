@@ -1,4 +1,4 @@
-"""Writes kernels in the normal form of docs/architecture.md as MLIR text, for tests of everything that reads them."""
+"""Writes kernels in the normal form of docs/kernels.md as MLIR text, for tests of everything that reads them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from symshape.cache import compiled_graphs as graph_cache
 from symshape.cache.graph_key import graph_key
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError
-from symshape.frontend.bridge.torch_private import shape_env_of
+from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.torch_tracing import Trace
 from symshape.options import Options
 from symshape.prover.numbers.condition import all_of, any_of, at_least, differs, equals

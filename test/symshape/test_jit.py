@@ -375,3 +375,24 @@ def test_the_examples_of_the_documentation() -> None:
     assert blocks
     for block in blocks:
         exec(compile(block, "docs/jit.md", "exec"), {})
+
+
+def test_guards_over_sizes_that_backward_does_not_see() -> None:
+    """Forward has checked them: the gradient's graph has inputs of other sizes."""
+    compiled = symshape.jit(lambda x, y: -y.exp())
+    for n in (2, 3, 9):
+        x = torch.randn(n, n + 2, requires_grad=True)[:, 1:]
+        y = torch.randn(n, n + 1, requires_grad=True)
+        compiled(x, y).sum().backward()
+        torch.testing.assert_close(y.grad, -y.exp().detach())
+
+
+def test_gradient_of_bags() -> None:
+    bags = torch.nn.EmbeddingBag(10, 3, mode="sum")
+    compiled = symshape.jit(lambda i, offsets, y: bags(i, offsets).sum() * y.sum())
+    for n in (4, 5, 7):
+        i, y = torch.randint(0, 10, (n,)), torch.randn(3, n, requires_grad=True)
+        compiled(i, torch.tensor([0, 2]), y).backward()
+        counts = torch.bincount(i, minlength=10)[:, None] * y.detach().sum()
+        torch.testing.assert_close(bags.weight.grad, counts.expand(10, 3))
+        bags.weight.grad = None

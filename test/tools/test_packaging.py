@@ -52,7 +52,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     ).stdout.splitlines()
     for name in ignored:
         source, target = ROOT / name, tree / name
-        if source.is_file() and name.split("/")[0] in (*FOLDERS, "symshape", "pyproject.toml", "README.md"):
+        if source.is_file() and name.split("/")[0] in (*FOLDERS, "symshape", "pyproject.toml", "README.md", "LICENSE"):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
     command = [
@@ -75,6 +75,14 @@ def test_the_wheel_holds_every_file_once(wheel: zipfile.ZipFile) -> None:
     modules = [name for name in wheel.namelist() if name.endswith(".py")]
     assert len(modules) == len(set(modules))
     assert set(modules) == _sources()
+
+
+def test_the_wheel_is_typed_and_has_its_license(wheel: zipfile.ZipFile) -> None:
+    names = wheel.namelist()
+    assert "symshape/py.typed" in names
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    metadata = wheel.read(next(name for name in names if name.endswith("dist-info/METADATA"))).decode()
+    assert "License-Expression: BSD-3-Clause" in metadata
 
 
 def test_the_wheel_has_the_entry_points(wheel: zipfile.ZipFile) -> None:

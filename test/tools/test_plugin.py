@@ -15,7 +15,7 @@ from symshape.passes.framework.base import Pass
 from symshape.tools.report import GraphReport
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = str(ROOT / "docs" / "examples" / "drop_noop_views.py")
+FILE = str(ROOT / "examples" / "drop_noop_views.py")
 FAILING = str(ROOT / "test" / "tools" / "Inputs" / "failing_passes.py")
 
 

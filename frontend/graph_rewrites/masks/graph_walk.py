@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from symshape.frontend.bridge.torch_private import has_unbacked_sizes, is_unbacked, require_equal
+from symshape.frontend.bridge.guards import require_equal
+from symshape.frontend.bridge.symbolic_sizes import expression_of, has_unbacked_sizes, is_unbacked
 from symshape.frontend.bridge.torch_unbacked import assert_equal
 from symshape.frontend.graph_rewrites.masks.mask_space import (
     Cannot,
@@ -38,8 +39,8 @@ class Rewriter:
     ``returned``: the new form of selected elements that are returned.
     """
 
-    def __init__(self, graph: torch.fx.Graph, fake_mode: Any) -> None:
-        self.graph, self.write = graph, Writer(graph, fake_mode)
+    def __init__(self, graph: torch.fx.Graph, mode: Any) -> None:
+        self.graph, self.write = graph, Writer(graph, mode)
         self.values: dict[Node, Value | Sequence[Value | None]] = {}
         self.components: dict[Node, Component] = {}
         self.spaces: dict[Node, Space] = {}
@@ -75,7 +76,7 @@ class Rewriter:
     def name_size(self, size: Any, space: Space) -> None:
         """A size of the traced graph is the count of a space. One that counts two masks names neither."""
         if isinstance(size, torch.SymInt) and is_unbacked(size):
-            expr = size.node.expr
+            expr = expression_of(size)
             self.symbols[expr] = space if self.symbols.get(expr, space) is space else None
 
     def counted(self, size: Any) -> Space | None:
@@ -85,7 +86,7 @@ class Rewriter:
             if found is not None:
                 return found.counts
             size = size.meta.get("val")
-        expr = size.node.expr if isinstance(size, torch.SymInt) else None
+        expr = expression_of(size) if isinstance(size, torch.SymInt) else None
         return self.symbols.get(expr) if expr is not None else None
 
     def full_sizes(self, sizes: Sequence[Any], space: Space, dim: int) -> list[Any]:
@@ -153,12 +154,12 @@ class Rewriter:
         """Whether two sizes of the traced graph are equal. If they are at the first call, that becomes a guard: a mask
         and what it selects from have equal sizes in any but strange programs. If one is in the data, it is asserted,
         which is checked where the size is read."""
-        exprs = [size.node.expr if isinstance(size, torch.SymInt) else size for size in (a, b)]
+        exprs = [expression_of(size) if isinstance(size, torch.SymInt) else size for size in (a, b)]
         if exprs[0] == exprs[1]:
             return True
         if not all(isinstance(size, int) or not is_unbacked(size) for size in (a, b)):
             return self.counted(a) is None and self.counted(b) is None and assert_equal(a, b)
-        env = self.write.fake_mode.shape_env
+        env = self.write.env
         return env is not None and require_equal(env, a, b, "mask-to-where: a mask and what it selects from")
 
     def selected_first(self, value: Compact, size: Any) -> Node:
@@ -327,11 +328,11 @@ def short_name(node: Node) -> str:
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, int) or isinstance(b, int):
         return type(a) is type(b) and a == b
-    return bool(a.node.expr == b.node.expr)
+    return bool(expression_of(a) == expression_of(b))
 
 
 def _same_symbol(value: Any, size: torch.SymInt) -> bool:
-    return isinstance(value, torch.SymInt) and bool(value.node.expr == size.node.expr)
+    return isinstance(value, torch.SymInt) and bool(expression_of(value) == expression_of(size))
 
 
 def _hint(stride: Any) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from symshape.frontend.bridge.torch_private import common_subexpressions, fake_mode_of
+from symshape.frontend.bridge.fake_tensors import fake_mode_of
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.graph_rewrites.masks import indexed_accesses as places
 from symshape.frontend.graph_rewrites.masks import masked_assignments as assignments
 from symshape.frontend.graph_rewrites.masks import masked_reads as reads

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node, map_arg
 
+from symshape.frontend.bridge.fake_tensors import shape_env_of_mode
 from symshape.frontend.graph_rewrites.masks.mask_space import Cannot, Compact, Space
 from symshape.runtime.torch_c import user_lines
 
@@ -21,8 +22,8 @@ _OF_THE_VALUE = frozenset({"val", "tensor_meta", "unbacked_bindings", "eager_inp
 class Writer:
     """Inserts nodes before ``at``; each gets its place in the user's program, and a fake value."""
 
-    def __init__(self, graph: torch.fx.Graph, fake_mode: Any) -> None:
-        self.graph, self.fake_mode = graph, fake_mode
+    def __init__(self, graph: torch.fx.Graph, mode: Any) -> None:
+        self.graph, self.mode, self.env = graph, mode, shape_env_of_mode(mode)
         self.at: Node | None = None
         self.made: dict[Node, Node] = {}  # and the node that each one is part of replacing
 
@@ -34,7 +35,7 @@ class Writer:
         self.made[node] = self.at
         read, named = map_arg((args, kwargs), lambda operand: operand.meta["val"])
         try:
-            with self.fake_mode:
+            with self.mode:
                 node.meta["val"] = target(*read, **named)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             raise Cannot(f"{target} of the whole tensor cannot be traced: {str(error).splitlines()[0]}") from error

@@ -17,6 +17,8 @@ import sympy
 import torch
 from torch.fx import Node
 
+from symshape.frontend.bridge.operators import overload_name, schema_of
+from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.graph_rewrites.masks.graph_walk import Found, Rewriter
 from symshape.frontend.graph_rewrites.masks.mask_space import Cannot, Compact, Scalar, Uniform
 from symshape.frontend.graph_rewrites.masks.node_writer import aten
@@ -92,13 +94,13 @@ def _name(node: Node) -> str:
 def _overload(r: Rewriter, node: Node) -> Any:
     """The target that takes tensors where numbers became such."""
     target: Any = node.target
-    schema = getattr(target, "_schema", None)
+    schema = schema_of(target)
     if schema is None:
         raise Cannot("it takes no tensors")
     for position, arg in enumerate(node.args):
         if r.scalar(arg) is None or "Tensor" in str(schema.arguments[position].type):
             continue
-        other = _WITH_TENSOR.get(target._overloadname)
+        other = _WITH_TENSOR.get(overload_name(target))
         if other is None or position != 1 or other not in target.overloadpacket.overloads():
             raise Cannot("it takes the number of selected elements as a number")
         return getattr(target.overloadpacket, other)
@@ -160,7 +162,7 @@ def assertion(r: Rewriter, node: Node) -> Found:
 
 
 def _holds_by_itself(r: Rewriter, condition: Node, message: str) -> bool:
-    expr = condition.meta["val"].node.expr
+    expr = expression_of(condition.meta["val"])
     for symbol, space in r.symbols.items():
         if expr == (symbol >= 0):
             return True

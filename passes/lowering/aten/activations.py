@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from symshape.passes.lowering.aten.arithmetic import clamp
+from symshape.passes.lowering.aten.arithmetic import clamp, no_less
 from symshape.passes.lowering.aten.builder import Builder, Tensor
 from symshape.passes.lowering.aten.elementwise import Code, Rule, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
@@ -16,7 +16,7 @@ BETA, KAPPA = math.sqrt(2 / math.pi), 0.044715
 
 
 def relu(m: Body, x: Scalar) -> Scalar:
-    return m.max(x, m.constant(0, x.dtype))
+    return no_less(m, x, m.constant(0, x.dtype))
 
 
 def at_most(m: Body, x: Scalar, bound: Any) -> Scalar:

@@ -212,14 +212,44 @@ def _skip_nan(m: Body, name: str, x: Scalar, y: Scalar) -> Scalar:
     return m.select(m.is_nan(x), y, m.select(m.is_nan(y), x, best))
 
 
+def no_less(m: Body, x: Scalar, low: Scalar) -> Scalar:
+    """``x``, or ``low`` where it is below: of two zeros it is ``x``, whatever their signs, and NaN stays. ATen's
+    ``clamp_min`` by a number (``aten/src/ATen/native/cpu/TensorCompareKernel.cpp``); ``maximumf`` takes 0.0."""
+    return m.select(m.compare("lt", x, low), low, x) if is_float(x.dtype) else m.max(x, low)
+
+
+def no_more(m: Body, x: Scalar, high: Scalar) -> Scalar:
+    """``x``, or ``high`` where it is above: see ``no_less``."""
+    return m.select(m.compare("gt", x, high), high, x) if is_float(x.dtype) else m.min(x, high)
+
+
 def clamp(m: Body, x: Scalar, low: Scalar | None = None, high: Scalar | None = None) -> Scalar:
-    """The upper bound wins over the lower one; NaN propagates from each."""
-    x = x if low is None else m.max(x, low)
-    return x if high is None else m.min(x, high)
+    """Bounds are numbers. The upper one wins over the lower one."""
+    x = x if low is None else no_less(m, x, low)
+    return x if high is None else no_more(m, x, high)
 
 
 def clamp_rule(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    return to_result(clamp)(b, x, min, max)
+    """NaN propagates from each operand. Of a tensor and a bound that are zeros of different signs the sign of the
+    result is not determined: eager mode takes one in vectors and the other in the rest."""
+
+    def code(m: Body, x: Scalar, low: Scalar | None, high: Scalar | None) -> Scalar:
+        if low is not None:
+            x = no_less(m, x, low) if _is_number(min) else m.max(x, low)
+        if high is not None:
+            x = no_more(m, x, high) if _is_number(max) else m.min(x, high)
+        return x
+
+    return to_result(code)(b, x, min, max)
+
+
+def _is_number(bound: Any) -> bool:
+    """A number that is not NaN."""
+    return isinstance(bound, (int, float)) and bound == bound
+
+
+def clamp_max_rule(b: Builder, x: Tensor, max: Any) -> Tensor:
+    return clamp_rule(b, x, None, max)
 
 
 def lerp(m: Body, start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
@@ -320,8 +350,8 @@ RULES: dict[str, Rule] = {
     "aten.clamp.Tensor": clamp_rule,
     "aten.clip.default": clamp_rule,
     "aten.clip.Tensor": clamp_rule,
-    "aten.clamp_min.default": _max,
+    "aten.clamp_min.default": clamp_rule,
     "aten.clamp_min.Tensor": _max,
-    "aten.clamp_max.default": _min,
+    "aten.clamp_max.default": clamp_max_rule,
     "aten.clamp_max.Tensor": _min,
 }

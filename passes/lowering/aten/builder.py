@@ -8,10 +8,11 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.affine_maps import affine_map, integer_set
+from symshape.dialects.accessors import combiner_attribute
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import tensor_type
+from symshape.dialects.views import create_view
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
 from symshape.prover.numbers.expr import Expr, has_functions, minimum, product
 from symshape.prover.numbers.facts import Facts
@@ -125,17 +126,8 @@ class Builder:
             facts = self.facts.with_dims({f"d{i}": s for i, s in enumerate(sizes)})
             exprs = [facts.simplify(e) for e in exprs]
         conditions = list(domain(*dims)) if domain else []
-        attribute, symbols = affine_map(len(sizes), [*exprs, *conditions])
-        attributes: dict[str, ir.Attribute] = {
-            "map": ir.AffineMapAttr.get(
-                ir.AffineMap.get(len(sizes), len(symbols), list(attribute.results)[: len(exprs)])
-            )
-        }
-        if conditions:
-            attributes["domain"] = integer_set(len(sizes), len(symbols), list(attribute.results)[len(exprs) :])
-        operands = [x.value, *(self.sizes.value(s) for s in sizes), *(self.sizes.value(e) for e in symbols)]
-        op = ir.Operation.create("symshape.view", [self.type(sizes, x.dtype)], operands, attributes)
-        return Tensor(op.result, tuple(sizes), x.dtype)
+        value = create_view(self.sizes, x.value, self.type(sizes, x.dtype), sizes, exprs, conditions)
+        return Tensor(value, tuple(sizes), x.dtype)
 
     def broadcast(self, x: Tensor, sizes: Sequence[Expr]) -> Tensor:
         """Expands x to sizes by PyTorch's rules; x itself if nothing changes.
@@ -184,9 +176,8 @@ class Builder:
             "indexing_maps": ir.ArrayAttr.get(maps),
             "iterator_types": ir.ArrayAttr.get(iterators),
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(ins), len(outs)]),
+            **combiner_attribute(combiner),
         }
-        if combiner:
-            attributes["symshape.combiner"] = ir.StringAttr.get(combiner)
         op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*ins, *outs], attributes, regions=1)
         op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
         self._generic_op = op
@@ -211,8 +202,9 @@ class Builder:
         repeats: bool = False,
         wraps: bool = False,
     ) -> Tensor:
-        """``symshape.runtime.scatter.scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a
-        kernel of it, which writes into the copy."""
+        """``symshape::scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a kernel of it, which
+        writes into the copy. ``places``: for each dim of ``x`` a dim of the space, or (index, its dims in the space).
+        """
         operands = [self.pointwise(x.sizes, x.dtype, [x], lambda v: v).value, values.value]
 
         def text(value: Any) -> str:
@@ -222,11 +214,16 @@ class Builder:
         def joined(parts: Iterable[str]) -> str:
             return "(" + "".join(f"{part}, " for part in parts) + ")"
 
-        at = joined(str(p) if isinstance(p, int) else f"({text(p[0])}, {tuple(p[1])})" for p in places)
+        along = tuple(place if isinstance(place, int) else -1 for place in places)
+        indexed = [place for place in places if not isinstance(place, int)]
+        indices = ", ".join(text(index) for index, _ in indexed)
+        index_dims = tuple(dim for _, runs_along in indexed for dim in runs_along)
         space = joined(map(text, sizes))
-        arguments = f"($0, $1, {tuple(dims)}, {repeats}, {space}, {at}, '{combiner}', {wraps})"
+        arguments = (
+            f"($0, $1, {tuple(dims)}, {repeats}, {space}, {along}, [{indices}], {index_dims}, '{combiner}', {wraps})"
+        )
         type_ = self.type(x.sizes, x.dtype)
-        op = CallOp("python.symshape.runtime.scatter.scatter", arguments, operands, [type_], fresh=True).operation
+        op = CallOp("symshape.scatter.default", arguments, operands, [type_], fresh=True).operation
         strides = [product(x.sizes[i + 1 :]) for i in range(x.rank)]
         layout = [self.sizes.value(e) for e in (*x.sizes, *strides, ZERO)]
         ir.Operation.create("symshape.bind", [], [op.results[0], *layout])

@@ -20,7 +20,7 @@ def _digits(m: Body, position: Scalar, sizes: Sequence[Expr]) -> list[Scalar]:
     return found
 
 
-def selected(b: Builder, x: Tensor, at: Tensor, dim: int, rank: int) -> Tensor:
+def select_at(b: Builder, x: Tensor, at: Tensor, dim: int, rank: int) -> Tensor:
     m, result = b.body, b.results[0]
 
     def code(position: Scalar) -> Scalar:
@@ -32,7 +32,7 @@ def selected(b: Builder, x: Tensor, at: Tensor, dim: int, rank: int) -> Tensor:
     return b.pointwise(result.sizes, result.dtype, [placed(b, at, dim)], code)
 
 
-def places(b: Builder, mask: Tensor, at: Tensor) -> Tensor:
+def unravel_positions(b: Builder, mask: Tensor, at: Tensor) -> Tensor:
     m, result = b.body, b.results[0]
 
     def code(position: Scalar) -> Scalar:
@@ -45,6 +45,6 @@ def places(b: Builder, mask: Tensor, at: Tensor) -> Tensor:
 
 
 RULES: dict[str, Rule] = {
-    "python.symshape.runtime.compact.selected": selected,
-    "python.symshape.runtime.compact.places": places,
+    "symshape.select_at.default": select_at,
+    "symshape.unravel_positions.default": unravel_positions,
 }

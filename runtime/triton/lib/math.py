@@ -1,7 +1,7 @@
 """Functions that generated Triton kernels call: what ``tl.math`` lacks, extrema that keep NaN, floor division.
 
 None needs libdevice, so that kernels run under TRITON_INTERPRET=1 as well; each is accurate to a few ulp. Import this
-module only where triton may be imported: the interpreter is chosen when triton is (see runtime/triton_launch.py).
+module only where triton may be imported: the interpreter is chosen when triton is (see runtime/triton/launch.py).
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-any-return"

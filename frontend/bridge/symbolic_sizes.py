@@ -1,7 +1,4 @@
-"""What is known of sizes while a graph is traced, and what is asked of them at the cost of a guard.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
-"""
+"""Sizes as the tracer has them: what is known of them, and what is asked of them at the cost of a guard."""
 
 from __future__ import annotations
 
@@ -9,6 +6,20 @@ from typing import Any
 
 import sympy
 import torch
+
+
+def is_unbacked(size: torch.SymInt) -> bool:
+    """Whether a size is data-dependent."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(size))
+
+
+def has_unbacked_sizes(tensor: torch.Tensor) -> bool:
+    """Whether a size is data-dependent."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(tensor))
 
 
 def known_multiple(a: Any, b: Any) -> bool:
@@ -22,3 +33,8 @@ def guard_or_false(condition: Any) -> bool:
     from torch.fx.experimental import symbolic_shapes
 
     return condition if isinstance(condition, bool) else bool(symbolic_shapes.guard_or_false(condition))
+
+
+def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
+    """The sympy expression that a symbolic number stands for."""
+    return number.node.expr

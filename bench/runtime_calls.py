@@ -1,0 +1,123 @@
+"""Functions of ``runtime/`` that are called while a frame is traced and compiled, over the six models: forward,
+backward and ``symshape.jit``.
+
+    python bench/runtime_calls.py [--model NAME] [--all]
+
+``runtime/`` is for compiled code: what traces, lowers and generates it should call none of it. A call counts where the
+nearest function of the package below it on the stack is one of frontend, passes, codegen or analysis. Two kinds are
+shown with ``--all`` only: ``torch_c`` and what PyTorch's dispatcher calls (schemas, fake rules and gradients of our
+operators); and what the rest of the package calls, which keeps finished programs and loads them, and adds entries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import torch
+
+import symshape
+from symshape.tools.zoo import MODELS
+
+# Inside of these a frame is traced and compiled: under torch.compile, and by symshape.jit.
+COMPILING = frozenset({"FrameCompiler.__call__", "trace_call"})
+COMPILERS = ("frontend", "passes", "codegen", "analysis", "dialects", "prover")
+_TRANSPARENT = ("contextlib", "functools")  # stand between a function and what it calls
+EXCEPTED = "torch_c, and operators called by PyTorch"
+
+Call = tuple[str, str, str]  # the part of the package that calls, its module, the function of the runtime
+
+
+@contextlib.contextmanager
+def calls_of_the_runtime() -> Iterator[Counter[Call]]:
+    """Yields the calls of functions of ``runtime/`` that this thread makes while it compiles, inside of the block."""
+    found: Counter[Call] = Counter()
+    depth = 0
+
+    def profile(frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal depth
+        if event not in ("call", "return"):
+            return
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith("symshape."):
+            return
+        if frame.f_code.co_qualname in COMPILING:
+            depth += 1 if event == "call" else -1
+        elif depth and event == "call" and name.startswith("symshape.runtime."):
+            call = _call_of(frame, name)
+            if call is not None:
+                found[call] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+
+
+def _call_of(frame: FrameType, module: str) -> Call | None:
+    """None for a call from inside of the runtime, and for the body of a module or class."""
+    function = f"{module.removeprefix('symshape.')}.{frame.f_code.co_qualname}"
+    caller = frame.f_back
+    while caller is not None and _module(caller) in _TRANSPARENT:
+        caller = caller.f_back
+    by_torch = caller is not None and _module(caller).partition(".")[0] == "torch"
+    while caller is not None and _module(caller).partition(".")[0] != "symshape":
+        caller = caller.f_back
+    if caller is None or frame.f_code.co_name == "<module>":
+        return None
+    name = _module(caller)
+    part = name.split(".")[1] if name.count(".") else ""
+    if part == "runtime":
+        return None
+    if by_torch or module == "symshape.runtime.torch_c":
+        part = EXCEPTED
+    return part, name, function
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def counted(calls: Counter[Call]) -> Counter[Call]:
+    """Those that the runtime should not get."""
+    return Counter({call: number for call, number in calls.items() if call[0] in COMPILERS})
+
+
+def compile_model(name: str) -> Counter[Call]:
+    """The calls while a model is compiled: inference, training, and by ``symshape.jit``."""
+    model = MODELS[name]
+    inputs = model.inputs(model.tiny_shapes[0])
+    with calls_of_the_runtime() as found:
+        torch._dynamo.reset()
+        with torch.no_grad():
+            symshape.compile(model.build("tiny"), cache=False)(**inputs)
+            symshape.jit(model.build("tiny"), options={"cache": False})(**inputs)
+        symshape.compile(model.build("tiny").train(), cache=False)(**inputs)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--model", choices=list(MODELS))
+    parser.add_argument("--all", action="store_true", help="show what does not count, too")
+    given = parser.parse_args()
+    total = 0
+    for name in [given.model] if given.model else list(MODELS):
+        calls = compile_model(name)
+        wrong = counted(calls)
+        total += sum(wrong.values())
+        print(f"{name}: {len({call[2] for call in wrong})} functions, {sum(wrong.values())} calls")
+        for call, number in sorted((calls if given.all else wrong).items()):
+            print(f"  {number:6} {call[0]:24} {call[1]} -> {call[2]}")
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

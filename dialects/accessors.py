@@ -1,0 +1,270 @@
+"""What operations and functions of a module say of themselves: the one place that knows the names of attributes.
+
+Passes and emitters ask here. Each function takes an ``ir.Operation`` or its ``OpView``, as walking over a block gives
+either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from torch_mlir import ir
+
+_KERNEL, _BRANCH, _OUTPUTS = "symshape.kernel", "symshape.branch", "symshape.outputs"
+_KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
+_NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
+_COMBINER, _STATUS = "symshape.combiner", "symshape.status"
+
+# --- functions of a module ---------------------------------------------------------------------------------------
+
+
+def is_kernel(function: Any) -> bool:
+    """Whether a function is launched; others are the host program's."""
+    return _KERNEL in function.operation.attributes
+
+
+def is_branch(function: Any) -> bool:
+    """Whether a function is called by ``host.cond`` only."""
+    return _BRANCH in function.operation.attributes
+
+
+def kernel_functions(module: ir.Module) -> list[Any]:
+    """The kernels of a module, in order."""
+    return [op for view in module.body.operations if is_kernel(op := view.operation)]
+
+
+def main_functions(module: ir.Module) -> list[Any]:
+    """The functions that the host program consists of, in order: main and the branches."""
+    found = (view.operation for view in module.body.operations)
+    return [op for op in found if op.name == "func.func" and not is_kernel(op)]
+
+
+def body_of(function: Any) -> list[ir.Operation]:
+    """The operations of a function's entry block, in order."""
+    return [view.operation for view in function.operation.regions[0].blocks[0].operations]
+
+
+def function_name(function: Any) -> str:
+    """The name of its symbol."""
+    return _text(function, "sym_name")
+
+
+def rename_function(function: Any, name: str) -> None:
+    """Gives a function's symbol another name; what calls it is the caller's business."""
+    function.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+
+
+def mark_branch(function: Any) -> None:
+    """Makes a function one that ``host.cond`` may call."""
+    function.operation.attributes[_BRANCH] = ir.UnitAttr.get()
+
+
+def output_template(returned: Any) -> str | None:
+    """The Python text of what main returns, ``$i`` the i-th operand; None where the operands are all of it."""
+    return _text(returned, _OUTPUTS) if _OUTPUTS in returned.operation.attributes else None
+
+
+def set_output_template(returned: Any, text: str) -> None:
+    """See ``output_template``."""
+    returned.operation.attributes[_OUTPUTS] = ir.StringAttr.get(text)
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------
+
+
+def kernel_attributes(
+    kind: str, num_inputs: int, num_outputs: int, in_place: Sequence[tuple[int, int]] = ()
+) -> dict[str, ir.Attribute]:
+    """What makes a function a kernel. ``in_place``: the pairs (input, output) that may be one memory."""
+    i64 = ir.IntegerType.get_signless(64)
+    attributes: dict[str, ir.Attribute] = {
+        _KERNEL: ir.UnitAttr.get(),
+        _KIND: ir.StringAttr.get(kind),
+        _NUM_INPUTS: ir.IntegerAttr.get(i64, num_inputs),
+        _NUM_OUTPUTS: ir.IntegerAttr.get(i64, num_outputs),
+    }
+    if in_place:
+        attributes[_IN_PLACE] = ir.DenseI64ArrayAttr.get([number for pair in in_place for number in pair])
+    return attributes
+
+
+def kernel_kind(function: Any) -> str:
+    """ "pointwise", "reduction" or "scatter"; "" where a kernel that was written by hand says nothing."""
+    return _text(function, _KIND) if _KIND in function.operation.attributes else ""
+
+
+def num_inputs(function: Any) -> int:
+    """How many of a kernel's tensor arguments, which come first, are read; the others are its destinations."""
+    return _number(function, _NUM_INPUTS)
+
+
+def in_place_of(function: Any) -> list[tuple[int, int]]:
+    """The pairs (input, output) of a kernel that may be one memory, counted among inputs and among outputs."""
+    attributes = function.operation.attributes
+    if _IN_PLACE not in attributes:
+        return []
+    flat = list(ir.DenseI64ArrayAttr(attributes[_IN_PLACE]))
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def iterators(space: Any) -> list[str]:
+    """Of ``symshape.space``: "parallel" or "reduction" for each dim."""
+    return [ir.StringAttr(kind).value for kind in ir.ArrayAttr(space.operation.attributes["iterators"])]
+
+
+def combiner_of(generic: Any) -> str:
+    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "" where it does not."""
+    return _text(generic, _COMBINER) if _COMBINER in generic.operation.attributes else ""
+
+
+def combiner_attribute(combiner: str) -> dict[str, ir.Attribute]:
+    """The attribute that ``combiner_of`` reads, none for ""."""
+    return {_COMBINER: ir.StringAttr.get(combiner)} if combiner else {}
+
+
+def scatter_combiner(scatter: Any) -> str:
+    """Of ``symshape.scatter``: "set", "add", "mul", "max" or "min"."""
+    return _text(scatter, "combiner")
+
+
+def scatter_dims(scatter: Any) -> list[int]:
+    """Of ``symshape.scatter``: for each dim of the destination a dim of the space, or -1 for an index."""
+    return [ir.IntegerAttr(dim).value for dim in ir.ArrayAttr(scatter.operation.attributes["dims"])]
+
+
+def index_map(op: Any) -> ir.AffineMap:
+    """The map of ``symshape.view``, ``symshape.store`` and ``affine.apply``."""
+    return ir.AffineMapAttr(op.operation.attributes["map"]).value
+
+
+def domain_of(view: Any) -> ir.Attribute | None:
+    """The integer set of the points at which a ``symshape.view`` is defined; None where it is at all."""
+    attributes = view.operation.attributes
+    return attributes["domain"] if "domain" in attributes else None
+
+
+# --- calls, launches and branches --------------------------------------------------------------------------------
+
+
+def call_target(call: Any) -> str:
+    """What a ``host.call`` calls: "aten.mm.default"."""
+    return _text(call, "target")
+
+
+def call_arguments(call: Any) -> str:
+    """The Python text of a call's arguments, ``$i`` its i-th operand."""
+    return _text(call, "arguments")
+
+
+def calls_of(function: Any, targets: Any) -> list[ir.Operation]:
+    """The calls of a function whose targets are among these, in order."""
+    return [op for op in body_of(function) if op.name == "host.call" and call_target(op) in targets]
+
+
+def result_indices(call: Any) -> list[int] | None:
+    """Where the results of a call are in the tuple that it returns; None where it returns no tuple."""
+    attributes = call.operation.attributes
+    return list(ir.DenseI64ArrayAttr(attributes["result_indices"])) if "result_indices" in attributes else None
+
+
+def is_fresh(op: Any) -> bool:
+    """Whether a call changes no operand, and its results are memory of their own. False for what is no call."""
+    return "fresh" in op.operation.attributes
+
+
+def draws_numbers(op: Any) -> bool:
+    """Whether an operation moves the generator of random numbers on."""
+    return "draws" in op.operation.attributes
+
+
+def is_checked(call: Any) -> bool:
+    """Whether sizes and types of a call's results are compared with the promised ones at run time."""
+    return "checked" in call.operation.attributes
+
+
+def mark_call(call: Any, *, fresh: bool = False, draws: bool = False, checked: bool = False) -> None:
+    """Sets what ``is_fresh``, ``draws_numbers`` and ``is_checked`` read."""
+    for name, holds in (("fresh", fresh), ("draws", draws), ("checked", checked)):
+        if holds:
+            call.operation.attributes[name] = ir.UnitAttr.get()
+
+
+def callee_of(launch: Any) -> str:
+    """The name of the kernel that a ``host.launch`` launches."""
+    return ir.FlatSymbolRefAttr(launch.operation.attributes["callee"]).value
+
+
+def branches_of(cond: Any) -> tuple[str, str]:
+    """The names of the functions that a ``host.cond`` calls for true and for false."""
+    attributes = cond.operation.attributes
+    return ir.FlatSymbolRefAttr(attributes["true"]).value, ir.FlatSymbolRefAttr(attributes["false"]).value
+
+
+# --- symbols and constraints -------------------------------------------------------------------------------------
+
+
+def symbol_name(symbol: Any) -> str:
+    """Of ``symshape.symbol`` and ``symshape.unbacked_symbol``: "s0", "u0"."""
+    return _text(symbol, "name")
+
+
+def symbol_binding(symbol: Any) -> str:
+    """Where a ``symshape.symbol`` is read: "arg0.size(1)". See ``parse_binding``."""
+    return _text(symbol, "binding")
+
+
+def symbol_source(symbol: Any) -> str:
+    """The framework's name for a ``symshape.symbol``."""
+    return _text(symbol, "source")
+
+
+def symbol_range(symbol: Any) -> tuple[int, int, int]:
+    """(min, max, divisor) of a symbol; the divisor of an unbacked one is 1."""
+    divisor = _number(symbol, "divisor") if "divisor" in symbol.operation.attributes else 1
+    return _number(symbol, "min"), _number(symbol, "max"), divisor
+
+
+def reading_of(unbacked: Any) -> tuple[str, int]:
+    """(kind, dim) of a ``symshape.unbacked_symbol``; the dim is 0 where the kind needs none."""
+    dim = _number(unbacked, "dim") if "dim" in unbacked.operation.attributes else 0
+    return _text(unbacked, "kind"), dim
+
+
+def set_reading_dim(unbacked: Any, dim: int) -> None:
+    """Changes the dim that ``reading_of`` gives."""
+    unbacked.operation.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+
+
+_MESSAGE: Final = {"symshape.expect_true": "message", "symshape.guard": "reason", "symshape.check_index": "message"}
+
+
+def message_of(constraint: Any) -> str:
+    """What a constraint says when it does not hold; "" for an assumption."""
+    key = _MESSAGE.get(constraint.operation.name)
+    return _text(constraint, key) if key else ""
+
+
+def set_message(constraint: Any, text: str) -> None:
+    """Changes what ``message_of`` gives, of what has one."""
+    constraint.operation.attributes[_MESSAGE[constraint.operation.name]] = ir.StringAttr.get(text)
+
+
+def status_of(constraint: Any) -> str:
+    """What a pass noted of a constraint that it moved ("hoisted"); "" where it stands where it was written."""
+    return _text(constraint, _STATUS) if _STATUS in constraint.operation.attributes else ""
+
+
+def set_status(constraint: Any, status: str) -> None:
+    """See ``status_of``."""
+    constraint.operation.attributes[_STATUS] = ir.StringAttr.get(status)
+
+
+def _text(op: Any, name: str) -> str:
+    text: str = ir.StringAttr(op.operation.attributes[name]).value
+    return text
+
+
+def _number(op: Any, name: str) -> int:
+    number: int = ir.IntegerAttr(op.operation.attributes[name]).value
+    return number

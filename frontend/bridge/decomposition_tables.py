@@ -1,0 +1,32 @@
+"""The decompositions that PyTorch has: its own, and Inductor's choice of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch._decomp.decompositions import Reduction
+
+MEAN: int = Reduction.MEAN.value  # of a loss, as an operator's argument
+
+
+def inductor_table() -> dict[Any, Callable[..., Any]]:
+    """Inductor's table: operator -> decomposition."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table())
+
+
+def torch_decompositions(operators: Sequence[Any]) -> dict[Any, Callable[..., Any]]:
+    """PyTorch's decompositions of these operators, all overloads of them."""
+    from torch._decomp import get_decompositions
+
+    return dict(get_decompositions(operators))
+
+
+def draws_taken_apart(table: dict[Any, Callable[..., Any]]) -> list[Any]:
+    """The operators of a table made from `inductor_table` that Inductor takes apart to draw faster."""
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
+
+    fast = fast_random_decomps()
+    return [op for op in table if op in fast and fast[op] is not decompositions.get(op)]

@@ -1,0 +1,51 @@
+"""The frames that Dynamo compiles."""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+import torch
+
+
+def code_of(fn: Any) -> CodeType | None:
+    """The code of the frame that Dynamo sees when ``fn``, a function or a module, is called; None where that is one of
+    PyTorch's own."""
+    from torch._dynamo import trace_rules
+    from torch._dynamo.eval_frame import innermost_fn
+
+    called = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    called = innermost_fn(called) if callable(called) else called
+    code = getattr(getattr(called, "__func__", called), "__code__", None)
+    return code if isinstance(code, CodeType) and not trace_rules.check(called) else None
+
+
+def compiled_code() -> CodeType | None:
+    """The code of the frame whose graph is being compiled."""
+    traced = torch._guards.TracingContext.get_traced_code() if torch._guards.TracingContext.try_get() else None
+    return traced[0] if traced else None
+
+
+def is_rest_of(code: CodeType, whole: CodeType) -> bool:
+    """Whether it is what Dynamo made of the part of a function that follows a graph break."""
+    from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
+
+    resumed = code.co_name.startswith(f"{TORCH_DYNAMO_RESUME_IN_PREFIX}_{whole.co_name}_at_")
+    return resumed and code.co_filename == whole.co_filename
+
+
+def is_control_flow(error: BaseException) -> bool:
+    """Whether an error is Dynamo's own way to go on: to analyse the frame again, to break the graph, to skip it."""
+    from torch._dynamo import exc
+
+    return isinstance(error, exc.TorchDynamoException)
+
+
+def shape_env_of_output(graph: Any) -> Any:
+    """The ShapeEnv of the graph that Dynamo writes (``OutputGraph``); None for another tracer."""
+    return getattr(graph, "shape_env", None)
+
+
+def is_number_of_random(node: torch.fx.Node) -> bool:
+    """Whether a placeholder of a Dynamo graph is what ``random.random()`` or its like returned."""
+    return type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"

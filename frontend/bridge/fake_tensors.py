@@ -1,0 +1,72 @@
+"""Fake tensors, the mode that made them, and the ShapeEnv behind their sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+
+def is_fake(value: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def traced_env_of(gm: torch.fx.GraphModule) -> Any:
+    """``shape_env_of`` for a graph of Dynamo's."""
+    return shape_env_of(gm, "example_value")
+
+
+def shape_env_of(gm: torch.fx.GraphModule, key: str = "val") -> Any:
+    """The ShapeEnv behind a graph's fake values; None if all of its sizes are static."""
+    for node in gm.graph.nodes:
+        value = node.meta.get(key)
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                return item.node.shape_env
+            if is_fake(item) and item.fake_mode.shape_env is not None:
+                return item.fake_mode.shape_env
+    return None
+
+
+def fake_mode_of(gm: torch.fx.GraphModule) -> Any:
+    """The mode under which a graph's values were traced; None if there are none."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if is_fake(item):
+                return item.fake_mode
+    return None
+
+
+def mode_of(tensor: Any) -> Any:
+    """The mode that made a fake tensor."""
+    return tensor.fake_mode
+
+
+def shape_env_of_mode(mode: Any) -> Any:
+    """The ShapeEnv of a FakeTensorMode; None without one."""
+    return None if mode is None else mode.shape_env
+
+
+def new_symbols_are_ignored(mode: Any) -> Any:
+    """While entered, unbacked symbols that are made under the mode need not be in the result of a call."""
+    env = shape_env_of_mode(mode)
+    return contextlib.nullcontext() if env is None else env.ignore_fresh_unbacked_symbols()
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often a tensor's memory was written to, as autograd counts it."""
+    return tensor._version
+
+
+def is_in_functional_transform() -> bool:
+    """Whether a transform of ``torch.func`` is active: ``vmap``, ``grad`` and their like."""
+    return torch._C._functorch.maybe_current_level() is not None

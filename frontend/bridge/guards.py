@@ -1,0 +1,60 @@
+"""Guards and deferred assertions of a ShapeEnv: those that there are, and new ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.source_lines import user_frame
+from symshape.runtime.torch_c import first_seen
+
+
+def shape_env_guards(env: Any) -> list[tuple[Any, tuple[str, int]]]:
+    """Every guard of a ShapeEnv as (sympy condition, (file, line))."""
+    return [(guard.expr, user_frame(guard.sloc)) for guard in env.guards]
+
+
+def deferred_runtime_asserts(env: Any) -> list[tuple[Any, str]]:
+    """Every deferred runtime assertion as (sympy condition, message)."""
+    table = env.deferred_runtime_asserts
+    return [(item.expr, str(item.msg)) for items in table.values() for item in items]
+
+
+def guard_counts(env: Any) -> tuple[int, ...]:
+    """How much a ShapeEnv knows: guards, replaced symbols, deferred assertions."""
+    if env is None:
+        return ()
+    return len(env.guards), len(env.replacements), len(deferred_runtime_asserts(env))
+
+
+def are_guards_closed(env: Any) -> bool:
+    """Whether Dynamo has written down the guards: later ones are ignored, with nothing but a log entry."""
+    return bool(env.frozen)
+
+
+def require_equal(env: Any, a: Any, b: Any, origin: str) -> bool:
+    """Makes it a guard that two sizes are equal; False if at the first call they are not, or it is too late."""
+    import sympy
+
+    left, right = (x.node.expr if isinstance(x, torch.SymInt) else sympy.Integer(x) for x in (a, b))
+    hints = [x if isinstance(x, int) else first_seen(x) for x in (a, b)]
+    if None in hints or hints[0] != hints[1] or are_guards_closed(env):
+        return False
+    return add_guard(env, sympy.Eq(left, right), origin)
+
+
+def add_guard(env: Any, relation: Any, origin: str) -> bool:
+    """Adds a guard, which must hold for the sizes first seen. False if PyTorch does not take it.
+
+    A condition that follows from other guards is none of its own.
+    """
+    before = len(env.guards)
+    if env._suppress_guards_tls():
+        return False
+    if not env.evaluate_expr(relation):
+        return False
+    if len(env.guards) > before:
+        guard = env.guards[-1]
+        env.guards[-1] = type(guard)(guard.expr, type(guard.sloc)(origin, None), guard.size_oblivious)
+    return True

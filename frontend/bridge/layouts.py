@@ -1,0 +1,20 @@
+"""PyTorch's rules for the layout of results."""
+
+from __future__ import annotations
+
+import torch
+
+
+def memory_format_of(tensor: torch.Tensor) -> torch.memory_format:
+    """The memory format that results of operators on this tensor have."""
+    from torch._prims_common import suggest_memory_format
+
+    return suggest_memory_format(tensor)
+
+
+def elementwise_order(*tensors: torch.Tensor) -> list[int]:
+    """The order of dims in the memory of an elementwise result: outermost first. The operands have equal shapes."""
+    from torch._prims_common import compute_elementwise_output_logical_to_physical_perm
+
+    order, _ = compute_elementwise_output_logical_to_physical_perm(*tensors, _skip_checks=True)
+    return list(order)

@@ -1,0 +1,27 @@
+"""What is done to a joint graph, forward and backward in one, before PyTorch's partitioner splits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from symshape.frontend.graph_rewrites.common_subexpressions import merged_nodes
+from symshape.frontend.graph_rewrites.draw_order import keep_draws
+from symshape.frontend.graph_rewrites.saved_for_backward import save_what_is_compared, save_what_reads_mutated_inputs
+
+Rewrite = Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
+
+
+def ready_to_split(rewrite: Rewrite) -> Rewrite:
+    """``rewrite``, then equal calls are merged, and what the partitioner may not move or compute again is marked."""
+
+    def prepare(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        joint = rewrite(joint)
+        joint.graph = merged_nodes(joint.graph)
+        save_what_reads_mutated_inputs(joint)
+        save_what_is_compared(joint)
+        keep_draws(joint)
+        return joint
+
+    return prepare

@@ -1,0 +1,299 @@
+"""Writes docs/reference from declarations: ``python -m symshape.tools.reference`` (``make docs``).
+
+``ops``          the op classes of ``dialects/``: fields and docstrings
+``passes``       the passes of the registry: docstrings, and dataclass fields as options; the stages that run them
+``options``      ``symshape.options.Options``
+``environment``  ``symshape.knobs``
+``report``       the dataclasses of ``symshape.tools.report``
+
+With ``--check`` nothing is written: the exit status is 1 where a page is not what its declarations say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+_GENERATED = "<!-- Written by `make docs` from {source}. Do not edit. -->"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Writes the pages; with ``--check`` says which of them are out of date."""
+    parser = argparse.ArgumentParser(prog="python -m symshape.tools.reference", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where a page is out of date")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pages are")
+    given = parser.parse_args(argv)
+    stale = 0
+    for name, text in pages().items():
+        file: Path = given.folder / f"{name}.md"
+        if file.is_file() and file.read_text() == text:
+            continue
+        stale += 1
+        if given.check:
+            print(f"{file} is out of date: make docs", file=sys.stderr)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    return 1 if given.check and stale else 0
+
+
+def pages() -> dict[str, str]:
+    """All pages by name, as Markdown."""
+    return {name: "\n".join(make()).rstrip() + "\n" for name, make in _PAGES.items()}
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def _ops() -> Iterable[str]:
+    from symshape import dialects
+
+    classes = [getattr(dialects, name) for name in dialects.__all__]
+    ops = sorted((cls for cls in classes if hasattr(cls, "OPERATION_NAME")), key=_line)
+    yield from _head("Operations", "dialects/")
+    yield "The ops of the dialects `symshape` and `host`, in generic assembly. Sizes are `index` values, and arithmetic"
+    yield "on them is `arith`; unsigned bytes are `ui8` in tensor types, booleans `i1`."
+    for module in sorted({cls.__module__ for cls in ops}, key=_OP_FILES.index):
+        yield f"\n## {_file_of(module)}\n"
+        yield _markdown(sys.modules[module].__doc__ or "")
+        for cls in (cls for cls in ops if cls.__module__ == module):
+            yield f"\n### `{cls.OPERATION_NAME}`\n"
+            yield _markdown(inspect.getdoc(cls) or "")
+            yield from _op_fields(cls)
+
+
+_OP_FILES = [f"symshape.dialects.{name}" for name in ("symbols", "constraints", "host", "kernels", "plans", "buffers")]
+
+
+def _line(cls: type) -> int:
+    return inspect.getsourcelines(cls)[1]
+
+
+def _op_fields(cls: Any) -> Iterable[str]:
+    """Attributes, operands and results; the ops of ``host`` take operands of all types and declare none."""
+    from torch_mlir.dialects import ext
+
+    fields = getattr(cls, "_fields", None)
+    if fields is None:
+        return
+    operands, attributes, results, _ = ext.partition_fields(fields)
+    optional = list(getattr(cls, "_optional", ()))
+    rows = [
+        ("attributes", [f"`{one.name}`" for one in attributes] + [f"`{name}` (optional)" for name in optional]),
+        ("operands", [f"`{one.name}`" + ("..." if one.variadicity.name == "variadic" else "") for one in operands]),
+        ("results", [f"`{one.name}`" for one in results]),
+    ]
+    yield ""
+    for title, names in rows:
+        if names:
+            yield f"- {title}: {', '.join(names)}"
+
+
+def _passes() -> Iterable[str]:
+    from symshape.passes.framework import registry
+    from symshape.passes.stages import STAGES
+
+    yield from _head("Passes", "passes/")
+    yield "`symshape-opt in.mlir --NAME`, `--pass-pipeline='builtin.module(NAME{option=value})'`, and the options"
+    yield "`passes` and `disable_passes` take these names.\n"
+    yield from _table(
+        ("stage", "passes that make it, in order"),
+        [(f"`{stage}`", ", ".join(_link(name) for name in names) or "the importer") for stage, names in STAGES.items()],
+    )
+    yield f"\nOver traced graphs, before there is IR: {', '.join(f'`{name}`' for name in registry.ON_GRAPHS)}."
+    staged = [name for names in STAGES.values() for name in names]
+    for name in [*staged, *(name for name in registry.TABLE if name not in staged)]:
+        cls = registry.lookup(name)
+        assert cls is not None
+        fields = dataclasses.fields(cls)
+        text, meanings = _split_fields(inspect.getdoc(cls) or "", [field.name for field in fields])
+        yield f"\n## {name}\n"
+        yield f"[{_file_of(cls.__module__)}]({_from_pages(cls.__module__)})" + _targets(cls) + "\n"
+        yield _markdown(text)
+        if fields:
+            yield "\nOptions:\n"
+            rows = [
+                (f"`{f.name.replace('_', '-')}`", f"`{f.type}`", _default(f), _inline(meanings.get(f.name, "")))
+                for f in fields
+            ]
+            yield from _table(("option", "type", "default", "meaning"), rows)
+
+
+def _targets(cls: Any) -> str:
+    only = f"; only for the targets {', '.join(cls.targets)}" if cls.targets else ""
+    instead = f"; where it is left out, `{cls.instead}` runs" if cls.instead else ""
+    return only + instead
+
+
+def _options() -> Iterable[str]:
+    from symshape.options import MODES, Options
+
+    _, meanings = _split_fields(inspect.getdoc(Options) or "", [field.name for field in dataclasses.fields(Options)])
+    yield from _head("Options", "symshape/options.py")
+    yield "`symshape.compile(fn, NAME=value)`, `symshape.compile(fn, options={...})`,"
+    yield '`torch.compile(fn, backend="symshape", options={...})`, `symshape.jit(fn, options={...})` and'
+    yield "`symshape.explain` take them. An unknown name or a value of another type is an `OptionError`.\n"
+    rows = [
+        (f"`{f.name}`", f"`{f.type}`", _default(f), _inline(meanings.get(f.name, "")))
+        for f in dataclasses.fields(Options)
+    ]
+    yield from _table(("option", "type", "default", "meaning"), rows)
+    yield f"\nModes: {', '.join(f'`{mode}`' for mode in MODES)}."
+
+
+def _environment() -> Iterable[str]:
+    from symshape import knobs
+
+    yield from _head("Environment variables", "symshape/knobs.py")
+    yield "A variable is read when it is needed. One that is empty counts as not set.\n"
+    for title, tests_only in (("", False), ("\nThe tests read these, the package does not:\n", True)):
+        if title:
+            yield title
+        rows = [
+            (
+                f"`{v.name}`",
+                _type_of(v.default),
+                v.values,
+                f"`{v.default}`" if v.default is not None else "",
+                v.description,
+            )
+            for v in knobs.VARIABLES
+            if v.tests_only == tests_only
+        ]
+        yield from _table(("variable", "type", "values", "default", "meaning"), rows)
+    yield "\nOf others' variables, `TRITON_INTERPRET=1` (Triton) runs GPU kernels on the CPU; it must be set before"
+    yield "Triton is imported. `NO_COLOR` is respected. See [cache.md](../cache.md) for the cache."
+
+
+def _report() -> Iterable[str]:
+    from symshape.tools import report
+
+    own = [cls for cls in vars(report).values() if dataclasses.is_dataclass(cls) and isinstance(cls, type)]
+    first = (report.Report, report.GraphReport)
+    yield from _head("The report", "symshape/tools/report.py")
+    yield "`symshape.explain(fn, *inputs)` returns a `Report`."
+    for cls in (*first, *(cls for cls in own if cls not in first)):
+        fields = [field for field in dataclasses.fields(cls) if not field.name.startswith("_")]
+        text, meanings = _split_fields(inspect.getdoc(cls) or "", [field.name for field in fields])
+        yield f"\n## {cls.__name__}\n"
+        yield _markdown(text) + "\n"
+        rows = [(f"`{f.name}`", f"`{f.type}`", _inline(meanings.get(f.name, ""))) for f in fields]
+        rows += _members(cls)
+        told = any(meaning for _, _, meaning in rows)  # else the docstring's text has it all
+        yield from _table(("field", "type", "meaning")[: 2 + told], [row[: 2 + told] for row in rows])
+
+
+def _members(cls: type) -> Iterable[tuple[str, str, str]]:
+    """Public properties and methods, as rows: name, type of the result, first paragraph of the docstring."""
+    for name, member in vars(cls).items():
+        function = member.fget if isinstance(member, property) else member
+        if name.startswith("_") or not inspect.isfunction(function):
+            continue
+        signature = inspect.signature(function)
+        shown = name
+        if not isinstance(member, property):
+            parameters = [str(p).split(":")[0].split(" =")[0] for p in list(signature.parameters.values())[1:]]
+            shown = f"{name}({', '.join(parameters)})"
+        yield f"`{shown}`", f"`{signature.return_annotation}`", _inline(inspect.getdoc(function) or "")
+
+
+_PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
+    "ops": _ops,
+    "passes": _passes,
+    "options": _options,
+    "environment": _environment,
+    "report": _report,
+}
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def _head(title: str, source: str) -> Iterable[str]:
+    return f"# {title}\n", _GENERATED.format(source=source) + "\n"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str]:
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + "---|" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def _markdown(docstring: str) -> str:
+    """A docstring as Markdown: double backticks become single ones, a block after ``::`` a fenced one of MLIR."""
+    parts = re.split(r"\n\n(?=    )|\n\n(?! )", inspect.cleandoc(docstring))
+    lines: list[str] = []
+    code = False
+    for part in parts:
+        if code and part.startswith("    "):
+            lines.append(f"```mlir\n{textwrap.dedent(part)}\n```")
+            continue
+        code = part.endswith("::")
+        lines.append(_code_marks(part[:-1] if code else part))
+    return "\n\n".join(lines)
+
+
+def _code_marks(text: str) -> str:
+    return re.sub(r"(?<!`)``(?!`)(.+?)(?<!`)``(?!`)", r"`\1`", text)
+
+
+def _inline(text: str) -> str:
+    """The first paragraph, on one line."""
+    return _code_marks(" ".join(text.split("\n\n")[0].split()))
+
+
+def _split_fields(docstring: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """A docstring without the lines that describe fields, and these by field.
+
+    A description begins in the first column with the field in double backticks and two spaces; indented lines continue
+    it.
+    """
+    kept: list[str] = []
+    found: dict[str, str] = {}
+    current = ""
+    for line in docstring.splitlines():
+        match = re.match(r"``(\w+)``  +(.*)", line)
+        if match and match[1] in names:
+            current = match[1]
+            found[current] = match[2]
+        elif current and line.startswith(" "):
+            found[current] += " " + line.strip()
+        else:
+            current = ""
+            kept.append(line)
+    return "\n".join(kept).strip(), found
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return f"`{field.default!r}`"
+    return "of the environment"
+
+
+def _type_of(default: Any) -> str:
+    return f"`{'str' if default is None else type(default).__name__}`"
+
+
+def _file_of(module: str) -> str:
+    path = module.replace(".", "/").removeprefix("symshape/") + ".py"
+    return path if (FOLDER.parents[1] / path).is_file() else f"symshape/{path}"
+
+
+def _from_pages(module: str) -> str:
+    return f"../../{_file_of(module)}"
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

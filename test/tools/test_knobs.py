@@ -1,0 +1,91 @@
+"""Environment variables are declared in ``symshape.knobs`` and read there alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from symshape import knobs
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("symshape", "frontend", "analysis", "dialects", "passes", "codegen", "runtime", "prover")
+# What these read belongs to others: the platform, the terminal, Triton.
+READ_FOREIGN_VARIABLES = {
+    "runtime/store.py",
+    "runtime/triton/launch.py",
+    "runtime/triton/lib/math.py",
+    "symshape/cache/compiled_graphs.py",
+    "symshape/tools/smoke.py",
+    "symshape/tools/terminal.py",
+}
+
+
+def _tracked(*folders: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    return [ROOT / name for name in listed if (ROOT / name).is_file()]
+
+
+def _reads_environment(file: Path) -> bool:
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"))
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and any("env" in name.name for name in node.names))
+        for node in ast.walk(ast.parse(file.read_text()))
+    )
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    sources = [path for path in _tracked(*FOLDERS) if path.suffix == ".py"]
+    readers = {str(path.relative_to(ROOT)) for path in sources if _reads_environment(path)}
+    assert readers == READ_FOREIGN_VARIABLES | {"symshape/knobs.py"}
+
+
+def test_every_name_in_the_repository_is_declared() -> None:
+    declared = {variable.name for variable in knobs.VARIABLES}
+    for path in _tracked():
+        if path.suffix in (".py", ".md", ".toml", ".mlir", ".test") or path.name == "Makefile":
+            used = set(re.findall(r"\bSYMSHAPE_[A-Z]+(?:_[A-Z]+)*\b", path.read_text()))
+            assert used <= declared, f"{path.relative_to(ROOT)}: {used - declared}"
+
+
+def test_all_are_listed() -> None:
+    assert set(knobs.VARIABLES) == {v for v in vars(knobs).values() if isinstance(v, knobs.Variable)}
+    assert len({variable.name for variable in knobs.VARIABLES}) == len(knobs.VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        (knobs.CACHE, None, True),
+        (knobs.CACHE, "", True),
+        (knobs.CACHE, "Off", False),
+        (knobs.CACHE, "0", False),
+        (knobs.CACHE, "1", True),
+        (knobs.CACHE_DIR, "", None),
+        (knobs.CACHE_DIR, "/here", "/here"),
+        (knobs.CACHE_SIZE, None, 1024),
+        (knobs.CACHE_SIZE, "7", 7),
+        (knobs.CACHE_SIZE, "much", 1024),
+        (knobs.CPU, "", "native"),
+        (knobs.CPU, "x86-64-v3", "x86-64-v3"),
+        (knobs.STRICT, None, False),
+        (knobs.STRICT, "", False),
+        (knobs.STRICT, "0", False),
+        (knobs.STRICT, "1", True),
+        (knobs.PROGRAMS, "1", 1),
+    ],
+)
+def test_values(variable: knobs.Variable, text: str | None, value: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(variable.name, raising=False)
+    if text is not None:
+        monkeypatch.setenv(variable.name, text)
+    assert variable.read() == value
