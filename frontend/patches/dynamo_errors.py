@@ -11,9 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch._dynamo.exc import InternalTorchDynamoError, ShortenTraceback, TorchDynamoException, TorchRuntimeError
 
-from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
+from symshape.errors import ContradictionError, OptionError, PatchError, ShapeConstraintError, SymshapeError
 
-USERS = (OptionError, ShapeConstraintError, ContradictionError)
+USERS = (OptionError, ShapeConstraintError, ContradictionError, PatchError)
 _SAID = ("what", "where", "next_step", "constraint", "values", "reasons")
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -61,16 +61,13 @@ CHECK_PROBES = tuple(
 )
 
 
-def check_targets() -> list[str]:
-    """The entries that ``messages_show_sizes`` replaces."""
-    handlers: Any = TorchInGraphFunctionVariable._get_handlers()
-    return [f"{_HANDLERS}[torch.{check.__name__}]" for check in _CHECKS if check in handlers]
+CHECK_TARGETS = tuple(f"{_HANDLERS}[torch.{check.__name__}]" for check in _CHECKS)
 
 
 def messages_show_sizes(changes: Changes) -> None:
     """The message of a check may show sizes, and one that fails is a ShapeConstraintError."""
     handlers: Any = TorchInGraphFunctionVariable._get_handlers()
-    changes.items(handlers, {check: _handler(check, handlers[check]) for check in _CHECKS if check in handlers})
+    changes.items(handlers, {check: _handler(check, handlers[check]) for check in _CHECKS})
 
 
 def failed_checks_are_constraints(changes: Changes) -> None:
