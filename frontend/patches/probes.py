@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import torch
+
 
 class Probe(Protocol):
     """``wrong()`` says what has changed; "" if nothing has."""
@@ -75,8 +77,9 @@ def resolved(name: str) -> Any:
     if name.endswith("]"):
         table, key = entry_of(name)
         return table[key]
-    found, path = None, ""
-    for part in name.split("."):
+    found: Any
+    found, path = (torch.ops, "torch.ops") if name.startswith("torch.ops.") else (None, "")
+    for part in name[len(path) :].lstrip(".").split("."):
         path = f"{path}.{part}" if path else part
         if path in sys.modules:
             found = sys.modules[path]
@@ -121,7 +124,7 @@ class Exists:
 
     def wrong(self) -> str:
         missing = _missing(self.name)
-        if not missing and self.own and _is_inherited(self.name):
+        if self.own and not missing and _is_inherited(self.name):
             return f"{self.name} is missing: it is a base's"
         if missing or not self.kind:
             return missing
@@ -130,7 +133,7 @@ class Exists:
 
 
 def _is_inherited(name: str) -> bool:
-    if name.endswith("]"):
+    if name.endswith("]") or name.startswith("torch.ops."):
         return False
     owner, last = owner_of(name)
     return isinstance(owner, type) and last not in vars(owner)
