@@ -36,6 +36,8 @@ from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.import_fx import import_graph
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force, splitting
 from symshape.options import Options
 from symshape.passes.framework.manager import run_pipeline
 from symshape.passes.stages import STAGES
@@ -297,10 +299,10 @@ def graphs_of(name: str) -> list[tuple[str, str]]:
         return make_boxed_func(graph.forward)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-        kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
-        return aot_compile(
-            graph, inputs, joint=ready_to_split(lambda joint: joint), decompositions=decomposition_table(), **kinds
-        )
+        how: dict[str, Any] = dict.fromkeys(("forward", "backward", "inference"), compiler)
+        how |= {"joint": ready_to_split(lambda joint: joint), "splitting": splitting}
+        with in_force(Scope("graph")):
+            return aot_compile(graph, inputs, decompositions=decomposition_table(), **how)
 
     model = MODELS[name]
     torch._dynamo.reset()

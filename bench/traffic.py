@@ -42,7 +42,7 @@ from symshape.frontend.graph_rewrites.masks import rewrite_masks
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.patches.patch import Scope
-from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.registry import in_force, splitting
 from symshape.options import Options
 from symshape.passes.framework.base import PassContext
 from symshape.passes.framework.manager import run_pipeline
@@ -154,7 +154,8 @@ def _our_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) 
 
     kinds = {kind: functools.partial(compile_one, kind) for kind in KINDS}
     with in_force(Scope("graph")):
-        return aot_compile(graph, inputs, joint=ready_to_split(rewrite), decompositions=decomposition_table(), **kinds)
+        how: dict[str, Any] = {"joint": ready_to_split(rewrite), "splitting": splitting, **kinds}
+        return aot_compile(graph, inputs, decompositions=decomposition_table(), **how)
 
 
 def _inductor_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:

@@ -26,7 +26,7 @@ from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.input_views import break_where_shared
 from symshape.frontend.patches.patch import Scope
-from symshape.frontend.patches.registry import in_force, require_known
+from symshape.frontend.patches.registry import in_force, require_known, splitting
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
@@ -75,7 +75,8 @@ def symshape_backend(
         return check_bases(graph, env, compiled.run)
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    how |= {"joint": ready_to_split(rewrite), "decompositions": decomposition_table(parsed.random == "eager")}
+    how |= {"joint": ready_to_split(rewrite), "splitting": splitting}
+    how |= {"decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     _rewrite_before_tracing(gm, example_inputs)

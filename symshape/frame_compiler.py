@@ -23,9 +23,9 @@ from symshape.frontend.bridge.frame_callback import (
 )
 from symshape.frontend.opaque_calls.frame_decisions import FrameDecisions, compile_with_decisions
 from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
-from symshape.frontend.patches.dynamo_settings import DYNAMO, MORE_SETTINGS, Change, configured
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
 
 
 def compile_with(

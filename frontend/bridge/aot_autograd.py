@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,36 +17,35 @@ def aot_compile(
     backward: Any,
     inference: Any,
     joint: Any,
+    splitting: Callable[[], AbstractContextManager[Any]],
     decompositions: dict[Any, Any],
 ) -> Any:
-    """AOTAutograd with these decompositions. Backward is lowered at once: an exception there must surface, and
-    what it requires of inputs must still reach the guards. ``joint`` rewrites forward and backward before they are
-    split."""
+    """AOTAutograd with these decompositions. ``joint`` rewrites forward and backward before they are split;
+    ``splitting()`` is entered while they are."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.eval_frame import innermost_fn
-    from torch._functorch import config
 
     compile_ = aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
         inference_compiler=inference,
         decompositions=decompositions,
-        partition_fn=partition_after(joint),
+        partition_fn=partition_after(joint, splitting),
     )
-    with config.patch(force_non_lazy_backward_lowering=True):
-        return innermost_fn(compile_(gm, example_inputs))  # Dynamo itself keeps out of what a backend returns
+    return innermost_fn(compile_(gm, example_inputs))  # Dynamo itself keeps out of what a backend returns
 
 
-def partition_after(rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModule]) -> Callable[..., Any]:
+def partition_after(
+    rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModule],
+    splitting: Callable[[], AbstractContextManager[Any]],
+) -> Callable[..., Any]:
     """Splits a joint graph into forward and backward, after ``rewrite``, which merges equal calls and marks what is
-    saved."""
-    from torch._functorch import config
+    saved; ``splitting()`` is entered for it."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
         joint = rewrite(joint)
-        # Its own CSE merges more (``merged_nodes``); generators as arguments of graphs are for CUDA graphs.
-        with config.patch(cse=False, graphsafe_rng_functionalization=False):
+        with splitting():
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
     return partition

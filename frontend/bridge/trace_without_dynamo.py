@@ -183,17 +183,15 @@ class Trace:
         backward: Any,
         inference: Any,
         joint: Any,
+        splitting: Any,
         decompositions: Any,
     ) -> Any:
         """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts. ``joint``: as for `aot_compile`; ``decompositions``: the table of those that are taken apart."""
-        from torch._functorch import config
+        and SymInts. ``joint`` and ``splitting``: as for ``aot_compile``; ``decompositions``: by operator."""
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._guards import tracing
 
-        # Tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it.
-        lowering = config.patch(force_non_lazy_backward_lowering=True, unlift_effect_tokens=True)
-        with tracing(self.context), lowering:
+        with tracing(self.context):
             return aot_module_simplified(
                 module,
                 inputs,
@@ -201,7 +199,7 @@ class Trace:
                 bw_compiler=backward,
                 inference_compiler=inference,
                 decompositions=decompositions,
-                partition_fn=partition_after(joint),
+                partition_fn=partition_after(joint, splitting),
             )
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:

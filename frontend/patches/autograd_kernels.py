@@ -102,7 +102,7 @@ def trace_sizes_by(changes: Changes, wraps: Mapping[Any, Callable[[Callable[...,
 
 def type_targets() -> list[str]:
     """The entries that ``types_of_results`` replaces."""
-    return [f"torch._decomp.decomposition_table[{op}]" for op in with_eager_types() if op in decomposition_table]
+    return [f"torch._decomp.decomposition_table[{op}]" for op in with_eager_types()]
 
 
 TYPE_PROBES = tuple(

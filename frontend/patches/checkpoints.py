@@ -4,8 +4,6 @@
   has what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
 - A float that is first read in a checkpoint (``math.pi``, an attribute) belongs to the graph of that checkpoint, and
   Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard.
-
-This file touches private PyTorch APIs.
 """
 
 from __future__ import annotations

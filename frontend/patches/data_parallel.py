@@ -3,8 +3,6 @@
 Dynamo cannot trace the forward method of DistributedDataParallel itself (a context manager of its own is around the
 call of the module), and what is compiled is the forward method of the module. It skips those that are defined in
 ``torch.nn``: of an ``nn.Sequential`` nothing would be compiled, or each of its parts by itself.
-
-This file touches private PyTorch APIs.
 """
 
 from __future__ import annotations

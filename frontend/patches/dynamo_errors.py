@@ -1,7 +1,5 @@
 """Errors of the user's pass Dynamo as themselves. It wraps what a backend raises into a BackendCompilerFailed, and what
 tracing raises into a TorchRuntimeError, which ``except symshape.ShapeConstraintError`` would not catch.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations
@@ -13,9 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from torch._dynamo.exc import InternalTorchDynamoError, ShortenTraceback, TorchDynamoException, TorchRuntimeError
 
-from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
+from symshape.errors import ContradictionError, OptionError, PatchError, ShapeConstraintError, SymshapeError
 
-USERS = (OptionError, ShapeConstraintError, ContradictionError)
+USERS = (OptionError, ShapeConstraintError, ContradictionError, PatchError)
 _SAID = ("what", "where", "next_step", "constraint", "values", "reasons")
 P = ParamSpec("P")
 R = TypeVar("R")

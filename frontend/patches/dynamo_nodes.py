@@ -14,16 +14,12 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
 from symshape.frontend.opaque_calls.selection import node_runner
-from symshape.frontend.patches.patch import Changes, current_scope
+from symshape.frontend.patches.patch import Changes, may_run_operators
 
 
 def opaque_calls(changes: Changes) -> None:
     """Dynamo's tracing goes on where a call asks for an unbacked size."""
-    changes.attribute(utils, "run_node", node_runner(_may_run_operators, utils.run_node))
-
-
-def _may_run_operators() -> bool:
-    return current_scope().run_operators
+    changes.attribute(utils, "run_node", node_runner(may_run_operators, utils.run_node))
 
 
 def breaks_at_questions(changes: Changes) -> None:

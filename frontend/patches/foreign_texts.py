@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -18,7 +19,9 @@ def message_of_symbolic_sizes() -> str:
     context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC, DimDynamic.STATIC])
     tensor = mode.from_tensor(torch.ones(4, 5), symbolic_context=context)
     try:
-        torch._C._to_dlpack(tensor)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it asks for is deprecated
+            torch._C._to_dlpack(tensor)
     except RuntimeError as error:
         return "" if asks_for_sizes(error) else f"the error of a symbolic size in C++ is {str(error).splitlines()[0]!r}"
     return "C++ code takes a symbolic size for a number"

@@ -3,8 +3,6 @@
 Dynamo changes the traced value of an input as the program does, but guards and sizes are read off it as it was. Here
 that value stays, another one with the same memory is changed, and the program's variable shows the changed one. What
 is changed of the tensor itself (sizes and strides) AOTAutograd does when the graph has run.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Dynamo initialises them when it meets their call: from traced inputs, whose size
 can be made, and it puts the random numbers back that were drawn for it. Here the sizes are those of the call that is
 being compiled, and the generators go on from where the initialisation left them, as after a first call in eager mode.
 (What is drawn in front of the module in the same frame comes behind its parameters.)
-
-This file touches private PyTorch APIs.
 """
 
 from __future__ import annotations

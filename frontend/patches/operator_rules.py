@@ -13,7 +13,7 @@ from torch._subclasses import fake_tensor
 from symshape.frontend.bridge.operators import is_for_all_devices
 from symshape.frontend.decompositions.fake_rules import FAKE_RULES
 from symshape.frontend.opaque_calls.inferred_rules import traced_by_inferred_rule
-from symshape.frontend.patches.patch import Changes, current_scope
+from symshape.frontend.patches.patch import Changes, may_run_operators
 from symshape.frontend.patches.probes import Named, Target
 
 
@@ -55,7 +55,7 @@ def inferred_rules(changes: Changes) -> None:
     def rule(op: Any, *args: Any, **kwargs: Any) -> Any:
         if can_generate(op):
             return generate(op, *args, **kwargs)
-        return traced_by_inferred_rule(current_scope().run_operators, op, args, kwargs)
+        return traced_by_inferred_rule(may_run_operators(), op, args, kwargs)
 
     changes.attribute(module, "can_generate_trivial_fake_impl", can)
     changes.attribute(module, "generate_trivial_fake_impl", rule)

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
 from symshape.errors import PatchError
-from symshape.frontend.patches.probes import Probe, Target
+from symshape.frontend.patches.probes import Exists, Probe, Target
 
 # frame: Dynamo traces a frame, or `symshape.jit` a function; graph: AOTAutograd traces what Dynamo found;
-# jit: AOTAutograd traces for `symshape.jit`; function: the user's function runs in that trace.
-Phase = Literal["frame", "graph", "jit", "function"]
+# jit: AOTAutograd traces for `symshape.jit`; split: it splits a joint graph into forward and backward; function: the
+# user's function runs in the trace of `symshape.jit`.
+Phase = Literal["frame", "graph", "jit", "split", "function"]
 KNOWN_VERSIONS = "2.11 to 2.13"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What is being traced. ``run_operators``: users' operators without a fake rule are run on made-up operands;
-    ``eager_draws``: random numbers are eager mode's; ``transforms``: the graph has transforms of ``torch.func``;
-    ``only_settings``: PyTorch's tracing rules stay as they are."""
+    """What is being traced. Of a frame: ``run_operators``: users' operators without a fake rule are run on made-up
+    operands; ``only_settings``: PyTorch's tracing rules stay as they are. Of a graph: ``eager_draws``: random numbers
+    are eager mode's; ``transforms``: it has transforms of ``torch.func``."""
 
     phase: Phase
     run_operators: bool = True
@@ -34,17 +35,47 @@ class Scope:
 _SCOPES: list[Scope] = []  # those that are entered, under the compile lock, the innermost last
 
 
-def current_scope() -> Scope:
-    """The innermost scope, for replacements that are in force for several."""
-    return _SCOPES[-1]
+def may_run_operators() -> bool:
+    """``run_operators`` of the innermost frame, for replacements that are in force for several."""
+    return next(scope for scope in reversed(_SCOPES) if scope.phase == "frame").run_operators
 
 
 _MISSING: Any = object()
 
 
-class Changes(contextlib.ExitStack):
-    """Changes of PyTorch, reverted when it is closed. What reverts a change is known before the change is made:
-    whatever raises, and an interrupt between two lines, leaves nothing behind."""
+class Changes:
+    """Changes of PyTorch, reverted when it is closed.
+
+    What reverts a change is known before the change is made, and reverting twice is reverting once: whatever raises,
+    and an interrupt between two lines, leaves nothing behind.
+    """
+
+    def __init__(self) -> None:
+        self._reverts: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Changes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._revert()
+        finally:
+            self._revert()  # where an interrupt came in between
+
+    def _revert(self) -> None:
+        failed: Exception | None = None
+        while self._reverts:
+            try:
+                self._reverts[-1]()
+            except Exception as error:  # noqa: BLE001 - raised when the others are reverted
+                failed = failed or error
+            self._reverts.pop()
+        if failed is not None:
+            raise failed
+
+    def callback(self, revert: Callable[..., object], *arguments: Any) -> None:
+        """``revert(*arguments)`` when it is closed, after what is changed from now on is reverted."""
+        self._reverts.append(functools.partial(revert, *arguments))
 
     def scope(self, scope: Scope) -> None:
         """``scope`` is the current one."""
@@ -90,6 +121,9 @@ def _put_items(table: MutableMapping[Any, Any], values: Mapping[Any, Any]) -> No
             table[key] = value
 
 
+_SHOWN = 6  # of the targets of a row
+
+
 def always(_scope: Scope) -> bool:
     """For every scope of the phases."""
     return True
@@ -116,17 +150,33 @@ class Patch:
     def all_targets(self) -> tuple[Target, ...]:
         return tuple(self.targets() if callable(self.targets) else self.targets)
 
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """All but the name and the reason, for people."""
+        targets = [str(target).removeprefix("torch.ops.") for target in self.all_targets]
+        shown = ", ".join(f"`{target}`" for target in targets[:_SHOWN])
+        yield "replaces", shown + (f" and {len(targets) - _SHOWN} more" if len(targets) > _SHOWN else "")
+        if not self.is_setting:
+            yield "made by", f"`{self.change.__module__.removeprefix('symshape.')}.{self.change.__name__}`"
+        yield "phases", ", ".join(self.phases)
+        yield "PyTorch", self.versions + (f"; {self.issue}" if self.issue else "")
+        if self.probes:
+            yield "relies on", "; ".join(map(str, self.probes))
+
     def is_for(self, scope: Scope) -> bool:
         return scope.phase in self.phases and (self.is_setting or not scope.only_settings) and self.when(scope)
 
-    def probe(self, also_slow: bool = True) -> None:
-        """PatchError if what the change relies on is not as it was."""
-        for probe in self.probes:
-            if also_slow or not probe.slow:
-                wrong = probe.wrong()
-                if wrong:
-                    raise PatchError(
-                        f"PyTorch {torch.__version__} is not what the patch '{self.name}' was made for: {wrong}",
-                        where=", ".join(map(str, self.all_targets[:3])),
-                        next_step=f"use PyTorch {self.versions}, or correct the patch: symshape patches --probe",
-                    )
+    def wrong(self, also_slow: bool = True) -> list[str]:
+        """What of PyTorch is not as it was: what is replaced, and what the change relies on besides."""
+        targets = (Exists(target, own=True) for target in self.all_targets if isinstance(target, str))
+        found = (probe.wrong() for probe in (*self.probes, *targets) if also_slow or not probe.slow)
+        return [text for text in found if text]
+
+    def require_known(self) -> None:
+        """PatchError if PyTorch is not what the change was made for. Runs no slow probes."""
+        wrong = self.wrong(also_slow=False)
+        if wrong:
+            raise PatchError(
+                f"PyTorch {torch.__version__} is not what the patch '{self.name}' was made for: {'; '.join(wrong)}",
+                where=str(self.all_targets[0]),
+                next_step=f"use PyTorch {self.versions}, or correct the patch: symshape patches --probe",
+            )

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import torch
+
 
 class Probe(Protocol):
     """``wrong()`` says what has changed; "" if nothing has."""
@@ -34,6 +36,16 @@ class Named:
 
     def __str__(self) -> str:
         return self.name
+
+
+def added(name: str) -> Named:
+    """A target that PyTorch does not have: of this dotted name."""
+
+    def read() -> Any:
+        owner, last = owner_of(name)
+        return vars(owner).get(last, MISSING)
+
+    return Named(name, read)
 
 
 # A dotted name, with () for a call; ``table[key]`` for an entry of a table, where an operator is ``aten.mm.default``.
@@ -65,8 +77,9 @@ def resolved(name: str) -> Any:
     if name.endswith("]"):
         table, key = entry_of(name)
         return table[key]
-    found, path = None, ""
-    for part in name.split("."):
+    found: Any
+    found, path = (torch.ops, "torch.ops") if name.startswith("torch.ops.") else (None, "")
+    for part in name[len(path) :].lstrip(".").split("."):
         path = f"{path}.{part}" if path else part
         if path in sys.modules:
             found = sys.modules[path]
@@ -91,41 +104,63 @@ def entry_of(name: str) -> tuple[Any, Any]:
 def _missing(name: str) -> str:
     try:
         resolved(name)
-    except (AttributeError, KeyError, ModuleNotFoundError) as error:
-        return f"{name} is missing ({error})"
+    except Exception as error:  # noqa: BLE001 - whatever PyTorch raises where it was once read
+        return f"{name} is missing ({type(error).__name__}: {error})"
     return ""
 
 
 @dataclass(frozen=True)
 class Exists:
-    """There is something of this name; ``kind``: the name of its type, where that matters."""
+    """There is something of this name; ``kind``: the name of its type, where that matters; ``own``: a class must have
+    it itself, and not from a base."""
 
     name: str
     kind: str = ""
+    own: bool = False
     slow: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"`{self.name}`" + (f", a {self.kind}" if self.kind else "")
 
     def wrong(self) -> str:
         missing = _missing(self.name)
+        if self.own and not missing and _is_inherited(self.name):
+            return f"{self.name} is missing: it is a base's"
         if missing or not self.kind:
             return missing
         kind = type(resolved(self.name)).__name__
         return "" if kind == self.kind else f"{self.name} is a {kind}, and was a {self.kind}"
 
 
+def _is_inherited(name: str) -> bool:
+    if name.endswith("]") or name.startswith("torch.ops."):
+        return False
+    owner, last = owner_of(name)
+    return isinstance(owner, type) and last not in vars(owner)
+
+
 @dataclass(frozen=True)
 class Takes:
-    """A function with these parameters, in this order, as in ``def``: ``"x, *args, dim, **options"``."""
+    """A function with these parameters, in this order, as in ``def``: ``"x, *args, dim, **options"``. Where versions of
+    PyTorch differ and the change serves all: each of them, with `` | `` between."""
 
     name: str
     parameters: str
     slow: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"`{self.name}({self.parameters})`"
 
     def wrong(self) -> str:
         missing = _missing(self.name)
         if missing:
             return missing
         found = parameters_of(resolved(self.name))
-        return "" if found == self.parameters else f"{self.name} takes ({found}), and took ({self.parameters})"
+        return (
+            ""
+            if found in self.parameters.split(" | ")
+            else f"{self.name} takes ({found}), and took ({self.parameters})"
+        )
 
 
 def parameters_of(function: Any) -> str:
@@ -146,6 +181,9 @@ class HasLocal:
     local: str
     slow: ClassVar[bool] = False
 
+    def __str__(self) -> str:
+        return f"the local variable `{self.local}` of `{self.name}`"
+
     def wrong(self) -> str:
         missing = _missing(self.name)
         if missing:
@@ -162,6 +200,9 @@ class Says:
     name: str
     text: str
     slow: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return f"`{self.text}` in the code of `{self.name}`"
 
     def wrong(self) -> str:
         missing = _missing(self.name)
@@ -180,6 +221,9 @@ class Documents:
     text: str
     slow: ClassVar[bool] = False
 
+    def __str__(self) -> str:
+        return f"`{self.name}({self.text}, ...)`"
+
     def wrong(self) -> str:
         missing = _missing(self.name)
         if missing or self.text in (resolved(self.name).__doc__ or ""):
@@ -194,6 +238,9 @@ class Behaves:
     name: str
     run: Callable[[], str]
     slow: bool = True
+
+    def __str__(self) -> str:
+        return f"what `{self.name}` does (`{self.run.__name__}`)"
 
     def wrong(self) -> str:
         return _missing(self.name) or self.run()

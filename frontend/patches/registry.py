@@ -37,10 +37,10 @@ from symshape.frontend.patches import (
     trace_messages,
     view_layouts,
 )
-from symshape.frontend.patches.dynamo_settings import DYNAMO, Change, setting
 from symshape.frontend.patches.foreign_texts import message_of_symbolic_sizes
 from symshape.frontend.patches.patch import Changes, Patch, Scope
-from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
+from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes, added
+from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, setting
 
 _SIZES = "torch.fx.experimental.symbolic_shapes"
 _VARIABLES = "torch._dynamo.variables"
@@ -302,7 +302,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "messages of checks",
         ("frame",),
-        torch_checks.check_targets,
+        torch_checks.CHECK_TARGETS,
         torch_checks.messages_show_sizes,
         "a message of torch._check with sizes in it would break the graph",
         (
@@ -327,7 +327,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "storage offsets",
         ("frame",),
-        (f"{_TENSOR}.method_storage_offset",),
+        (added(f"{_TENSOR}.method_storage_offset"),),
         storage_offsets.storage_offsets_are_traced,
         "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
         (
@@ -425,6 +425,28 @@ FRAME_PATCHES: tuple[Patch, ...] = (
 
 GRAPH_PATCHES: tuple[Patch, ...] = (
     setting(
+        FUNCTORCH,
+        "force_non_lazy_backward_lowering",
+        True,
+        ("graph", "jit"),
+        "an exception in backward must surface, and what it requires of inputs must still reach the guards",
+    ),
+    setting(
+        FUNCTORCH,
+        "unlift_effect_tokens",
+        True,
+        ("jit",),
+        "tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it",
+    ),
+    setting(FUNCTORCH, "cse", False, ("split",), "PyTorch's CSE merges more than may be (common_subexpressions.py)"),
+    setting(
+        FUNCTORCH,
+        "graphsafe_rng_functionalization",
+        False,
+        ("split",),
+        "generators as arguments of graphs are for CUDA graphs",
+    ),
+    setting(
         "torch._inductor.config",
         "fallback_random",
         True,
@@ -472,7 +494,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
     Patch(
         "conds in checkpoints",
         ("graph", "jit"),
-        ("torch.utils.checkpoint._CachingTorchDispatchMode.supports_higher_order_operators",),
+        (added("torch.utils.checkpoint._CachingTorchDispatchMode.supports_higher_order_operators"),),
         random_draws.conds_in_checkpoints,
         "a cond in a checkpoint is marked to be computed again like other operators",
         (
@@ -591,7 +613,8 @@ _probed: set[str] = set()
 def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
     """While entered, the changes of a scope are made, and ``more`` settings. PatchError, and nothing is changed, if
     PyTorch is not what they were made for."""
-    with compile_lock, Changes() as changes:
+    with compile_lock, contextlib.ExitStack() as stack:
+        changes = stack.enter_context(Changes())
         require_known(scope)
         changes.scope(scope)
         for patch in _rows(scope):
@@ -606,6 +629,11 @@ def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
         yield
 
 
+def splitting() -> contextlib.AbstractContextManager[None]:
+    """The scope in which a joint graph is split into forward and backward."""
+    return in_force(Scope("split"))
+
+
 @functools.cache
 def _rows(scope: Scope) -> tuple[Patch, ...]:
     return tuple(patch for patch in PATCHES if patch.is_for(scope))
@@ -616,16 +644,13 @@ def require_known(scope: Scope) -> None:
     with compile_lock:
         for patch in _rows(scope):
             if patch.name not in _probed:
-                patch.probe(also_slow=False)
+                patch.require_known()
                 _probed.add(patch.name)
 
 
 def probe_all() -> dict[str, str]:
     """What is wrong with each patch, by name; "" for those that PyTorch is as they need it."""
-    found: dict[str, str] = {}
-    for patch in PATCHES:
-        found[patch.name] = "; ".join(filter(None, (probe.wrong() for probe in patch.probes)))
-    return found
+    return {patch.name: "; ".join(patch.wrong()) for patch in PATCHES}
 
 
 def is_in_force(name: str) -> bool:

@@ -3,8 +3,6 @@ guard: an offset that was 0 or 1 at the first call is a constant of the trace, a
 
 Here a constant offset comes with guards on the offsets of the inputs whose memory the tensor lies in, so there are at
 most three graphs: for 0, for 1, and for all others, where it is a symbol.
-
-One of the files that touch private PyTorch APIs (``torch_private``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """``torch._check`` while a frame of ``symshape.compile`` is traced: one that fails is a ShapeConstraintError, one whose
 message shows sizes does not break the graph.
-
-One of the files that touch private PyTorch APIs (``frontend/bridge/torch_private.py``).
 """
 
 from __future__ import annotations
@@ -63,16 +61,13 @@ CHECK_PROBES = tuple(
 )
 
 
-def check_targets() -> list[str]:
-    """The entries that ``messages_show_sizes`` replaces."""
-    handlers: Any = TorchInGraphFunctionVariable._get_handlers()
-    return [f"{_HANDLERS}[torch.{check.__name__}]" for check in _CHECKS if check in handlers]
+CHECK_TARGETS = tuple(f"{_HANDLERS}[torch.{check.__name__}]" for check in _CHECKS)
 
 
 def messages_show_sizes(changes: Changes) -> None:
     """The message of a check may show sizes, and one that fails is a ShapeConstraintError."""
     handlers: Any = TorchInGraphFunctionVariable._get_handlers()
-    changes.items(handlers, {check: _handler(check, handlers[check]) for check in _CHECKS if check in handlers})
+    changes.items(handlers, {check: _handler(check, handlers[check]) for check in _CHECKS})
 
 
 def failed_checks_are_constraints(changes: Changes) -> None:

@@ -1,7 +1,4 @@
-"""What a frame says while it is compiled: strings with sizes and numbers in them, and warnings.
-
-This file touches private PyTorch APIs.
-"""
+"""What a frame says while it is compiled: strings with sizes and numbers in them, and warnings."""
 
 from __future__ import annotations
 

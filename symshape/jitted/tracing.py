@@ -24,7 +24,7 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
 from symshape.frontend.patches.patch import Scope
-from symshape.frontend.patches.registry import in_force
+from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
 from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.options import Options
@@ -137,9 +137,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"
     inputs = [*state, *(fakes[i] for i in dynamic)]
-    joint = ready_to_split(lambda graph: graph)
+    how: dict[str, Any] = {"joint": ready_to_split(_as_it_is), "splitting": splitting}
+    how |= {"decompositions": decomposition_table(seeded), **compilers}
     with in_force(Scope("jit", eager_draws=seeded)):
-        flat = trace.run(function, inputs, **compilers, joint=joint, decompositions=decomposition_table(seeded))
+        flat = trace.run(function, inputs, **how)
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states, every = (
@@ -155,6 +156,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     known = [*every, *(leaf for leaf in leaves if leaf is not None)]
     changed = tuple(positions[i] for i in trace.changed)
     return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
+
+
+def _as_it_is(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    return joint
 
 
 def _reject_constants(graph: torch.fx.GraphModule) -> None:

@@ -1,4 +1,4 @@
-"""The ``symshape`` command: ``demo``, ``explain``, ``cache`` and ``bench``."""
+"""The ``symshape`` command: ``demo``, ``explain``, ``cache``, ``patches`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     cache.set_defaults(run=_cache)
+    patches = commands.add_parser("patches", help="what is changed of PyTorch while it traces")
+    patches.add_argument("--probe", action="store_true", help="whether the installed PyTorch is what each change needs")
+    patches.add_argument("--markdown", action="store_true", help="the page docs/reference/patches.md")
+    patches.set_defaults(run=_patches)
     bench = commands.add_parser("bench", help="run a script of bench/ (a checkout is needed)", add_help=False)
     bench.add_argument("name", nargs="?", default="steady_state")
     bench.set_defaults(run=_bench)
@@ -93,6 +97,17 @@ def _cache(args: Any, _rest: list[str]) -> int:
 
     print(clear() if args.action == "clear" else show())
     return 0
+
+
+def _patches(args: Any, _rest: list[str]) -> int:
+    if args.markdown:
+        from symshape.tools.reference import pages
+
+        print(pages("patches")["patches"], end="")
+        return 0
+    from symshape.tools.patch_report import probe, show
+
+    return probe() if args.probe else show()
 
 
 def _bench(args: Any, rest: list[str]) -> int:

@@ -5,6 +5,7 @@
 ``options``      ``symshape.options.Options``
 ``environment``  ``symshape.knobs``
 ``report``       the dataclasses of ``symshape.tools.report``
+``patches``      the table of ``frontend/patches/registry.py``
 
 With ``--check`` nothing is written: the exit status is 1 where a page is not what its declarations say.
 """
@@ -45,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if given.check and stale else 0
 
 
-def pages() -> dict[str, str]:
-    """All pages by name, as Markdown."""
-    return {name: "\n".join(make()).rstrip() + "\n" for name, make in _PAGES.items()}
+def pages(*names: str) -> dict[str, str]:
+    """Pages by name, as Markdown; all of them where none is named."""
+    return {name: "\n".join(_PAGES[name]()).rstrip() + "\n" for name in names or _PAGES}
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
@@ -205,12 +206,38 @@ def _members(cls: type) -> Iterable[tuple[str, str, str]]:
         yield f"`{shown}`", f"`{signature.return_annotation}`", _inline(inspect.getdoc(function) or "")
 
 
+def _patches() -> Iterable[str]:
+    from symshape.frontend.patches import registry
+
+    yield from _head("Patches", "frontend/patches/registry.py")
+    yield "All that symshape changes of PyTorch, and only while it traces: `symshape patches` prints this table, and"
+    yield "`symshape patches --probe` says whether the installed PyTorch is what each row needs. The first compile of a"
+    yield "process asks the same of the rows that it uses, and raises a `PatchError` where something has changed."
+    for title, when, rows in (
+        ("Settings", "While Dynamo traces a frame, or `symshape.jit` a function.", registry.SETTINGS),
+        ("Frames", "While Dynamo traces a frame, or `symshape.jit` a function.", registry.FRAME_PATCHES),
+        ("Graphs", "While AOTAutograd traces a graph, or splits it.", registry.GRAPH_PATCHES),
+        (
+            "symshape.jit",
+            "While `symshape.jit` traces, and while the user's function runs in it.",
+            registry.JIT_PATCHES,
+        ),
+    ):
+        yield f"\n## {title}\n\n{when}"
+        for patch in rows:
+            yield f"\n### {patch.name}\n"
+            yield f"{patch.why}.\n"
+            for label, text in patch.facts():
+                yield f"- {label}: {text}"
+
+
 _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
     "ops": _ops,
     "passes": _passes,
     "options": _options,
     "environment": _environment,
     "report": _report,
+    "patches": _patches,
 }
 
 # --- text -------------------------------------------------------------------------------------------------------------

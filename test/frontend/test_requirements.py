@@ -17,6 +17,7 @@ from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
+from symshape.frontend.patches.registry import splitting
 from symshape.passes.framework.base import PassContext
 from symshape.prover.numbers.condition import all_of, any_of, at_least, differs, equals
 from symshape.prover.numbers.expr import Expr, maximum
@@ -121,7 +122,8 @@ def _while_compiling(act: Callable[[Requirements], Any], *, freeze: bool = False
 
     def backend(gm: Any, inputs: Any) -> Any:
         how: dict[str, Any] = dict.fromkeys(("forward", "backward", "inference"), compiler)
-        return aot_compile(gm, inputs, **how, joint=ready_to_split(lambda g: g), decompositions=decomposition_table())
+        how |= {"joint": ready_to_split(lambda g: g), "splitting": splitting}
+        return aot_compile(gm, inputs, **how, decompositions=decomposition_table())
 
     compile_with(lambda x: x + x.nonzero().size(0), backend)(torch.randn(6, 4))
     return results[0]

@@ -20,6 +20,7 @@ from symshape import compiler, errors, fallbacks
 from symshape.codegen import kernels
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.patches.registry import splitting
 from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.tools.report import GraphReport
@@ -79,6 +80,7 @@ class Traced:
                 backward=keep,
                 inference=keep,
                 joint=lambda graph: graph,
+                splitting=splitting,
                 decompositions=decomposition_table(),
             )
 

@@ -41,6 +41,7 @@ def configured(module: str, **values: int) -> Change:
 
 
 DYNAMO = "torch._dynamo.config"
+FUNCTORCH = "torch._functorch.config"
 # What else is in force for some compiles.
 MORE_SETTINGS: dict[str, tuple[Change, ...]] = {
     "": (),

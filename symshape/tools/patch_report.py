@@ -1,0 +1,26 @@
+"""``symshape patches``: what is changed of PyTorch while it traces, and whether the installed one is fit for it."""
+
+from __future__ import annotations
+
+import torch
+
+from symshape.frontend.patches.registry import PATCHES, probe_all
+
+
+def show() -> int:
+    """Prints the table. The exit status is 0."""
+    for patch in PATCHES:
+        print(f"{patch.name}: {patch.why}")
+        for label, text in patch.facts():
+            print(f"    {label}: {text.replace('`', '')}")
+    print(f"{len(PATCHES)} changes of PyTorch, in force only while it traces for symshape")
+    return 0
+
+
+def probe() -> int:
+    """Prints what has changed. The exit status is 1 if something has."""
+    wrong = {name: text for name, text in probe_all().items() if text}
+    for name, text in wrong.items():
+        print(f"{name}: {text}")
+    print(f"PyTorch {torch.__version__}: {len(PATCHES) - len(wrong)} of {len(PATCHES)} patches find what they rely on")
+    return 1 if wrong else 0

@@ -1,0 +1,393 @@
+"""Changes of PyTorch: each is reverted whatever happens, and each says so when PyTorch is not what it was made for."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+from symshape.errors import PatchError
+from symshape.frame_compiler import compile_with
+from symshape.frontend.patches import patch as patch_module
+from symshape.frontend.patches import probes, registry
+from symshape.frontend.patches.patch import Changes, Patch, Scope
+from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
+from symshape.frontend.patches.registry import PATCHES, in_force
+from symshape.tools.reference import pages
+
+PHASES = ("frame", "graph", "jit", "split", "function")
+X = torch.arange(6.0).reshape(2, 3)
+
+
+def state() -> dict[str, Any]:
+    """Every target as it is."""
+    targets = [(patch.name, target) for patch in PATCHES for target in patch.all_targets]
+    return {f"{name}: {target}": probes.current_value(target) for name, target in targets}
+
+
+def changed(before: dict[str, Any]) -> list[str]:
+    """The targets that are other objects than before."""
+    return [name for name, value in state().items() if not is_same(before[name], value)]
+
+
+def is_same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(a[key] is b[key] for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+    return a is b
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_put_back() -> Iterator[None]:
+    before = state()
+    yield
+    assert changed(before) == []
+    assert not registry._in_force and not patch_module._SCOPES
+    torch._dynamo.reset()
+
+
+# --- restoration -----------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_told_apart() -> None:
+    names = [patch.name for patch in PATCHES]
+    assert len(set(names)) == len(names)
+    assert {phase for patch in PATCHES for phase in patch.phases} == set(PHASES)
+    for patch in PATCHES:
+        assert patch.all_targets and patch.why and patch.versions, patch.name
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_scope_makes_its_changes(phase: Any) -> None:
+    before = state()
+    with in_force(Scope(phase)):
+        found = changed(before)
+        for patch in PATCHES:
+            if patch.is_for(Scope(phase)) and not patch.is_setting and patch.name != "count of frames":  # a number in C
+                assert any(name.startswith(f"{patch.name}: ") for name in found), patch.name
+    assert changed(before) == []
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_was_changed_is_reverted_if_the_kth_row_raises(phase: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, rows = state(), registry._rows(Scope(phase))
+    for failing in rows:
+
+        def change(changes: Changes, failing: Patch = failing) -> None:
+            failing.change(changes)
+            raise ZeroDivisionError(failing.name)
+
+        broken = tuple(dataclasses.replace(row, change=change) if row is failing else row for row in rows)
+        monkeypatch.setattr(registry, "_rows", lambda _scope, broken=broken: broken)
+        with pytest.raises(ZeroDivisionError), in_force(Scope(phase)):
+            pytest.fail("entered")
+        assert changed(before) == [], failing.name
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_what_was_changed_is_reverted_if_a_part_of_a_row_raises(
+    phase: Any, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before and after each single change."""
+    before = state()
+    for late in (False, True):
+        for limit in itertools.count():
+            with monkeypatch.context() as context:
+                _raise_at(limit, late, kind, context)
+                try:
+                    with in_force(Scope(phase)):
+                        break  # there are no more
+                except kind:
+                    pass
+            assert changed(before) == []
+            assert not registry._in_force and not patch_module._SCOPES
+        assert limit > 0
+
+
+def _raise_at(limit: int, late: bool, kind: type[BaseException], context: pytest.MonkeyPatch) -> None:
+    left = [limit]
+
+    def raising(usual: Callable[..., None]) -> Callable[..., None]:
+        def change(self: Changes, *args: Any) -> None:
+            left[0] -= 1
+            if left[0] == -1 and not late:
+                raise kind("stopped")
+            usual(self, *args)
+            if left[0] == -1:
+                raise kind("stopped")
+
+        return change
+
+    for name in ("attribute", "items", "without", "callback"):
+        context.setattr(Changes, name, raising(getattr(Changes, name)))
+
+
+def test_an_interrupt_of_the_reverting_is_no_end_of_it() -> None:
+    before = state()
+    with pytest.raises(KeyboardInterrupt), in_force(Scope("frame")) as _:
+        pass_on = [KeyboardInterrupt("again")]
+
+        def interrupted() -> None:
+            if pass_on:
+                raise pass_on.pop()
+
+        with in_force(Scope("graph"), [lambda: interrupted]):
+            pass
+    assert changed(before) == []
+
+
+def test_an_error_of_the_reverting_is_raised_when_all_is_reverted() -> None:
+    before = state()
+
+    def fail() -> None:
+        raise ValueError("no way back")
+
+    with pytest.raises(ValueError, match="no way back"), in_force(Scope("frame"), [lambda: fail]):
+        pass
+    # A revert that raises would raise again: it is left out, all others are made.
+    assert changed(before) == []
+
+
+def test_a_scope_inside_of_another_one_changes_once() -> None:
+    usual = torch._dynamo.utils.run_node
+    with in_force(Scope("frame", run_operators=False)):
+        outer = torch._dynamo.utils.run_node
+        assert outer is not usual and not patch_module.may_run_operators()
+        with in_force(Scope("frame")):
+            assert torch._dynamo.utils.run_node is outer
+            assert patch_module.may_run_operators()
+            with in_force(Scope("graph")):
+                assert patch_module.may_run_operators()
+        assert torch._dynamo.utils.run_node is outer and not patch_module.may_run_operators()
+    assert torch._dynamo.utils.run_node is usual
+
+
+def test_settings_are_set_again_inside() -> None:
+    config = torch._dynamo.config
+    with in_force(Scope("frame"), [config._make_closure_patcher(assume_static_by_default=True)]):
+        assert config.assume_static_by_default
+        with in_force(Scope("frame")):
+            assert not config.assume_static_by_default
+        assert config.assume_static_by_default
+
+
+def test_only_settings() -> None:
+    before = state()
+    with in_force(Scope("frame", only_settings=True)):
+        assert {name.partition(": ")[0] for name in changed(before)} <= {one.name for one in registry.SETTINGS}
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, symshape.errors.ShapeConstraintError])
+def test_an_exception_while_compiling(kind: type[BaseException]) -> None:
+    before = state()
+
+    def fail(_gm: Any, _inputs: Any) -> Any:
+        assert changed(before)
+        raise kind("stopped")
+
+    with pytest.raises(BaseException, match="stopped"):
+        compile_with(lambda x: x + 1, fail)(X)
+    assert changed(before) == []
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_an_exception_while_a_jitted_function_is_traced(kind: type[BaseException]) -> None:
+    before = state()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        assert changed(before) and torch.compiler.is_compiling()
+        raise kind("stopped")
+
+    with pytest.raises(kind, match="stopped"):
+        symshape.jit(function)(X)
+    assert changed(before) == []
+    assert not torch.compiler.is_compiling()
+
+
+def test_jit_in_compile_and_compile_in_jit() -> None:
+    before = state()
+    jitted = symshape.jit(lambda x: x.exp() + 1)
+    compiled = symshape.compile(lambda x: x.sin() * 2)
+    both = symshape.compile(lambda x: jitted(x) - 1)(X), symshape.jit(lambda x: compiled(x) - 1)(X)
+    torch.testing.assert_close(both, (X.exp(), X.sin() * 2 - 1))
+    assert changed(before) == []
+
+
+def _function(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function with code of its own."""
+    found: dict[str, Any] = {}
+    exec(f"def f{number}(x):\n return x * {number} + x.size(0)", found)
+    function: Callable[[torch.Tensor], torch.Tensor] = found[f"f{number}"]
+    return function
+
+
+@pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.long)])
+def test_threads(count: int) -> None:
+    """They compile and jit at once; each gets its result, and PyTorch is what it was."""
+    before, wrong = state(), []
+    start = threading.Barrier(8)
+
+    def work(first: int) -> None:
+        start.wait()
+        for number in range(first, count, 8):
+            function = _function(number)
+            run = symshape.jit(function) if number % 16 < 8 else symshape.compile(function)
+            try:
+                torch.testing.assert_close(run(X), X * number + 2)
+            except BaseException as error:  # noqa: BLE001 - shown below
+                wrong.append(f"{number}: {error!r}")
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert changed(before) == []
+
+
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+def test_pytorch_is_what_the_patches_were_made_for() -> None:
+    assert [f"{name}: {text}" for name, text in registry.probe_all().items() if text] == []
+
+
+ROWS = [pytest.param(patch, id=patch.name) for patch in PATCHES]
+
+
+@pytest.mark.parametrize("patch", ROWS)
+def test_a_renamed_target_is_found(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [target for target in patch.all_targets if isinstance(target, str)]
+    for target in named:
+        with monkeypatch.context() as context:
+            if target.endswith("]"):
+                context.delitem(*probes.entry_of(target))
+            else:
+                context.delattr(*probes.owner_of(target))
+            with pytest.raises(PatchError, match="is missing"):
+                patch.require_known()
+    assert named or patch.probes
+    assert not patch.wrong()
+
+
+SINGLE = [
+    pytest.param(patch, probe, id=f"{patch.name}-{probe.name}-{i}")  # type: ignore[attr-defined]
+    for patch in PATCHES
+    for i, probe in enumerate(patch.probes)
+]
+
+
+@pytest.mark.parametrize(("patch", "probe"), SINGLE)
+def test_a_change_of_what_a_patch_relies_on_is_found(patch: Patch, probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gone, and changed: another signature, another name of a local variable, another text."""
+    with monkeypatch.context() as context:
+        usual = probes.resolved
+
+        def resolved(name: str) -> Any:
+            if name == probe.name:
+                raise AttributeError(f"no {name}")
+            return usual(name)
+
+        context.setattr(probes, "resolved", resolved)
+        assert "is missing" in probe.wrong()
+        assert any("is missing" in text for text in patch.wrong())
+    fake = _changed(probe)
+    if fake is not None:
+        with monkeypatch.context() as context:
+            if probe.name.endswith("]"):
+                table, key = probes.entry_of(probe.name)
+                context.setitem(table, key, fake)
+            else:
+                context.setattr(*probes.owner_of(probe.name), fake)
+            assert probe.wrong()
+            assert probe.wrong() in patch.wrong()
+    assert not patch.wrong()
+
+
+def _changed(probe: Any) -> Any:
+    """What stands for the thing in a version of PyTorch that has changed it; None where there is only its name."""
+    if isinstance(probe, Takes):
+        return lambda of_another_name: None
+    if isinstance(probe, HasLocal):
+        code = probes._code_of(probes.resolved(probe.name))
+        assert code is not None
+        return types.FunctionType(_without(code, probe.local), {})
+    if isinstance(probe, Says):
+        code = probes._code_of(probes.resolved(probe.name))
+        assert code is not None
+        cells = tuple(types.CellType() for _ in code.co_freevars)
+        return types.FunctionType(_without(code, probe.text), {}, "f", None, cells)
+    if isinstance(probe, Documents):
+        return lambda: None
+    if isinstance(probe, Behaves):
+        return _other_words
+    assert isinstance(probe, Exists)
+    return types.SimpleNamespace() if probe.kind and not isinstance(probes.resolved(probe.name), bool) else None
+
+
+def _other_words(*_: Any) -> None:
+    raise RuntimeError("these sizes are symbolic")
+
+
+def _without(code: types.CodeType, text: str) -> types.CodeType:
+    """The code with other words for a text, where it reads or says it."""
+
+    def other(value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return _without(value, text)
+        return value.replace(text, "other") if isinstance(value, str) else value
+
+    names = {name: tuple(map(other, getattr(code, name))) for name in ("co_names", "co_varnames", "co_cellvars")}
+    return code.replace(co_consts=tuple(map(other, code.co_consts)), **names)
+
+
+def test_every_foreign_frame_and_message_that_is_read_has_a_probe() -> None:
+    """What the package reads off frames of PyTorch, and of its errors' texts."""
+    every = [probe for row in PATCHES for probe in row.probes]
+    read = {(probe.name.rpartition(".")[2], probe.local) for probe in every if isinstance(probe, HasLocal)}
+    assert read == {("run_node", "n"), ("_check_with", "message"), ("_check_with", "cond"), ("forward", "self")}
+    root = Path(patch_module.__file__).parents[1]
+    lines = [line for file in root.rglob("*.py") for line in file.read_text().splitlines() if "f_locals" in line]
+    assert sum("f_locals" in line and "import" not in line for line in lines) == len(read), lines
+
+
+def test_a_changed_pytorch_is_an_error_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a fallback: nothing is said of what is traced by other rules than those that were meant."""
+    from torch._functorch import partitioners
+
+    monkeypatch.setattr(registry, "_probed", set())
+    monkeypatch.setattr(partitioners, "functionalize_rng_ops", lambda joint: joint)
+    for run in (symshape.compile(lambda x: x + 1), symshape.jit(lambda x: x + 1)):
+        with pytest.raises(PatchError, match="'states of checkpoints' was made for") as raised:
+            run(X)
+        assert raised.value.where and raised.value.next_step
+    monkeypatch.undo()
+    assert symshape.compile(lambda x: x + 2)(X).equal(X + 2)
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "patches.md"
+    assert page.read_text() == pages("patches")["patches"], "make docs"
+
+
+def test_the_command() -> None:
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "symshape.tools.cli", "patches", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert f"{len(PATCHES)} changes of PyTorch" in run()
+    assert f"{len(PATCHES)} of {len(PATCHES)} patches find what they rely on" in run("--probe")
+    assert run("--markdown") == pages("patches")["patches"]
