@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from symshape.errors import ShapeConstraintError, with_text
 
-# The framework's names for places, and what a user writes for them.
+# The framework's names for sources, and what a user writes for them.
 _SPELLINGS = (
     (re.compile(r"\bL\['(\w+)'\]"), r"\1"),
     (re.compile(r"\._(?:modules|parameters|buffers)\['(\w+)'\]"), r".\1"),
@@ -16,7 +16,7 @@ _SPELLINGS = (
 )
 
 
-_PLACE = re.compile(r"(?P<base>.+)\.(?P<kind>size|stride|storage_offset)\((?P<dim>\d*)\)$")
+_SOURCE = re.compile(r"(?P<base>.+)\.(?P<kind>size|stride|storage_offset)\((?P<dim>\d*)\)$")
 
 
 _NAMED = re.compile(r"(\w+): (.+)$")
@@ -39,10 +39,10 @@ class CheckText:
 
 @dataclass(frozen=True)
 class Origin:
-    """How a user calls the value of a symbol (``name``), and where it is read (``place``, in words)."""
+    """How a user calls the value of a symbol (``name``), and where it is read (``where``, in words)."""
 
     name: str
-    place: str
+    where: str
 
     @classmethod
     def parse(cls, symbol: str, source: str) -> Origin:
@@ -52,12 +52,12 @@ class Origin:
         text = named[2] if named else source
         for pattern, spelling in _SPELLINGS:
             text = pattern.sub(spelling, text)
-        place = _PLACE.match(text)
-        if place is None:
+        found = _SOURCE.match(text)
+        if found is None:
             plain = text.isidentifier()
             words = f"argument {text}" if plain else text
             return cls(named[1] if named else text if plain else symbol, words)
-        base, kind, dim = place["base"], place["kind"], place["dim"]
+        base, kind, dim = found["base"], found["kind"], found["dim"]
         words = {"size": f"dim {dim}", "stride": f"stride {dim}", "storage_offset": "storage offset"}[kind]
         words += f" of argument {base}"
         return cls(named[1], f"{text}, {words}") if named else cls(text, words)
@@ -74,10 +74,10 @@ def error_of(check: CheckText, values: Mapping[str, int]) -> ShapeConstraintErro
     used = {symbol: origin for symbol, origin in origins.items() if symbol in values}
     constraint = user_text(check.condition, origins)
     shown = [
-        f"{origin.name} = {values[symbol]}" + (f" ({origin.place})" if origin.place else "")
+        f"{origin.name} = {values[symbol]}" + (f" ({origin.where})" if origin.where else "")
         for symbol, origin in used.items()
     ]
-    inputs = list(dict.fromkeys(origin.name for origin in used.values() if "argument " in origin.place))
+    inputs = list(dict.fromkeys(origin.name for origin in used.values() if "argument " in origin.where))
     change = f"pass inputs with another {' or '.join(inputs)}" if inputs else "pass inputs for which it holds"
     message = f"{check.message}: " if check.message else ""
     return ShapeConstraintError(

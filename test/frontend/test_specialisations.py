@@ -28,7 +28,7 @@ def test_a_line_that_pins_a_size() -> None:
     report = symshape.explain(fn, torch.randn(5, 4))
     (one,) = report.specialisations
     assert one.text == "x.size(0) == 5" and one.lines == (line(fn, "x.shape[0] == 5"),)
-    assert str(one) == f"x.size(0) == 5   pinned at {one.places[0]} (if x.shape[0] == 5:)"
+    assert str(one) == f"x.size(0) == 5   pinned at {one.lines[0]} (if x.shape[0] == 5:)"
     assert f"  {one}" in str(report).splitlines()
 
 
