@@ -125,7 +125,9 @@ def _compile(
         functions = main_functions(imported.module)
         with _replayable("program", "program", imported.module, options):
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
-    program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)
+    program = Program(
+        text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.user_lines
+    )
     with _replayable("load", target, imported.module, options):
         run = load_program(program, load_kernels(kernels.image, autotune=options.autotune))
     timer.mark("program")
