@@ -28,7 +28,7 @@ from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
-from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline import parse_pipeline, step_name
 from symshape.passes.framework.registry import ON_GRAPHS, load_pass_file, names
@@ -118,7 +118,8 @@ def _compile(
 
     with context, ir.Location.unknown(context):
         with _replayable("kernel code", target, imported.module, options):
-            kernels = build_kernels(imported.module, target, options.opt_level, options.cpu)
+            read = pass_context.scratch.get(LOOPS, {})
+            kernels = build_kernels(imported.module, target, options.opt_level, options.cpu, read)
         timer.mark("kernel code")
         functions = main_functions(imported.module)
         with _replayable("program", "program", imported.module, options):

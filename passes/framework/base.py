@@ -19,6 +19,8 @@ from torch_mlir import ir
 from symshape.errors import CompileError, OptionError
 from symshape.prover.numbers.condition import Condition
 
+LOOPS = "loops"
+
 
 def _require_nothing(condition: Condition, reason: str) -> None:
     raise CompileError(
@@ -35,7 +37,8 @@ class PassContext:
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
     ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
-                 may have changed anything else than what it says that it has changed.
+                 may have changed anything else than what it says that it has changed. ``LOOPS``: the loop forms of
+                 kernels by name, as read, which code generation takes over.
     ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
                  into a guard of the compiled entry; without a frontend it is an error.
     """
