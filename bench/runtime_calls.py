@@ -1,5 +1,6 @@
-"""Functions of ``runtime/`` that are called while a frame is traced and compiled, over the six models: forward, backward
-and ``symshape.jit``.
+"""Functions of ``runtime/`` that are called while a frame is traced and compiled.
+
+Over the six models: forward, backward and ``symshape.jit``.
 
     python bench/runtime_calls.py [--model NAME] [--all]
 
