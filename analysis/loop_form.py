@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
@@ -22,7 +23,6 @@ from symshape.dialects.locations import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
 
 LoopStep = Callable[[Any], Any]  # takes what the step before it returned; the first one a kernel function
-Timings = dict[str, float]  # seconds by the name of a step, of all kernels together
 
 READING: dict[str, LoopStep] = {
     "read-kernel": read_kernel,
@@ -35,27 +35,37 @@ FINISHING: dict[str, LoopStep] = {
 LOOP_STEPS = (*READING, *FINISHING)
 
 
-def read_loops(function: ir.Operation, timings: Timings | None = None) -> LoopKernel:
+@dataclass(frozen=True)
+class LoopSteps:
+    """How steps are run: without those whose names are ``disabled``; ``timings`` takes seconds by step, of all kernels
+    together."""
+
+    disabled: frozenset[str] = frozenset()
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+def read_loops(function: ir.Operation, steps: LoopSteps | None = None) -> LoopKernel:
     """The loop form as it is read: over the kernel's own space, what is known of indices folded."""
-    return _run(READING, function, function, timings)
+    return _run(READING, function, function, steps or LoopSteps())
 
 
-def finish_loops(function: ir.Operation, loops: LoopKernel, timings: Timings | None = None) -> LoopKernel:
+def finish_loops(function: ir.Operation, loops: LoopKernel, steps: LoopSteps | None = None) -> LoopKernel:
     """What code is printed from, of what ``read_loops`` gave for the function."""
-    return _run(FINISHING, function, loops, timings)
+    return _run(FINISHING, function, loops, steps or LoopSteps())
 
 
-def _run(steps: dict[str, LoopStep], function: ir.Operation, value: Any, timings: Timings | None) -> LoopKernel:
-    for name, step in steps.items():
-        with kernel_step(name, [function], timings):
-            value = step(value)
+def _run(table: dict[str, LoopStep], function: ir.Operation, value: Any, steps: LoopSteps) -> LoopKernel:
+    for name, step in table.items():
+        if name not in steps.disabled:
+            with kernel_step(name, [function], steps):
+                value = step(value)
     loops: LoopKernel = value
     return loops
 
 
 @contextmanager
-def kernel_step(name: str, functions: Sequence[Any], timings: Timings | None = None) -> Iterator[None]:
-    """An error in here is the failure of a step for these kernels; its time is added to ``timings``."""
+def kernel_step(name: str, functions: Sequence[Any], steps: LoopSteps) -> Iterator[None]:
+    """An error in here is the failure of a step for these kernels."""
     start = time.perf_counter()
     try:
         yield
@@ -68,8 +78,7 @@ def kernel_step(name: str, functions: Sequence[Any], timings: Timings | None = N
             where=cause.where,
             next_step=cause.next_step,
         ) from error
-    if timings is not None:
-        timings[name] = timings.get(name, 0.0) + time.perf_counter() - start
+    steps.timings[name] = steps.timings.get(name, 0.0) + time.perf_counter() - start
 
 
 def _nodes(function: Any) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.analysis.loop_form import Timings, finish_loops, kernel_step, read_loops
+from symshape.analysis.loop_form import LoopSteps, finish_loops, kernel_step, read_loops
 from symshape.analysis.loops import LoopKernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
@@ -51,18 +51,19 @@ def build_kernels(
     opt_level: int,
     cpu: str = NATIVE,
     read: Mapping[str, LoopKernel] = _NONE,
-    timings: Timings | None = None,
+    steps: LoopSteps | None = None,
 ) -> KernelSet:
     """Reads and prints every kernel; CPU kernels of a graph are compiled into one object. ``cpu``: see `cpu_level`;
-    ``read``: by function, what ``read_loops`` gave where that is known; ``timings`` takes the time of each step.
+    ``read``: by function, what ``read_loops`` gave where that is known; ``steps`` takes the time of each step.
 
     KernelFailure where a step fails.
     """
     functions = kernel_functions(module)
+    steps = steps or LoopSteps()
     loops = []
     for function in functions:
-        own = read.get(function_name(function)) or read_loops(function, timings)
-        loops.append(finish_loops(function, own, timings))
+        own = read.get(function_name(function)) or read_loops(function, steps)
+        loops.append(finish_loops(function, own, steps))
     kinds = [kernel_kind(f) for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
@@ -70,46 +71,42 @@ def build_kernels(
         from symshape.codegen.cpu.objects.target import target_of
 
         machine = target_of(cpu)
-        sources = _print_cpu(functions, loops, machine, timings)
+        sources = _print_cpu(functions, loops, machine, steps)
         counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for k in loops}
-        image = KernelImage(_compile(functions, sources, opt_level, machine, timings), counts)
+        image = KernelImage(_compile(functions, sources, opt_level, machine, steps), counts)
     else:
-        variants, image = _print_triton(functions, loops, timings)
+        variants, image = _print_triton(functions, loops, steps)
         sources = [k.source for k in image.triton]
     rows = zip(kinds, loops, sources, variants, strict=True)
     kernels = [KernelCode(k.name, kind, k, source, own) for kind, k, source, own in rows]
     return KernelSet(target, kernels, checking, image)
 
 
-def _print_cpu(
-    functions: Sequence[Any], loops: Sequence[LoopKernel], machine: Any, timings: Timings | None
-) -> list[str]:
+def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel], machine: Any, steps: LoopSteps) -> list[str]:
     from symshape.codegen.cpu.emit.kernel import emit_cpu
 
     sources = []
     for function, kernel in zip(functions, loops, strict=True):
-        with kernel_step("emit-cpu", [function], timings):
+        with kernel_step("emit-cpu", [function], steps):
             sources.append(emit_cpu(kernel, machine))
     return sources
 
 
 def _print_triton(
-    functions: Sequence[Any], loops: Sequence[LoopKernel], timings: Timings | None
+    functions: Sequence[Any], loops: Sequence[LoopKernel], steps: LoopSteps
 ) -> tuple[list[tuple[Variant, ...]], KernelImage]:
     from symshape.codegen.triton.kernel import emit_triton
 
     variants, printed = [], []
     for function, kernel in zip(functions, loops, strict=True):
-        with kernel_step("read-variants", [function], timings):
+        with kernel_step("read-variants", [function], steps):
             variants.append(for_loops(read_variants(function), kernel))
-        with kernel_step("emit-triton", [function], timings):
+        with kernel_step("emit-triton", [function], steps):
             printed.append(emit_triton(kernel, variants[-1]))
     return variants, KernelImage(triton=tuple(printed))
 
 
-def _compile(
-    functions: Sequence[Any], sources: Sequence[str], opt_level: int, machine: Any, timings: Timings | None
-) -> bytes:
+def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, machine: Any, steps: LoopSteps) -> bytes:
     """One object of all kernels. Where it does not compile, the kernels at fault are those that do not alone."""
     from symshape.codegen.cpu.objects.compile_objects import compile_objects
 
@@ -120,10 +117,9 @@ def _compile(
         made = compile_objects(sources, opt_level, machine)[0]
     except Exception:
         for function, source in zip(functions, sources, strict=True):
-            with kernel_step("compile-cpu", [function]):
+            with kernel_step("compile-cpu", [function], steps):
                 compile_objects([source], opt_level, machine)
-        with kernel_step("compile-cpu", functions):
+        with kernel_step("compile-cpu", functions, steps):
             raise
-    if timings is not None:
-        timings["compile-cpu"] = time.perf_counter() - start
+    steps.timings["compile-cpu"] = time.perf_counter() - start
     return made

@@ -34,6 +34,7 @@ class PassContext:
     """What the passes of one compile share. State travels here, never in globals.
 
     ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
+    ``disabled`` names of steps that the user leaves out: for passes that run steps of code generation.
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
     ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
@@ -44,6 +45,7 @@ class PassContext:
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
+    disabled: frozenset[str] = frozenset()
     facts: Any = None
     report: dict[str, Any] = field(default_factory=dict)
     scratch: dict[str, Any] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses, read_accesses
-from symshape.analysis.loop_form import read_loops
+from symshape.analysis.loop_form import LoopSteps, read_loops
 from symshape.analysis.loops import LoopKernel
 from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
 from symshape.dialects.conditions import emit_condition, emit_multiples, read_condition
@@ -183,7 +183,8 @@ def tables(module: ir.Module, context: PassContext) -> list[Table]:
     """
     if "tables" not in context.scratch:
         attributes: dict[Any, ir.Attribute] = {}
-        loops = context.scratch[LOOPS] = {function_name(f): read_loops(f) for f in _planned(module)}
+        steps = LoopSteps(context.disabled)
+        loops = context.scratch[LOOPS] = {function_name(f): read_loops(f, steps) for f in _planned(module)}
         context.scratch["tables"] = [Table(f, loops[function_name(f)], attributes) for f in _planned(module)]
     return list(context.scratch["tables"])
 
