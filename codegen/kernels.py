@@ -16,10 +16,10 @@ from torch_mlir import ir
 
 from symshape.analysis.loop_form import LoopSteps, finish_loops, kernel_step, read_loops
 from symshape.analysis.loops import LoopKernel
+from symshape.artifact.kernel_image import KernelImage
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
-from symshape.runtime.cpu.instruction_sets import NATIVE
-from symshape.runtime.kernel_image import KernelImage
+from symshape.machine.instruction_sets import NATIVE
 
 _NONE: Final[Mapping[str, LoopKernel]] = MappingProxyType({})
 
