@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.cache.compiled_graphs import compile_graph
+from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
@@ -129,7 +129,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
         if kind != "backward":
             _reject_constants(graph)
             _insert_assertions(graph, trace)
-        compiled = compile_graph(graph, options, kind=kind)
+        compiled = compile_or_reuse(graph, options, kind=kind)
         reports.append(compiled.report)
         entries.extend([] if kind == "backward" else [compiled.entry])
         return compiled.run
