@@ -10,7 +10,18 @@ Attributes are loaded on first use: the command-line tools do not import torch.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers see of the names below
+    from symshape.api import compile as compile
+    from symshape.api import explain as explain
+    from symshape.api import jit as jit
+    from symshape.errors import ContradictionError as ContradictionError
+    from symshape.errors import ShapeConstraintError as ShapeConstraintError
+    from symshape.errors import SymshapeError as SymshapeError
+    from symshape.prover.store import ConstraintStore as ConstraintStore
+    from symshape.tools.report import GraphReport as GraphReport
+    from symshape.tools.report import Report as Report
 
 __version__ = "0.1.0"
 _LAZY = {
@@ -27,10 +38,12 @@ _LAZY = {
 __all__ = sorted(_LAZY)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'symshape' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker would take every name for one that exists
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            return getattr(importlib.import_module(_LAZY[name]), name)
+        raise AttributeError(f"module 'symshape' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

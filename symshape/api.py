@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from symshape.configured_backend import ConfiguredBackend
 from symshape.errors import OptionError
@@ -13,10 +13,27 @@ from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
 
 if TYPE_CHECKING:
+    import torch
+
+    from symshape.jitted.jitted_function import EntryReport
+    from symshape.jitted.jitted_module import JitModule
     from symshape.tools.report import Report
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Jitted(Protocol[Parameters, Result_co]):
+    """The type of what ``jit`` makes of a function: it is called like the function, and as a method of a class is bound
+    like one. ``entries``: what each compiled entry needs of its inputs, with the reports of its graphs."""
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result_co: ...
+
+    def __get__(self, instance: Any, owner: Any = None) -> Jitted[..., Result_co]: ...
+
+    @property
+    def entries(self) -> list[EntryReport]: ...
 
 
 @overload
@@ -151,6 +168,22 @@ def _merged(options: Mapping[str, Any] | None, keywords: Mapping[str, Any], mode
     for twice in sorted(set(options or ()) & set(keywords)):
         raise OptionError(f"option {twice!r} is given twice", next_step="leave it out of options, or as a keyword")
     return {**(options or {}), **keywords}
+
+
+@overload
+def jit(fn: torch.nn.Module, *, dynamic_shapes: Any = ..., options: Mapping[str, Any] | None = ...) -> JitModule: ...
+
+
+@overload
+def jit(
+    fn: Callable[Parameters, Result], *, dynamic_shapes: Any = ..., options: Mapping[str, Any] | None = ...
+) -> Jitted[Parameters, Result]: ...
+
+
+@overload
+def jit(
+    fn: None = None, *, dynamic_shapes: Any = ..., options: Mapping[str, Any] | None = ...
+) -> Callable[[Callable[Parameters, Result]], Jitted[Parameters, Result]]: ...
 
 
 def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any] | None = None) -> Any:

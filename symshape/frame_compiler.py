@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
-import torch._dynamo.config
-from torch._dynamo.code_context import code_context
-from torch._dynamo.convert_frame import CatchErrorsWrapper
-from torch._dynamo.exc import TorchDynamoException
+import torch
 
 from symshape.errors import OptionError
-from symshape.frontend.opaque_calls.selection import Place, compile_with_breaks
+from symshape.frontend.bridge.dynamo import is_control_flow
+from symshape.frontend.bridge.frame_callback import (
+    FrameCallback,
+    accumulated_recompile_limit,
+    is_anything_kept_for,
+    is_argument_of_compile,
+    kept_for,
+    optimized,
+)
+from symshape.frontend.opaque_calls.frame_decisions import FrameDecisions, compile_with_decisions
 from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
@@ -38,7 +43,7 @@ def compile_with(
     version of PyTorch does not know.
     """
     for name in habits:
-        if not is_known(name):
+        if not is_argument_of_compile(name):
             raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
     tracing = replace(tracing or Tracing(), more="static" if dynamic is False else "", one_graph=fullgraph)
     return _compiled(fn, backend, tracing, habits)
@@ -46,13 +51,8 @@ def compile_with(
 
 def compile_apart(fn: Any, backend: Any, tracing: Tracing) -> Any:
     """``fn`` compiled beside all other code of it: neither uses that of the other, and no limit counts."""
-    habits = {"isolate_recompiles": True} if is_known("isolate_recompiles") else {}
+    habits = {"isolate_recompiles": True} if is_argument_of_compile("isolate_recompiles") else {}
     return _compiled(fn, backend, replace(tracing, more="unlimited"), habits)
-
-
-def is_known(name: str) -> bool:
-    """Whether this version of PyTorch has an argument of ``torch.compile``."""
-    return name in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class Tracing:
 
 
 def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
-    context: Any = torch._dynamo.optimize(backend, nopython=tracing.one_graph, **habits)
-    if hasattr(context, "callback"):  # not when Dynamo is switched off
-        context.callback = FrameCompiler(context.callback, tracing)
-    return context(fn)
+    def callback(usual: Any) -> FrameCompiler:
+        return FrameCompiler(usual, tracing)
+
+    return optimized(fn, backend, callback, one_graph=tracing.one_graph, habits=habits)
 
 
-_APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object, until it is reset: how often
+_APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object: how often
 
 
 def _may_be_this_ranks_alone(error: BaseException) -> bool:
@@ -82,15 +82,13 @@ def _may_be_this_ranks_alone(error: BaseException) -> bool:
     return several_ranks() and is_local(error)
 
 
-class FrameCompiler(CatchErrorsWrapper):
-    """What Dynamo calls for a frame that it has no code for. It stands where Dynamo's own does (not around it: some
-    stances of ``torch.compiler.set_stance`` look for the backend two steps below), and is pickled and copied like it.
-    """
+class FrameCompiler(FrameCallback):
+    """Compiles a frame with the changes of PyTorch in force, as often as a decision about it is missing."""
 
-    def __init__(self, usual: CatchErrorsWrapper, tracing: Tracing) -> None:
-        super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
+    def __init__(self, usual: Any, tracing: Tracing) -> None:
+        super().__init__(usual)
         self._tracing = tracing
-        self._breaks: dict[Place, str] = {}
+        self._decisions = FrameDecisions()
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
@@ -98,7 +96,9 @@ class FrameCompiler(CatchErrorsWrapper):
         more = (*MORE_SETTINGS[self._tracing.more], *self._limits(frame.f_code))
         try:
             return self._traced(usual, more, patched=True)
-        except TorchDynamoException as error:
+        except Exception as error:
+            if not is_control_flow(error):
+                raise
             found = users_error(error, before)
             if found is not None:
                 raise found from None
@@ -108,11 +108,9 @@ class FrameCompiler(CatchErrorsWrapper):
 
     def _traced(self, usual: Callable[[], Any], more: Sequence[Change], patched: bool) -> Any:
         with in_force(Scope("frame", run_operators=self._tracing.probe, only_settings=not patched), more):
-            return compile_with_breaks(usual, self._breaks, self._tracing.one_graph)
+            return compile_with_decisions(usual, self._decisions, self._tracing.one_graph)
 
-    def _traced_by_usual_rules(
-        self, usual: Callable[[], Any], more: Sequence[Change], error: TorchDynamoException
-    ) -> Any:
+    def _traced_by_usual_rules(self, usual: Callable[[], Any], more: Sequence[Change], error: Exception) -> Any:
         """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
         from symshape.fallbacks import say
         from symshape.tools.report import Fallback
@@ -128,9 +126,9 @@ class FrameCompiler(CatchErrorsWrapper):
     def _limits(self, code: CodeType) -> tuple[Change, ...]:
         """What was compiled apart of a function stays beside the rest of its code, and does not count for that."""
         if self._tracing.more == "unlimited":
-            context = code_context.get_context(code)
-            context[_APART] = context.get(_APART, 0) + 1
+            kept = kept_for(code)
+            kept[_APART] = kept.get(_APART, 0) + 1
             return ()
-        apart = code_context.get_context(code).get(_APART, 0) if code_context.has_context(code) else 0
-        limit = torch._dynamo.config.accumulated_recompile_limit
+        apart = kept_for(code).get(_APART, 0) if is_anything_kept_for(code) else 0
+        limit = accumulated_recompile_limit()
         return (configured(DYNAMO, accumulated_recompile_limit=limit + apart),) if apart else ()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from symshape.runtime.cpu.instruction_sets import NATIVE, VARIABLE, held
+from symshape.machine.instruction_sets import NATIVE, VARIABLE, held
 
 ROOT = Path(__file__).parent.parent
 

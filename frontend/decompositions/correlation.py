@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types

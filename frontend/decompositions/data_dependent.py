@@ -1,4 +1,4 @@
-"""Operators whose tracing asks how many elements there are, which nobody knows of data-dependent sizes.
+"""Operators whose tracing asks how many elements there are, which unbacked sizes do not tell.
 
 The gradients of ``var``, ``prod``, ``cumsum``, ``cumprod`` and ``repeat`` branch on it, that of ``masked_select`` fixes
 sizes of its operand, and ``logsumexp`` and batch norms test for emptiness. Here are forms that need no answer; for
@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels
 from symshape.frontend.decompositions.least_squares import least_squares_kernels

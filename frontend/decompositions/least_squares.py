@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel
 
 aten: Any = torch.ops.aten
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
 from symshape.frontend.decompositions.result_types import with_eager_types

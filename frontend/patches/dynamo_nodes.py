@@ -11,13 +11,14 @@ from torch._dynamo import utils
 from torch._dynamo.exc import Unsupported
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
-from symshape.frontend.bridge.torch_unbacked import asks_for_sizes, unimplemented, what_was_asked
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
 from symshape.frontend.opaque_calls.selection import node_runner
 from symshape.frontend.patches.patch import Changes, may_run_operators
 
 
 def opaque_calls(changes: Changes) -> None:
-    """Dynamo's tracing goes on where a call asks for an unknown size."""
+    """Dynamo's tracing goes on where a call asks for an unbacked size."""
     changes.attribute(utils, "run_node", node_runner(may_run_operators, utils.run_node))
 
 

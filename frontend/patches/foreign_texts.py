@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from symshape.frontend.bridge.torch_unbacked import asks_for_sizes
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes
 
 
 def message_of_symbolic_sizes() -> str:

@@ -16,7 +16,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch._dynamo.variables import nn_module
 
-from symshape.frontend.bridge.torch_unbacked import unimplemented
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.patches.patch import Changes
 from symshape.runtime.torch_c import first_seen
 

@@ -10,7 +10,7 @@ from torch._library.simple_registry import singleton
 from torch._library.utils import Kernel
 from torch._subclasses import fake_tensor
 
-from symshape.frontend.bridge.torch_tracing import is_for_all_devices
+from symshape.frontend.bridge.operators import is_for_all_devices
 from symshape.frontend.decompositions.fake_rules import FAKE_RULES
 from symshape.frontend.opaque_calls.inferred_rules import traced_by_inferred_rule
 from symshape.frontend.patches.patch import Changes, may_run_operators

@@ -15,7 +15,7 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import checkpoint
 
 from symshape.errors import CompileError
-from symshape.frontend.bridge.torch_tracing import user_line_now
+from symshape.frontend.bridge.source_lines import user_line_now
 from symshape.frontend.decompositions.random_numbers import drop_as_eager, fill_functionally
 from symshape.frontend.graph_rewrites.draw_order import is_drawing_subgraph, reordered, with_states
 from symshape.frontend.patches.patch import Changes

@@ -13,14 +13,14 @@ import torch
 from torch._dynamo import utils
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-from symshape.errors import ShapeConstraintError
+from symshape.artifact.constraint_checks import CheckText, error_of
+from symshape.errors import ShapeConstraintError, with_text
+from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.shape_env import symbol_hint, symbol_source
-from symshape.frontend.bridge.torch_unbacked import unimplemented
 from symshape.frontend.patches.dynamo_errors import passing, users_error
 from symshape.frontend.patches.patch import Changes
 from symshape.frontend.patches.probes import Takes
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
-from symshape.runtime.checks import CheckText, error_of, with_text
 from symshape.runtime.torch_c import first_seen, user_lines
 
 # Each with the position of its condition; the message follows.

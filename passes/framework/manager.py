@@ -46,7 +46,7 @@ class PassFailure(StepFailure):
             step=step_name(step),
             command=command,
             operations=[name for diagnostic in diagnostics for name in diagnostic.operations],
-            where=str(diagnostics[0].place) if diagnostics else "",
+            where=str(diagnostics[0].location) if diagnostics else "",
             next_step=f"the IR before this pass is in {dump}; replay it with\n    {command}" if dump else "",
         )
 

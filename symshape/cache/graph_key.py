@@ -19,13 +19,13 @@ from typing import Any, Final
 import sympy
 import torch
 
+from symshape.artifact.compiled_program import target_name
 from symshape.errors import CacheError
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
 from symshape.frontend.bridge.shape_env import symbol_hint, symbol_range, symbol_source
 from symshape.frontend.bridge.symbolic_sizes import expression_of
-from symshape.frontend.bridge.torch_tracing import guards_are_ours
-from symshape.runtime.program import target_name
+from symshape.frontend.bridge.trace_without_dynamo import guards_are_ours
 from symshape.runtime.torch_c import user_lines
 
 _WORDS: Final = (bool, int, float, complex, str, type(None))
@@ -157,7 +157,7 @@ class _Writer:
         ours = guards_are_ours(env)
         lines = [f"guards{' of ours' if ours else ''}"]
         guards = shape_env_guards(env) if ours else [(guard.expr, None) for guard in env.guards]
-        lines += [f"{self.expr(relation)} {place}" for relation, place in guards]
+        lines += [f"{self.expr(relation)} {line}" for relation, line in guards]
         lines += ["asserted", *(self.expr(relation) for relation, _ in deferred_runtime_asserts(env))]
         lines += ["replaced", *(f"{self.expr(s)} {self.expr(value)}" for s, value in env.replacements.items())]
         return [*lines, "symbols", *(self._symbol(env, symbol) for symbol in self.symbols)]

@@ -13,9 +13,11 @@ import torch.utils._pytree as pytree
 from symshape.cache.compiled_graphs import compile_graph
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
-from symshape.errors import CompileError, SymshapeError
+from symshape.errors import CompileError, SymshapeError, with_text
+from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
-from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
+from symshape.frontend.bridge.trace_without_dynamo import Trace
+from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
@@ -28,7 +30,6 @@ from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.options import Options
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.checks import with_text
 from symshape.runtime.torch_c import user_lines
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
@@ -136,7 +137,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"
     inputs = [*state, *(fakes[i] for i in dynamic)]
-    how: dict[str, Any] = {"joint": ready_to_split(_as_it_is), "splitting": splitting}
+    how: dict[str, Any] = {"joint": ready_to_split(lambda graph: graph), "splitting": splitting}
     how |= {"decompositions": decomposition_table(seeded), **compilers}
     with in_force(Scope("jit", eager_draws=seeded)):
         flat = trace.run(function, inputs, **how)
@@ -155,10 +156,6 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     known = [*every, *(leaf for leaf in leaves if leaf is not None)]
     changed = tuple(positions[i] for i in trace.changed)
     return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
-
-
-def _as_it_is(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    return joint
 
 
 def _reject_constants(graph: torch.fx.GraphModule) -> None:
@@ -237,7 +234,7 @@ def _place_of(node: torch.fx.Node) -> str:
 
 def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
     """AOTAutograd leaves assertions on data-dependent sizes to Dynamo: each is put where its sizes are known."""
-    for number, (expr, message, place) in enumerate(trace.deferred()):
+    for number, (expr, message, location) in enumerate(trace.deferred()):
         missing, after = {str(symbol) for symbol in expr.free_symbols}, None
         for node in graph.graph.nodes:
             if node.op == "output" or not missing:
@@ -246,7 +243,7 @@ def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
             after = node
         if after is None or missing:
             continue  # about a size that nothing computes
-        file, _, line = place.rpartition(":")
+        file, _, line = location.rpartition(":")
         with graph.graph.inserting_after(after):
             # The importer reads the condition off the value; the number keeps two of them apart.
             condition = graph.graph.call_function(operator.ge, (number, 0))

@@ -255,11 +255,11 @@ def _report(source: Source, outcome: Outcome) -> None:
     lines = source.text.split("\n")
     for diagnostic in outcome.diagnostics:
         for d in (diagnostic, *diagnostic.notes):
-            own = d.place.file == "-"  # the name MLIR has for text that it did not read from a file
-            place = f"{source.file}:{d.place.line}:{d.place.column}" if own else str(d.place)
-            print(f"{place}: {d.severity}: {d.message}", file=sys.stderr)
-            if own and 0 < d.place.line <= len(lines):
-                print(f"{lines[d.place.line - 1]}\n{' ' * (d.place.column - 1)}^", file=sys.stderr)
+            own = d.location.file == "-"  # the name MLIR has for text that it did not read from a file
+            location = f"{source.file}:{d.location.line}:{d.location.column}" if own else str(d.location)
+            print(f"{location}: {d.severity}: {d.message}", file=sys.stderr)
+            if own and 0 < d.location.line <= len(lines):
+                print(f"{lines[d.location.line - 1]}\n{' ' * (d.location.column - 1)}^", file=sys.stderr)
     if outcome.failure is not None:
         cause = outcome.failure.__cause__
         if cause is not None and not isinstance(cause, SymshapeError):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from symshape import runtime
-from symshape.runtime.opaque_call import text_of
+from symshape.frontend.opaque_calls.write_calls import text_of
 
 aten: Any = torch.ops.aten
 CPU = {"dtype": torch.float32, "device": torch.device("cpu")}  # keywords
@@ -23,7 +23,7 @@ def leaf() -> torch.Tensor:
     return torch.linspace(-1, 2, 12).reshape(3, 4).requires_grad_()
 
 
-def whole(op: Any, *args: Any, gradient: bool = False, random: bool = False, results: Any = KEPT) -> tuple[Any, ...]:
+def opaque(op: Any, *args: Any, gradient: bool = False, random: bool = False, results: Any = KEPT) -> tuple[Any, ...]:
     tensors: list[torch.Tensor] = []
     text = json.dumps({**text_of(op, args, tensors, ""), "results": results, "random": random})
     if not gradient:
@@ -38,18 +38,31 @@ OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
         lambda: ("normal_.default", [3, 4], [1, 3], [0.5, 2.0], None, CPU),
         lambda: ("bernoulli_.Tensor", [3, 4], [4, 1], [], torch.full((3, 4), 0.5), CPU),
     ],
-    "whole": [
-        lambda: whole(aten.mul.Tensor, leaf(), leaf()),
-        lambda: whole(
+    "opaque_call": [
+        lambda: opaque(aten.mul.Tensor, leaf(), leaf()),
+        lambda: opaque(
             aten.unique_dim.default,
             leaf().detach(),
             0,
             results=[["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]],
         ),
     ],
-    "whole_gradient": [lambda: whole(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
-    "whole_random": [lambda: whole(aten.rand_like.default, leaf().detach(), random=True)],
-    "whole_random_gradient": [lambda: whole(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)],
+    "opaque_call_gradient": [lambda: opaque(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
+    "opaque_random_call": [lambda: opaque(aten.rand_like.default, leaf().detach(), random=True)],
+    "opaque_random_call_gradient": [
+        lambda: opaque(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)
+    ],
+}
+
+# Those that only IR calls, after tracing: they have no rule for traced values.
+POSITIONS = torch.tensor([1, 3])
+IN_IR: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
+    "mask_positions": [lambda: (torch.tensor([[True, False], [False, True]]), "cpu")],
+    "select_at": [lambda: (leaf().detach(), POSITIONS, 0, 2)],
+    "unravel_positions": [lambda: (torch.ones(3, 4, dtype=torch.bool), POSITIONS)],
+    "scatter": [
+        lambda: (leaf().detach(), torch.ones(2, 4), [0, 1], False, [2, 4], [-1, 1], [POSITIONS - 1], [0], "add", False),
+    ],
 }
 
 
@@ -62,7 +75,7 @@ def registered() -> set[str]:
 
 
 def test_each_is_in_the_table() -> None:
-    assert registered() == set(OPERATORS)
+    assert registered() == OPERATORS.keys() | IN_IR.keys()
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -75,4 +88,12 @@ def test_checks_of_custom_operators(name: str) -> None:
         args = arguments()
         kwargs = args[-1] if args[-1] is CPU else {}
         found = torch.library.opcheck(op, args[: len(args) - bool(kwargs)], kwargs, test_utils=utils)
+        assert set(found.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("name", IN_IR)
+def test_schemas_of_operators_in_ir(name: str) -> None:
+    op = getattr(torch.ops.symshape, name).default
+    for arguments in IN_IR[name]:
+        found = torch.library.opcheck(op, arguments(), test_utils=["test_schema"])
         assert set(found.values()) == {"SUCCESS"}

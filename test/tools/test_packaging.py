@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tomllib
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from wheel import build_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,30 +44,7 @@ def test_links_lead_to_the_folders() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    tree = folder / "tree"  # built from a copy, so that nothing is left behind in the checkout
-    ignored = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.splitlines()
-    for name in ignored:
-        source, target = ROOT / name, tree / name
-        if source.is_file() and name.split("/")[0] in (*FOLDERS, "symshape", "pyproject.toml", "README.md", "LICENSE"):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read_bytes())
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--wheel-dir",
-        str(folder),
-    ]
-    done = subprocess.run([*command, str(tree)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return zipfile.ZipFile(next(folder.glob("*.whl")))
+    return zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel")))
 
 
 def test_the_wheel_holds_every_file_once(wheel: zipfile.ZipFile) -> None:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
-import re
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.utils._device as device_modes
-import torch.utils._pytree as pytree
-from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock for all that change settings
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx import traceback as node_meta
@@ -26,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import (
 from symshape.frontend.bridge.aot_autograd import partition_after
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.shape_env import source_name
+from symshape.frontend.bridge.source_lines import user_frame_now
 
 
 def is_seen_by_others(values: Sequence[Any]) -> bool:
@@ -57,23 +53,6 @@ def guards_are_ours(env: Any) -> bool:
     return isinstance(env, _shape_env_class()) if env is not None else False
 
 
-def _user_frame_now() -> Any:
-    """The innermost frame that is neither PyTorch's nor ours."""
-    frame = sys._getframe(1)
-    while frame is not None and not _is_users(frame):
-        frame = frame.f_back  # type: ignore[assignment]
-    return frame
-
-
-def user_line_now() -> str:
-    """``file:line`` of the frame that is the user's; "" if there is none."""
-    frame = _user_frame_now()
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
-
-
-_NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
-
-
 def _check_message() -> str:
     """The message of the ``torch._check`` that is being evaluated."""
     frame: Any = sys._getframe(1)
@@ -93,14 +72,14 @@ def _shape_env_class() -> type:
         """Places everything at the user's line, and keeps the messages of assertions."""
 
         def _get_user_frame(self) -> Any:
-            return _user_frame_now()
+            return user_frame_now()
 
         def guard_or_defer_runtime_assert(  # type: ignore[override]
             self, orig_expr: Any, msg: str, fx_node: Any = None
         ) -> bool:
-            frame = _user_frame_now()
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
-            return super().guard_or_defer_runtime_assert(orig_expr, f"{place}\n{_check_message()}", fx_node)
+            frame = user_frame_now()
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+            return super().guard_or_defer_runtime_assert(orig_expr, f"{line}\n{_check_message()}", fx_node)
 
     return GuardedShapeEnv
 
@@ -119,10 +98,10 @@ class _UserLines(TorchFunctionMetadataMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.reads_offset = self.reads_offset or func in _OFFSET_READERS
-        frame = _user_frame_now()
+        frame = user_frame_now()
         if frame is not None:
-            place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
-            node_meta.set_stack_trace([place])
+            line = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
+            node_meta.set_stack_trace([line])
         if self.inner is not None:
             return self.inner.__torch_function__(func, types, args, kwargs)
         return func(*args, **(kwargs or {}))
@@ -245,8 +224,8 @@ class Trace:
         """Assertions on data-dependent sizes, in order: (sympy condition, message, ``file:line``)."""
         found = []
         for condition, packed in deferred_runtime_asserts(self.env):
-            place, _, message = packed.partition("\n")
-            found.append((condition, message, place))
+            line, _, message = packed.partition("\n")
+            found.append((condition, message, line))
         return found
 
 
@@ -256,112 +235,3 @@ def _range(low: int, high: int | None) -> Any:
     from torch.utils._sympy.value_ranges import ValueRanges
 
     return StrictMinMaxConstraint(vr=ValueRanges(low, int_oo if high is None else high), warn_only=False)
-
-
-def user_line(error: BaseException) -> str:
-    """``file:line`` of the innermost frame of the user's that an error passed; "" if there is none."""
-    places = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_users(frame)]
-    return f"{places[-1][0].f_code.co_filename}:{places[-1][1]}" if places else ""
-
-
-def _is_users(frame: Any) -> bool:
-    return frame.f_globals.get("__name__", "").split(".")[0] not in _NOT_THE_USERS
-
-
-def failed_check(error: BaseException) -> tuple[Any, str] | None:
-    """If a ``torch._check`` of the user's raised the error: its condition (a sympy expression, or None where it was
-    decided without one) and its ``file:line``."""
-    places = list(traceback.walk_tb(error.__traceback__))
-    check = places[-1][0]
-    if check.f_code.co_name != "_check_with" or check.f_globals.get("__name__") != "torch":
-        return None
-    caller, line = next(place for place in reversed(places) if place[0].f_globals.get("__name__") != "torch")
-    if not _is_users(caller):
-        return None  # an operator's own check of its operands
-    condition = check.f_locals.get("cond")
-    expr = condition.node.expr if isinstance(condition, torch.SymBool) else None
-    return expr, f"{caller.f_code.co_filename}:{line}"
-
-
-def depends_on_values(error: BaseException) -> bool:
-    """Whether an error of a trace says that a value of a tensor decided what to run."""
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    return isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException))
-
-
-_AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
-# A kernel gets the usual one, to call where it has nothing better.
-AutogradKernel = Callable[..., Any]
-
-
-def has_functional_transforms(gm: torch.fx.GraphModule) -> bool:
-    """Whether a Dynamo graph, or one in it, has transforms of ``torch.func``: it enters and leaves their levels."""
-    graphs = [module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
-    names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
-    return any(name.endswith("_increment_nesting") for name in names)
-
-
-def unsupported(op: Any) -> Exception:
-    """The tracer's error for an operator that it has no rule for."""
-    from torch._subclasses.fake_tensor import UnsupportedOperatorException
-
-    return UnsupportedOperatorException(op)
-
-
-def is_differentiated_inside(op: Any, values: Any) -> bool:
-    """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
-    operator then, which does the same (``symshape::whole``)."""
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
-        return False
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values))
-
-
-def is_for_all_devices(op: Any) -> bool:
-    """Whether a user's operator has a kernel for all devices, and none for tensors without data."""
-    from torch._library.utils import is_builtin
-
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return not is_builtin(op) and has(op.name(), "CompositeExplicitAutograd") and not has(op.name(), "Meta")
-
-
-def traced_by_its_kernel(op: Any, args: Any, kwargs: Any) -> Any:
-    """The fake results of an operator by its own kernel, which is run on tensors without data."""
-    from torch._subclasses.fake_tensor import in_kernel_invocation_manager
-
-    mode = tracing_mode((args, kwargs))
-    with in_kernel_invocation_manager(mode):
-        result = op(*args, **kwargs)
-    leaves = pytree.tree_leaves((args, kwargs))
-    return mode.wrap_meta_outputs_with_default_device_logic(result, op, leaves, device=kwargs.get("device"))
-
-
-def has_side_effects(op: Any) -> bool:
-    """Whether an operator is declared to do more than to return results (``register_effect``)."""
-    from torch._higher_order_ops.effects import has_effects
-
-    return bool(has_effects(op))
-
-
-def tracing_mode(values: Any) -> Any:
-    """The tracer's mode behind some values, or the one that is in force; None without one."""
-    from torch._guards import detect_fake_mode
-
-    return detect_fake_mode(values)
-
-
-def traced_line_now() -> str:
-    """``file:line`` of the user's innermost frame that is being traced; "" if that is unknown."""
-    from torch._guards import TracingContext
-
-    frames = [f for f in TracingContext.extract_stack() or () if not f.filename.startswith(_TORCH_FOLDER)]
-    if not frames:
-        lines = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
-        return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
-    return f"{frames[-1].filename}:{frames[-1].lineno}"
-
-
-_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
-_STACK_LINE = re.compile(r'File "(.+?)", line (\d+)')
