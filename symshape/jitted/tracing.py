@@ -137,7 +137,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"
     inputs = [*state, *(fakes[i] for i in dynamic)]
-    how: dict[str, Any] = {"joint": ready_to_split(_as_it_is), "splitting": splitting}
+    how: dict[str, Any] = {"joint": ready_to_split(lambda graph: graph), "splitting": splitting}
     how |= {"decompositions": decomposition_table(seeded), **compilers}
     with in_force(Scope("jit", eager_draws=seeded)):
         flat = trace.run(function, inputs, **how)
@@ -156,10 +156,6 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     known = [*every, *(leaf for leaf in leaves if leaf is not None)]
     changed = tuple(positions[i] for i in trace.changed)
     return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
-
-
-def _as_it_is(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    return joint
 
 
 def _reject_constants(graph: torch.fx.GraphModule) -> None:
