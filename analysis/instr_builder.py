@@ -48,9 +48,6 @@ class InstrBuilder:
         instr = self._made[value]
         return instr.row or (bool(self._reduced) and instr.op == "reduce")
 
-    def made_by(self, value: int) -> Instr:
-        return self._made[value]
-
     def index(self, expr: Expr, *, row: bool = False) -> int:
         return self.emit("index", (), "index", row=row, address=self.simplify(expr, row))
 

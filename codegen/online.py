@@ -1,4 +1,4 @@
-"""Sums that depend on an earlier reduction, and that can be found in that one's pass all the same.
+"""Sums that depend on an earlier reduction, and that can be found in that one's sweep all the same.
 
 max(v), then sum(exp(v - c))       c: any row value that depends on the maximum alone
 sum(v), then sum((v - c) ** 2)     c: any row value that depends on the sum alone
@@ -17,7 +17,7 @@ _TYPES: Final = frozenset({"f32", "f64"})
 
 @dataclass(frozen=True)
 class Online:
-    """A sum that is found in the pass of the reduction ``first``: "exp" or "square" of its operand minus ``centre``."""
+    """A sum found in the sweep of the reduction ``first``: "exp" or "square" of its operand minus ``centre``."""
 
     kind: str
     first: int  # the value of the earlier reduction

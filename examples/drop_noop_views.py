@@ -24,7 +24,6 @@ class DropNoopViews(Pass):
     """Removes views that change nothing: an identity map over all of a tensor.
 
     ``limit`` stops after so many (-1: never).
-
     ```mlir
     "symshape.bind"(%x, %n, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
     %v = "symshape.view"(%x, %n) {map = affine_map<(d0) -> (d0)>} : (tensor<?xf32>, index) -> tensor<?xf32>
@@ -33,6 +32,7 @@ class DropNoopViews(Pass):
     """
 
     name: ClassVar[str] = "drop-noop-views"
+    statistics: ClassVar[dict[str, str]] = {"dropped": "views that changed nothing"}
     limit: int = -1
 
     def run(self, module: ir.Module, context: PassContext) -> None:
@@ -42,7 +42,7 @@ class DropNoopViews(Pass):
         for view in noops if self.limit < 0 else noops[: self.limit]:
             view.result.replace_all_uses_with(view.source)
             view.operation.erase()
-        context.report[self.name] = {"dropped": len(noops)}
+        self.count(context, dropped=len(noops))
 
 
 def changes_nothing(view: ViewOp, sizes: dict[ir.Value, list[ir.Value]]) -> bool:

@@ -31,7 +31,7 @@ if __name__ == "__main__":
     unbacked = graph.stages["imported"].count("symshape.unbacked_symbol")
     print(f"loss: {len(graph.library_calls)} library calls, {unbacked} unbacked sizes")
     # CHECK: {{.*}}mask
-    for line in graph.passes["mask-to-where"]:
+    for line in graph.remarks["mask-to-where"]:
         print(line)
 
     report = symshape.explain(selected, x, mask)
@@ -41,7 +41,7 @@ if __name__ == "__main__":
     unbacked = graph.stages["imported"].count("symshape.unbacked_symbol")
     print(f"selected: {unbacked} unbacked size")
     # CHECK: {{.*}}
-    for line in (*graph.passes["mask-to-where"], *graph.passes["compact-masks"]):
+    for line in (*graph.remarks["mask-to-where"], *graph.remarks["compact-masks"]):
         print(line)
 
     # The same graph for any number of selected elements, none among them.

@@ -127,7 +127,7 @@ def _completed(
 ) -> GraphReport:
     """A graph's report with what was found out before it was compiled."""
     report.specialisations = specialisations(env)
-    report.passes[NAME] = list(masks)
+    report.remarks[NAME] = list(masks)
     report.fallbacks[:0] = fallbacks
     return report
 

@@ -105,7 +105,7 @@ def _compile(
         hooks = Hooks(timings=timings)
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
         _record(report, stage, imported.module, keep_stages)
-    report.passes = pass_context.report
+    report.statistics, report.remarks = pass_context.statistics, pass_context.remarks
     report.constraints = read_constraints(imported.module, pass_context) if keep_stages else []
 
     with context, ir.Location.unknown(context):

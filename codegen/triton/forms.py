@@ -27,7 +27,7 @@ def pointwise(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
 def tile(kernel: LoopKernel, name: str, bounds: Bounds, dims: Sequence[str]) -> FunctionText:
     """YBLOCK x XBLOCK points of two dims, at one point of the others.
 
-    Each access is coalesced along the dim that is contiguous for it; what was loaded along the first dim passes through
+    Each access is coalesced along the dim that is contiguous for it; what was loaded along the first dim sweeps through
     shared memory to what is stored along the second.
     """
     outer, inner = dims
@@ -68,14 +68,14 @@ def persistent(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
 
 
 def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK rows, their reduced points in steps of RBLOCK, as often as the schedule has passes."""
+    """XBLOCK rows, their reduced points in steps of RBLOCK, as often as the schedule has sweeps."""
     f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK"], bounds=bounds)
     f.bound("xnumel", f.parallel)
     f.programs()
     size = f.bound("rnumel", f.reduced)
     end = "rnumel" if size.as_int() is not None else "tr.loop_end(rnumel)"
     plan = schedule(kernel)
-    for one in plan.passes:
+    for one in plan.sweeps:
         for instr in one.rows:
             online = plan.online.get(instr.results[0]) if instr.op == "reduce" else None
             if online is None:

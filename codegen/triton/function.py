@@ -1,4 +1,4 @@
-"""The text of one jit function: its head, the points of a program, passes over chunks of the reduced points."""
+"""The text of one jit function: its head, the points of a program, sweeps over chunks of the reduced points."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class FunctionText:
         self.body.indent = self.body.indent[4:]
 
     def reduce_pass(self, plan: Schedule, code: Sequence[Instr], begin: str, end: str) -> None:
-        """One pass: the accumulators of its reductions stay as ``accN``, and the results are defined."""
+        """One sweep: the accumulators of its reductions stay as ``accN``, and the results are defined."""
         reductions = [i for i in code if i.op == "reduce"]
         for instr in reductions:
             self.line(*start(instr))

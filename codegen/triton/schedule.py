@@ -1,7 +1,7 @@
-"""The passes over the reduced points that a looped kernel makes, and the reductions that need no pass of their own.
+"""The sweeps over the reduced points that a looped kernel makes, and the reductions that need no sweep of their own.
 
-A reduction is known after its pass; what depends on it is computed in the next, and full-level values are computed
-again there. Two sums that depend on an earlier reduction are found in its pass all the same (`codegen/online.py`).
+A reduction is known after its sweep; what depends on it is computed in the next, and full-level values are computed
+again there. Two sums that depend on an earlier reduction are found in its sweep all the same (`codegen/online.py`).
 The sum of exponentials is kept relative to the running maximum, as in the online normaliser of Milakov and Gimelshein
 (arXiv:1805.02867). The squares are kept relative to the running mean by the update of Youngs and Cramer (Technometrics
 13(3), 1971), in which nothing cancels, of values less the first one. Both are moved to c when the row is done.
@@ -20,8 +20,8 @@ _ROOTS: Final = frozenset({"reduce", "store", "check_index"})
 
 
 @dataclass(frozen=True)
-class Pass:
-    """``rows``: row-level work before the pass, also reductions that become known by it; ``body``: full level."""
+class Sweep:
+    """``rows``: row-level work before the sweep, also reductions that become known by it; ``body``: full level."""
 
     rows: tuple[Instr, ...]
     body: tuple[Instr, ...]
@@ -33,9 +33,9 @@ class Pass:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``passes`` in order; the last may have an empty body. ``online`` by the value of the sum."""
+    """``sweeps`` in order; the last may have an empty body. ``online`` by the value of the sum."""
 
-    passes: tuple[Pass, ...]
+    sweeps: tuple[Sweep, ...]
     online: dict[int, Online]
 
     def after(self, first: int) -> Online | None:
@@ -44,21 +44,21 @@ class Schedule:
 
 
 def schedule(kernel: LoopKernel) -> Schedule:
-    """The passes of a kernel with reduced dims."""
+    """The sweeps of a kernel with reduced dims."""
     code = kernel.code
     online = find_online(code)
     stage = _stages(code, online)
-    passes = []
+    sweeps = []
     for now in range(max(stage, default=0) + 1):
         here = [i for i, s in zip(code, stage, strict=True) if s == now]
         rows = [i for i in here if i.row or i.op == "constant" or i.op == "reduce" and i.results[0] in online]
         roots = [i for i in here if not i.row and i.op in _ROOTS and not set(i.results) & online.keys()]
-        passes.append(Pass(tuple(rows), tuple(closure(code, roots, full=True))))
-    return Schedule(tuple(passes), online)
+        sweeps.append(Sweep(tuple(rows), tuple(closure(code, roots, full=True))))
+    return Schedule(tuple(sweeps), online)
 
 
 def _stages(code: Sequence[Instr], online: dict[int, Online]) -> list[int]:
-    """For each instruction the number of passes that must be over before it can be computed."""
+    """For each instruction the number of sweeps that must be over before it can be computed."""
     known: dict[int, int] = {}
     result = []
     for instr in code:

@@ -1,11 +1,11 @@
 """Reductions whose rows many programs share: partial results go to a workspace, a second launch combines them.
 
-For each pass of the schedule: ``partialK`` runs it for a part of the reduced points, ``combineK`` combines what the
-parts found, in their order, does the row-level work and stores that this makes possible, and leaves what later passes
-need. A last pass that only stores has no ``combine``. No atomics: two runs are bitwise equal.
+For each sweep of the schedule: ``partialK`` runs it for a part of the reduced points, ``combineK`` combines what the
+parts found, in their order, does the row-level work and stores that this makes possible, and leaves what later sweeps
+need. A last sweep that only stores has no ``combine``. No atomics: two runs are bitwise equal.
 
-The workspace of an element type: a value per row for each result that a later pass needs, then a value per row and part
-for each partial result; parts of a row are neighbours, or rows are where those are the fast dim of what is read.
+The workspace of an element type: a value per row for each result that a later sweep needs, then a value per row and
+part for each partial result; parts of a row are neighbours, or rows are where those are the fast dim of what is read.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SplitWriter:
         self.kernel, self.name, self.bounds = kernel, name, bounds
         self.plan: Schedule = schedule(kernel)
         self.types = {n: t for i in kernel.code if i.op == "reduce" for n, t in zip(i.results, _types(i), strict=True)}
-        self.passes = [k for k, one in enumerate(self.plan.passes) if one.body]
+        self.sweeps = [k for k, one in enumerate(self.plan.sweeps) if one.body]
         self.workspace = Workspace(
             _slots(self._kept(), self.types), _slots(self._partial(), self.types), is_column(kernel)
         )
@@ -117,29 +117,29 @@ class SplitWriter:
         ]
 
     def _launches(self) -> Iterator[tuple[str, int]]:
-        for k in self.passes:
+        for k in self.sweeps:
             yield "partial", k
-            if self.plan.passes[k].reductions:
+            if self.plan.sweeps[k].reductions:
                 yield "combine", k
 
     # What is where.
 
     def _online(self, k: int) -> list[Online]:
-        """The sums found in a pass besides its reductions."""
-        found = (self.plan.after(i.results[0]) for i in self.plan.passes[k].reductions)
+        """The sums found in a sweep besides its reductions."""
+        found = (self.plan.after(i.results[0]) for i in self.plan.sweeps[k].reductions)
         return [online for online in found if online]
 
     def _partial(self) -> list[int]:
-        numbers = [n for one in self.plan.passes for i in one.reductions for n in i.results]
+        numbers = [n for one in self.plan.sweeps for i in one.reductions for n in i.results]
         return numbers + list(self.plan.online)
 
     def _kept(self) -> list[int]:
-        used = [n for k in self.passes for n in self._earlier(self._rows_of_pass(k), self.plan.passes[k].body)]
-        used += [n for k in self.passes for n in self._earlier(self._rows_after(k)) if n not in self._found_in(k)]
+        used = [n for k in self.sweeps for n in self._earlier(self._rows_of_sweep(k), self.plan.sweeps[k].body)]
+        used += [n for k in self.sweeps for n in self._earlier(self._rows_after(k)) if n not in self._found_in(k)]
         return sorted(set(used))
 
     def _found_in(self, k: int) -> set[int]:
-        numbers = {n for i in self.plan.passes[k].reductions for n in i.results}
+        numbers = {n for i in self.plan.sweeps[k].reductions for n in i.results}
         return numbers | {online.result for online in self._online(k)}
 
     def _earlier(self, *codes: Iterable[Instr]) -> list[int]:
@@ -148,15 +148,15 @@ class SplitWriter:
         operands = {n for code in codes for i in code if online.keys().isdisjoint(i.results) for n in i.operands}
         return sorted(operands & self.types.keys())
 
-    def _rows_of_pass(self, k: int) -> list[Instr]:
-        """Row-level work that the pass itself needs."""
-        code = closure(self.kernel.code, self.plan.passes[k].body)
+    def _rows_of_sweep(self, k: int) -> list[Instr]:
+        """Row-level work that the sweep itself needs."""
+        code = closure(self.kernel.code, self.plan.sweeps[k].body)
         return [i for i in code if i.row or i.op == "constant"]
 
     def _rows_after(self, k: int) -> list[Instr]:
-        """Row-level work that is due after a pass: its stores, and what the sums found in it are relative to."""
-        due = (self.plan.passes[k + 1].rows if k + 1 < len(self.plan.passes) else ()) + (
-            self.plan.passes[0].rows if k == 0 else ()
+        """Row-level work that is due after a sweep: its stores, and what the sums found in it are relative to."""
+        due = (self.plan.sweeps[k + 1].rows if k + 1 < len(self.plan.sweeps) else ()) + (
+            self.plan.sweeps[0].rows if k == 0 else ()
         )
         stores = [i for i in due if i.op in ("store", "check_index")]
         code = closure(self.kernel.code, stores, [online.centre for online in self._online(k)])
@@ -192,7 +192,7 @@ class SplitWriter:
             "begin = tl.minimum(split * steps, blocks) * RBLOCK",
             "end = tl.minimum((split + 1) * steps, blocks) * RBLOCK",
         )
-        one, rows = self.plan.passes[k], self._rows_of_pass(k)
+        one, rows = self.plan.sweeps[k], self._rows_of_sweep(k)
         self._load_kept(f, self._earlier(rows, one.body))
         for instr in rows:
             f.body.emit(instr)
@@ -216,7 +216,7 @@ class SplitWriter:
     def _combine_function(self, k: int) -> FunctionText:
         f = self._function(f"combine{k}", ["XBLOCK", "RBLOCK", "STEP"])
         f.points("tl.program_id(0).to(INDEX)")
-        reductions = self.plan.passes[k].reductions
+        reductions = self.plan.sweeps[k].reductions
         for instr in reductions:
             f.line(*start(instr, "tl.int64"))
         f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions))

@@ -16,7 +16,6 @@ from symshape.passes.framework.base import PassContext
 from symshape.prover.numbers.condition import Condition
 
 KINDS = frozenset({"symshape.assume", "symshape.expect_true", "symshape.guard"})
-_REPORT = "constraints"  # the key in the report of the passes
 _PLAIN = ("host.", "symshape.", "arith.", "func.")  # dialects whose ops have no regions (but for functions)
 
 
@@ -63,8 +62,8 @@ def main_blocks(module: ir.Module) -> Iterator[ir.Block]:
 
 
 def record(context: PassContext, op: Any, condition: Condition, status: str) -> None:
-    """Keeps in the report what a constraint said that is about to be removed."""
-    context.report.setdefault(_REPORT, []).append(_entry(op, condition, status))
+    """Keeps what a constraint said that is about to be removed."""
+    context.constraints.append(_entry(op, condition, status))
 
 
 def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
@@ -75,7 +74,7 @@ def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
             own = _read(block, Sizes(block))
             in_branch = is_branch(block.owner)
             entries += [e for e in own if not in_branch or e.kind != "assume"]  # they are those of main
-    return entries + list(context.report.get(_REPORT, ()))
+    return entries + context.constraints
 
 
 def _read(block: ir.Block, sizes: Sizes) -> Iterator[Entry]:

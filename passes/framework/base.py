@@ -36,7 +36,9 @@ class PassContext:
     ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
     ``disabled`` names of steps that the user leaves out: for passes that run steps of code generation.
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
-    ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
+    ``statistics``  what passes have counted, by pass and statistic; see ``Pass.count``.
+    ``remarks``  what passes have to say of single operations, by pass; see ``Pass.remark``.
+    ``constraints``  the entries of those that were removed.
     ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
                  may have changed anything else than what it says that it has changed. ``LOOPS``: the loop forms of
                  kernels by name, as read, which code generation takes over.
@@ -47,7 +49,9 @@ class PassContext:
     options: Mapping[str, Any] = field(default_factory=dict)
     disabled: frozenset[str] = frozenset()
     facts: Any = None
-    report: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[str, dict[str, int]] = field(default_factory=dict)
+    remarks: dict[str, list[Any]] = field(default_factory=dict)
+    constraints: list[Any] = field(default_factory=list)
     scratch: dict[str, Any] = field(default_factory=dict)
     require: Callable[[Condition, str], None] = _require_nothing
 
@@ -58,9 +62,12 @@ class Pass:
 
     ``targets``: those of compiles that it is for, where not for all. Without a compile (`symshape-opt`) it always runs.
     ``instead``: the pipeline element that takes its place where it is left out; "" where nothing has to.
+    ``statistics``: what it counts, and what that means (MLIR's ``Statistic``); reports and
+    ``symshape-opt --mlir-pass-statistics`` show them.
     """
 
     name: ClassVar[str] = ""
+    statistics: ClassVar[dict[str, str]] = {}
     targets: ClassVar[tuple[str, ...]] = ()
     instead: ClassVar[str] = ""
 
@@ -71,6 +78,18 @@ class Pass:
         through ``fail(op, message)``.
         """
         raise NotImplementedError
+
+    def count(self, context: PassContext, **amounts: int) -> None:
+        """Adds to statistics of the pass. ValueError for one that it does not declare."""
+        found = context.statistics.setdefault(self.name, dict.fromkeys(self.statistics, 0))
+        for statistic, amount in amounts.items():
+            if statistic not in found:
+                raise ValueError(f"pass '{self.name}' declares no statistic '{statistic}'")
+            found[statistic] += amount
+
+    def remark(self, context: PassContext, *remarks: Any) -> None:
+        """Notes what became of single operations, or why nothing did: text, or what prints as such."""
+        context.remarks.setdefault(self.name, []).extend(remarks)
 
     @classmethod
     def description(cls) -> str:

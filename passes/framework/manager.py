@@ -111,6 +111,7 @@ def _run_step(
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             if isinstance(step, Pass):
+                step.count(context)
                 changed = step.run(module, context)
                 if changed is False:
                     return  # there is nothing to verify

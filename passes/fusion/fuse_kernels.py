@@ -45,6 +45,10 @@ class FuseKernels(Pass):
     """
 
     name: ClassVar[str] = "fuse-kernels"
+    statistics: ClassVar[dict[str, str]] = {
+        "kernels": "different kernels",
+        "launches": "launches of them",
+    }
     # Outlining cannot be left out, only fusing: each operation is then a kernel of its own.
     instead: ClassVar[str] = "fuse-kernels{vertical=false siblings=false}"
     vertical: bool = True
@@ -56,7 +60,7 @@ class FuseKernels(Pass):
         launches = 0
         for function in main_functions(module):
             launches += self._fuse(module, function, names)
-        context.report[self.name] = {"kernels": len(names), "launches": launches}
+        self.count(context, kernels=len(names), launches=launches)
 
     def _fuse(self, module: ir.Module, function: Any, names: dict[str, str]) -> int:
         block = function.regions[0].blocks[0]

@@ -55,6 +55,9 @@ class OutlineScatters(Pass):
     """
 
     name: ClassVar[str] = "outline-scatters"
+    statistics: ClassVar[dict[str, str]] = {
+        "kernels": "different kernels",
+    }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         kernels = kernel_functions(module)
@@ -65,7 +68,7 @@ class OutlineScatters(Pass):
                 function = _Function(module, main, names, len(kernels))
                 for call in calls:
                     function.outline(call)
-        context.report[self.name] = len(names)
+        self.count(context, kernels=len(names))
         return bool(names)
 
 

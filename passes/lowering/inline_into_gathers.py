@@ -52,11 +52,14 @@ class InlineIntoGathers(Pass):
     """
 
     name: ClassVar[str] = "inline-into-gathers"
+    statistics: ClassVar[dict[str, str]] = {
+        "inlined": "values that gathers compute where they read them",
+    }
     max_weight: int = 4
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         count = sum(self._inline(function) for function in main_functions(module))
-        context.report[self.name] = {"inlined": count}
+        self.count(context, inlined=count)
         return count > 0
 
     def _inline(self, function: Any) -> int:

@@ -67,6 +67,17 @@ def rules() -> dict[str, Callable[..., Any]]:
 
 
 @dataclass(frozen=True)
+class KeptCall:
+    """A remark: calls of this overload stay library calls, and why."""
+
+    target: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.target}: library call, {self.reason}"
+
+
+@dataclass(frozen=True)
 class LowerAten(Pass):
     """Turns library calls that have a rule into native code; the rest stay, with the reason in the report.
 
@@ -84,6 +95,10 @@ class LowerAten(Pass):
     """
 
     name: ClassVar[str] = "lower-aten"
+    statistics: ClassVar[dict[str, str]] = {
+        "lowered": "library calls that became native code",
+        "kept": "library calls that stay",
+    }
     only: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
 
@@ -91,10 +106,12 @@ class LowerAten(Pass):
         kept: dict[str, str] = {}
         for function in module.body.operations:
             if function.operation.name == "func.func" and function.regions[0].blocks:
-                self._lower_function(function, kept, str(context.options.get("target", "cpu")))
-        context.report[self.name] = {"kept": kept}
+                lowered, left = self._lower_function(function, kept, str(context.options.get("target", "cpu")))
+                self.count(context, lowered=lowered, kept=left)
+        self.remark(context, *(KeptCall(target, reason) for target, reason in kept.items()))
 
-    def _lower_function(self, function: Any, kept: dict[str, str], target_name: str) -> None:
+    def _lower_function(self, function: Any, kept: dict[str, str], target_name: str) -> tuple[int, int]:
+        """How many calls were lowered, and how many are left; ``kept`` takes why."""
         block = function.regions[0].blocks[0]
         sizes = Sizes(block)
         builder = Builder(sizes, facts_of(function), target_name)
@@ -102,10 +119,12 @@ class LowerAten(Pass):
         sizes.learn(operations)
         binds = _binds(block)
         table, keep = rules(), set(self.keep)
+        calls = lowered = 0
         for op in operations:
             if op.name != "host.call":
                 sizes.read(op)
                 continue
+            calls += 1
             target = call_target(op)
             rule = table.get(target)
             if rule is None or (self.only and target not in self.only):
@@ -116,6 +135,7 @@ class LowerAten(Pass):
                 continue
             try:
                 _lower_call(builder, rule, op, binds)
+                lowered += 1
             except Unsupported as reason:
                 kept[target] = str(reason)
             except (OptionError, ShapeConstraintError, ContradictionError):
@@ -123,6 +143,7 @@ class LowerAten(Pass):
             except Exception as error:
                 fail(op, error.what if isinstance(error, SymshapeError) else f"{type(error).__name__}: {error}")
         _update_results(function, operations[-1])
+        return lowered, calls - lowered
 
 
 def _update_results(function: Any, terminator: Any) -> None:

@@ -45,11 +45,14 @@ class UnrollReductions(Pass):
     """
 
     name: ClassVar[str] = "unroll-reductions"
+    statistics: ClassVar[dict[str, str]] = {
+        "unrolled": "reductions that became pointwise",
+    }
     max_points: int = 8
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         count = sum(self._unroll(function.regions[0].blocks[0]) for function in main_functions(module))
-        context.report[self.name] = {"unrolled": count}
+        self.count(context, unrolled=count)
         return count > 0
 
     def _unroll(self, block: ir.Block) -> int:

@@ -53,6 +53,10 @@ class CompactMasks(Pass):
     """
 
     name: ClassVar[str] = "compact-masks"
+    statistics: ClassVar[dict[str, str]] = {
+        "compacted": "reads by a mask that became gathers",
+        "kept": "reads by a mask that stay library calls",
+    }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         lines: list[str] = []
@@ -61,7 +65,9 @@ class CompactMasks(Pass):
             reads = calls_of(function, _READS)
             if reads:
                 lines += _Function(function, target).run(reads)
-        context.report[self.name] = lines
+        self.remark(context, *lines)
+        compacted = sum(line.endswith("compacted") for line in lines)
+        self.count(context, compacted=compacted, kept=len(lines) - compacted)
         return bool(lines)
 
 

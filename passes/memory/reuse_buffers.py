@@ -49,15 +49,20 @@ class ReuseBuffers(Pass):
     """
 
     name: ClassVar[str] = "reuse-buffers"
+    statistics: ClassVar[dict[str, str]] = {
+        "allocated": "destinations with memory of their own",
+        "reused": "destinations in the memory of dead tensors",
+        "in_place": "launches that write over an input",
+    }
     in_place: bool = True
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        count = {"allocated": 0, "reused": 0, "in place": 0}
+        count = {"allocated": 0, "reused": 0, "in_place": 0}
         kernels = {function_name(f): in_place_of(f) if self.in_place else [] for f in kernel_functions(module)}
         for function in main_functions(module):
             _Function(function, kernels, count).run()
-        context.report[self.name] = count
-        return count["reused"] + count["in place"] > 0
+        self.count(context, **count)
+        return count["reused"] + count["in_place"] > 0
 
 
 @dataclass(eq=False)
@@ -212,7 +217,7 @@ class _Function:
                 taken.add(source)
             else:
                 source = free.take(memory)
-            kind = "allocated" if source is None else "in place" if source in taken else "reused"
+            kind = "allocated" if source is None else "in_place" if source in taken else "reused"
             self.count[kind] += 1
             if source is not None:
                 _replace(dest, source.value, op)

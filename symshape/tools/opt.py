@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--mlir-print-debuginfo", _SWITCH, "print source locations"),
     ("--mlir-print-op-generic", _SWITCH, "print all ops in generic form"),
     ("--print-constraints", _SWITCH, "print the table of constraints instead of the module"),
+    ("--mlir-pass-statistics", _SWITCH, "print what each pass counted, on stderr"),
     ("--mlir-timing", _SWITCH, "print the wall time of each pass, on stderr"),
     ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug", **_ONE}, "where the IR before a failing pass goes"),
 )
@@ -55,6 +56,7 @@ _OF_PASSES = (
     "--print-after",
     "--mlir-print-ir-before-all",
     "--mlir-print-ir-after-all",
+    "--mlir-pass-statistics",
     "--mlir-timing",
     "--debug-dir",
 )
@@ -222,6 +224,8 @@ def _process(
             )
         except PassFailure as failure:
             return Outcome(None, [*diagnostics, *failure.diagnostics], failure)
+        if args.mlir_pass_statistics:
+            _print_statistics(context.statistics)
         text = table_text(read_entries(module, context)) if args.print_constraints else _print(module, args)
         return Outcome(text, diagnostics)
 
@@ -292,6 +296,19 @@ def _list_pipeline() -> int:
 
     print(pipeline_text(), end="")
     return 0
+
+
+def _print_statistics(counted: Mapping[str, Mapping[str, int]]) -> None:
+    """As mlir-opt does: ``(S)`` for a statistic, its value, its name, what it means."""
+    from symshape.passes.framework import registry
+
+    print("  ... Pass statistics report ...", file=sys.stderr)
+    for name, amounts in counted.items():
+        cls = registry.lookup(name)
+        print(name, file=sys.stderr)
+        for statistic, amount in amounts.items():
+            meaning = cls.statistics[statistic] if cls else ""
+            print(f"  (S) {amount:5d} {statistic.replace('_', '-'):<12} - {meaning}", file=sys.stderr)
 
 
 def _print_timings(timings: Sequence[tuple[str, float]]) -> None:

@@ -121,6 +121,9 @@ def _passes() -> Iterable[str]:
         yield f"\n## {name}\n"
         yield f"[{_file_of(cls.__module__)}]({_from_pages(cls.__module__)})" + _targets(cls) + "\n"
         yield _markdown(text)
+        if cls.statistics:
+            yield "\nStatistics:\n"
+            yield from _table(("statistic", "meaning"), [(f"`{n}`", text) for n, text in cls.statistics.items()])
         if fields:
             yield "\nOptions:\n"
             rows = [

@@ -163,9 +163,10 @@ class GraphReport:
     ``kind``             "inference", "forward" or "backward"
     ``target``           "cpu", "triton", or "calls" for a graph that is run operator by operator
     ``symbols``          the symbols of sizes: name, range, divisor, hint and source of each
-    ``timings``          (stage, seconds), in the order in which the stages ran
+    ``timings``          (step, seconds), in the order in which the steps ran: see ``symshape/pipeline.py``
     ``stages``           the IR text after each stage; kept by ``explain`` only
-    ``passes``           what passes found out, by the name of the pass
+    ``statistics``       what passes counted, by the name of the pass and of the statistic
+    ``remarks``          what passes say of single operations, by the name of the pass
     ``kernels``          the kernels, each once however often it is launched
     ``launched``         for each launch in the host program the kernel, and the sizes that it gets
     ``called``           for each library call the op, and its buffers
@@ -183,7 +184,8 @@ class GraphReport:
     symbols: list[Any] = field(default_factory=list)
     timings: list[tuple[str, float]] = field(default_factory=list)
     stages: dict[str, str] = field(default_factory=dict)
-    passes: dict[str, Any] = field(default_factory=dict)
+    statistics: dict[str, dict[str, int]] = field(default_factory=dict)
+    remarks: dict[str, list[Any]] = field(default_factory=dict)
     kernels: list[KernelReport] = field(default_factory=list)
     launched: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)
     called: list[LibraryCall] = field(default_factory=list)
@@ -258,15 +260,18 @@ class GraphReport:
         return {row.name for row in self.symbols}
 
     def __str__(self) -> str:
-        reasons = self.passes.get("lower-aten", {}).get("kept", {})
+        reasons = {kept.target: kept.reason for kept in self.remarks.get("lower-aten", ())}
         lines = [
             f"{self.kind} graph ({self.target}): {len(self.kernels)} kernels, {self.launches} launches, "
             f"{len(self.library_calls)} library calls; constraints: {_counts(c.status for c in self.constraints)}"
         ]
         for name, count in Counter(self.library_calls).most_common():
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
-        lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.passes.get(name, ())]
+        lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.remarks.get(name, ())]
         lines += [f"  {one}" for one in (*self.specialisations, *self.fallbacks)]
+        for name, counted in self.statistics.items():
+            figures = ", ".join(f"{amount} {statistic.replace('_', ' ')}" for statistic, amount in counted.items())
+            lines += [f"  {name}: {figures}"] if any(counted.values()) else []
         lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
         return "\n".join(lines)
 

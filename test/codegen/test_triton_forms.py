@@ -106,7 +106,7 @@ def test_passes_over_the_row() -> None:
     """Softmax and layer norm read a long row twice: once for both reductions, once for the output."""
     for text in (softmax(), softmax(dtype="bf16"), layer_norm()):
         plan = schedule(loops(text))
-        assert [bool(one.body) for one in plan.passes] == [True, True]
+        assert [bool(one.body) for one in plan.sweeps] == [True, True]
         assert len(plan.online) == 1
 
 

@@ -72,7 +72,7 @@ def test_small_reductions() -> None:
         )
 
     reported = symshape.explain(function, torch.randn(40), torch.randint(0, 9, (20,)), torch.randn(15).half())
-    assert reported.graphs[0].passes["unroll-reductions"]["unrolled"] >= 8
+    assert reported.graphs[0].statistics["unroll-reductions"]["unrolled"] >= 8
     compiled = symshape.compile(function)
     for size in SIZES[:2]:
         args = torch.randn(size * 8), torch.randint(0, 9, (size * 4,)), torch.randn(size * 3).half()
@@ -146,7 +146,7 @@ def test_what_gathers_read() -> None:
         for size in (12, 5, 30, 101):
             args = torch.randn(size, size + 3), torch.randint(0, 7, (size,)), torch.randn(7, 4)
             agree(function, compiled, *args)
-        found = symshape.explain(function, *args).graphs[0].passes["inline-into-gathers"]["inlined"]
+        found = symshape.explain(function, *args).graphs[0].statistics["inline-into-gathers"]["inlined"]
         assert found >= count if count else found == 0
 
 

@@ -106,7 +106,7 @@ def test_values_and_storages_are_those_of_eager(name: str) -> None:
             torch.testing.assert_close(a, e)
             assert a.stride() == e.stride() or min(a.shape) <= 1
     for report in reports:
-        found = report.passes["reuse-buffers"]
+        found = report.statistics["reuse-buffers"]
         assert found["reused"] + found["in place"] > 0
 
 

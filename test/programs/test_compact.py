@@ -70,7 +70,7 @@ def test_equals_eager(target: str) -> None:
     (report,) = reports
     assert [call for call in report.library_calls if "index" in call or "nonzero" in call] == []
     assert report.library_calls.count(POSITIONS) == 2  # of two masks
-    assert len(report.passes["compact-masks"]) == 8 and "compacted" in report.passes["compact-masks"][0]
+    assert len(report.remarks["compact-masks"]) == 8 and "compacted" in report.remarks["compact-masks"][0]
     checks = [one for one in report.constraints if one.kind == "expect_true"]
     assert {one.status for one in checks} == {"proven"}, checks
 

@@ -71,8 +71,8 @@ def test_equals_eager(name: str) -> None:
         assert "unbacked_symbol" not in report.stage("imported")
         assert not HOST_READ.search(report.program_source), report.program_source
         # `masked_fill` is a pointwise operator: there is nothing to rewrite.
-        assert report.passes["mask-to-where"] or name.startswith("masked_fill")
-        assert all(not one.reason for one in report.passes["mask-to-where"]), report.passes["mask-to-where"]
+        assert report.remarks["mask-to-where"] or name.startswith("masked_fill")
+        assert all(not one.reason for one in report.remarks["mask-to-where"]), report.remarks["mask-to-where"]
         selecting = [call for call in report.library_calls if SELECTING.match(call)]
         if re.search("places|embedding", name):  # a table is read, and its gradient added to, at integers
             selecting = [call for call in selecting if "index" not in call]
@@ -139,7 +139,7 @@ def test_what_cannot_vanish_stays_and_says_why() -> None:
     for n in (5, 12):
         x, y, m = torch.randn(n), torch.randn(n), torch.rand(n) < 0.5
         torch.testing.assert_close(run(x, y, m), function(x, y, m))
-    kept, gone = reports[0].passes["mask-to-where"]
+    kept, gone = reports[0].remarks["mask-to-where"]
     assert "returned" in kept.reason and not gone.reason and "sum" in gone.operations
     text, place = str(reports[0]), rf"{re.escape(__file__)}:\d+"
     assert re.search(rf"mask \w+ \({place}\): kept: selected elements are returned \({place}\)", text)

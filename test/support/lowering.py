@@ -50,7 +50,8 @@ def lower_graph(gm: torch.fx.GraphModule) -> Lowered:
     with imported.module.context:
         LowerAten().run(imported.module, report)
     assert verify(imported.module)
-    return Lowered(imported.module, imported.constants, report.report["lower-aten"]["kept"], gm)
+    kept = {one.target: one.reason for one in report.remarks.get("lower-aten", ())}
+    return Lowered(imported.module, imported.constants, kept, gm)
 
 
 def check(function: Callable[..., Any], *input_sets: Sequence[Any], native: bool = True) -> Lowered:

@@ -1,4 +1,4 @@
-"""The body of a kernel: a loop over units of work, in each of which row level and passes take turns."""
+"""The body of a kernel: a loop over units of work, in each of which row level and sweeps take turns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Body:
 
     def __init__(self, state: State, schedule: Schedule, layout: Layout) -> None:
         self.state, self.schedule, self.layout = state, schedule, layout
-        self.reductions = [[reduction(instr) for instr in one.reduces] for one in schedule.passes]
+        self.reductions = [[reduction(instr) for instr in one.reduces] for one in schedule.sweeps]
         self.unit = self.position = self.end = ""
         self.copies, self.full = layout.copies, layout.full(state.width)
         self.ranges: dict[str, Bounds] = {}
@@ -142,7 +142,7 @@ class Body:
             transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
 
     def _together(self, dim: Dim) -> None:
-        """Each pass for the rows of a vector of them, one after the other; the row level's work for all at once."""
+        """Each sweep for the rows of a vector of them, one after the other; the row level's work for all at once."""
         state, pure = self.state, self.state.writer.pure
         width, size = state.constant(state.width, "i64"), scalar(state, dim.size)
         first = pure(f"arith.muli {state.symbols[TILE_INDEX]}, {width} : i64")
@@ -159,13 +159,13 @@ class Body:
             side_by_side(state, dim, first, size, all_rows, copies=1, full=False)
 
         stage(0, [])
-        for k in range(len(self.schedule.passes)):
+        for k in range(len(self.schedule.sweeps)):
             stage(k + 1, self._rows_in_turn(k, dim, first, count, values[0]))
 
     def _rows_in_turn(self, k: int, dim: Dim, first: str, count: str, values: Values) -> Accumulators:
-        """Pass number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
+        """Sweep number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
         state, reductions = self.state, self.reductions[k]
-        waiting = together.spill(state, self.schedule.passes[k], values)
+        waiting = together.spill(state, self.schedule.sweeps[k], values)
         rooms = together.rooms(state, reductions)
 
         def row(index: str, _: list[str]) -> list[str]:
@@ -189,7 +189,7 @@ class Body:
     def _stages(self) -> None:
         values: list[Values] = [{} for _ in range(self.copies)]
         self._rows(0, values)
-        for k in range(len(self.schedule.passes)):
+        for k in range(len(self.schedule.sweeps)):
             accumulators = self._pass(k, values)
             if self.layout.split is not None:
                 self._finish_or_save(accumulators, values)
@@ -198,11 +198,11 @@ class Body:
             self._rows(k + 1, values)
 
     def _pass(self, k: int, values: list[Values]) -> list[Accumulators]:
-        """The accumulators of pass number ``k``."""
+        """The accumulators of sweep number ``k``."""
         loops = PassLoops(
             self.state,
             self.layout,
-            self.schedule.passes[k],
+            self.schedule.sweeps[k],
             self.reductions[k],
             self._vectors,
             self.ranges,
@@ -212,7 +212,7 @@ class Body:
         return loops.run(values)
 
     def _finish_or_save(self, accumulators: list[Accumulators], values: list[Values]) -> None:
-        """What follows the only pass: at once where there is one chunk, else in `join`."""
+        """What follows the only sweep: at once where there is one chunk, else in `join`."""
         state, reductions = self.state, self.reductions[0]
 
         def finish() -> list[str]:
@@ -237,7 +237,7 @@ class Body:
         self._rows(1, values)
 
     def _rows(self, stage: int, values: list[Values]) -> None:
-        """The row-level instructions before pass number ``stage``."""
+        """The row-level instructions before sweep number ``stage``."""
 
         def one(k: int) -> None:
             for instr in self.schedule.rows[stage]:
@@ -247,7 +247,7 @@ class Body:
             self._vectors(one)
 
     def _finish(self, reductions: list[Reduction], accumulators: list[Accumulators], values: list[Values]) -> None:
-        """The results of a pass's reductions become row-level values."""
+        """The results of a sweep's reductions become row-level values."""
         across = self.layout.across
         for current, names in zip(values, accumulators, strict=False):
             if across:

@@ -162,8 +162,8 @@ def _start(state: State, form: Form, context: str) -> None:
     splits = state.symbols[SPLITS] = scalar(state, division.splits(dims))
     if division.staged:
         launch.workspace(writer, context, splits, staged.room(state, form.plan, division))
-        passes = [sum(map(weight, one.code)) for one in form.plan.passes]
-        staged.start(state, name, form.plan, division, context, lambda number: work(passes[number]))
+        sweeps = [sum(map(weight, one.code)) for one in form.plan.sweeps]
+        staged.start(state, name, form.plan, division, context, lambda number: work(sweeps[number]))
         return
     reductions = Body(state, form.plan, division).reductions[0]
     sets = 1 if division.across else division.copies

@@ -1,4 +1,4 @@
-"""Sums of squared deviations in the pass of the sum that their centre comes from: long rows are read once.
+"""Sums of squared deviations in the sweep of the sum that their centre comes from: long rows are read once.
 
     s = sum(v); c = s / k; q = sum((v - c) ** 2)    ->    s, m = moments(v); q = m + n * (s / n - c) ** 2
 
@@ -18,7 +18,7 @@ from symshape.analysis.instr_builder import drop_dead
 from symshape.analysis.loops import Instr, LoopKernel
 from symshape.codegen.cpu.emit.combiners import Reduction, combine, narrowed, wide, widened
 from symshape.codegen.cpu.emit.state import Value
-from symshape.codegen.cpu.schedule.sweep_order import Pass, closure
+from symshape.codegen.cpu.schedule.sweep_order import Sweep, closure
 from symshape.codegen.online import Online, find_online
 from symshape.prover.numbers.expr import product
 
@@ -29,7 +29,7 @@ _MEAN, _APART, _SQUARE, _TOTAL = -1, -2, -3, -4  # of a block: unlike any value 
 
 
 def with_moments(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with squares found in the pass of their sum, wherever it has such. Rows must not be empty.
+    """The kernel with squares found in the sweep of their sum, wherever it has such. Rows must not be empty.
 
     Not beside products, which lose accuracy where they begin again with each block (see `PassLoops`)."""
     made = {number: instr for instr in kernel.code for number in instr.results}
@@ -93,7 +93,7 @@ class _Writer:
 
 
 def in_blocks(loops: PassLoops, chain: int, accumulators: Accumulators, values: Values) -> Accumulators:
-    """The pass in blocks of ``chain`` vectors for each of the copies; other reductions are made beside the moments."""
+    """The sweep in blocks of ``chain`` vectors for each of the copies; other reductions are made beside the moments."""
     state, layout = loops.state, loops.layout
     assert layout.lane is not None
     most = chain * layout.copies * state.width
@@ -123,8 +123,8 @@ class _Block:
     def __init__(self, loops: PassLoops, bounds: tuple[str, str], most: int, values: Values) -> None:
         self.loops, self.bounds, self.most, self.values = loops, bounds, most, values
 
-    def run(self, current: Pass, reductions: list[Reduction], more: Values | None = None) -> Accumulators:
-        """The accumulators of a pass over these elements."""
+    def run(self, current: Sweep, reductions: list[Reduction], more: Values | None = None) -> Accumulators:
+        """The accumulators of a sweep over these elements."""
         loops, lane = self.loops, self.loops.layout.lane
         assert lane is not None
         part = type(loops)(
@@ -150,7 +150,7 @@ class _Block:
         squares = Instr("reduce", (_TOTAL,), (_SQUARE,), "f64", False, combiner="add")
         made = [instr for instr in current.code if operand in instr.results]
         before = [found for instr in closure(current.code, made).code for found in self._with_next(instr)]
-        again = Pass((*before, apart, square, squares), (squares,), loaded=current.loaded)
+        again = Sweep((*before, apart, square, squares), (squares,), loaded=current.loaded)
         found = self.run(again, [replace(plain, instr=squares)], {_MEAN: Value(mean, "f64", uniform=False)})
         return [count, total, *found[0]]
 

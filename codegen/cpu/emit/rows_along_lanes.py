@@ -2,7 +2,7 @@
 
 One row's accumulators take log2(lanes) dependent shuffles and combinations to become one number. Those of a vector of
 rows take one combination of two shuffles less than there are rows, and what follows is done for all of them at once.
-Each step combines the halves of two vectors, until lane k of a single one belongs to row k. Between the passes the
+Each step combines the halves of two vectors, until lane k of a single one belongs to row k. Between the sweeps the
 values of each row wait in memory.
 """
 
@@ -14,7 +14,7 @@ from symshape.codegen.cpu.emit import memory, types
 from symshape.codegen.cpu.emit.combiners import Reduction, combine, narrowed, wide, widened
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Accumulators
-from symshape.codegen.cpu.schedule.sweep_order import Pass
+from symshape.codegen.cpu.schedule.sweep_order import Sweep
 
 Rooms = list[list[str]]  # per reduction and part of its accumulators: where those of the rows wait
 
@@ -53,8 +53,8 @@ def save(state: State, reductions: list[Reduction], accumulators: Accumulators, 
             state.writer.effect(f"llvm.store {value}, {address} {{alignment = 1 : i64}} : {type_}, !llvm.ptr")
 
 
-def spill(state: State, current: Pass, values: Mapping[int, Value]) -> dict[int, str]:
-    """Room for the row-level values that the pass takes, in which lane k waits for row k."""
+def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int, str]:
+    """Room for the row-level values that the sweep takes, in which lane k waits for row k."""
     taken = {operand for instr in current.code for operand in instr.operands}
     waiting = {}
     for number in sorted(taken & values.keys()):

@@ -1,12 +1,12 @@
-"""Several passes over few long rows: each pass over a row is a launch of its own, in which threads share its chunks.
+"""Several sweeps over few long rows: each sweep over a row is a launch of its own, in which threads share its chunks.
 
-    @k_rows0(context, unit)           what the row level does before the first pass
-    @k_pass0(context, begin, end)     chunks of pass 0, whose accumulators wait in the workspace
-    @k_rows1(context, unit)           chunks combined in their order; the row level's work before the second pass
+    @k_rows0(context, unit)           what the row level does before the first sweep
+    @k_pass0(context, begin, end)     chunks of sweep 0, whose accumulators wait in the workspace
+    @k_rows1(context, unit)           chunks combined in their order; the row level's work before the second sweep
     @k_pass1 ...
 
-All of it for one row, then for the next: a pass may find in the cache what the pass before it has read. For the sake
-of rows that do not fit there, every other pass begins with the last chunk. Values of the row level wait in the
+All of it for one row, then for the next: a sweep may find in the cache what the sweep before it has read. For the sake
+of rows that do not fit there, every other sweep begins with the last chunk. Values of the row level wait in the
 workspace too, behind the accumulators, for the functions that come later.
 """
 
@@ -37,7 +37,7 @@ class Staged(Body):
         self.waiting = waiting(schedule)
 
     def chunks(self, number: int, begin: str, end: str) -> None:
-        """Pass ``number`` over the chunks in [begin, end)."""
+        """Sweep ``number`` over the chunks in [begin, end)."""
 
         state, pure = self.state, self.state.writer.pure
         splits, last = state.symbols[SPLITS], state.constant(1, "i64")
@@ -55,7 +55,7 @@ class Staged(Body):
         for_units(state, self.layout.counters, begin, end, one)
 
     def rows(self, number: int, unit: str) -> None:
-        """The row level's work before pass ``number``, after the last one if there is none."""
+        """The row level's work before sweep ``number``, after the last one if there is none."""
 
         def one(unit: str, counters: dict[str, str]) -> None:
             self.unit = unit
@@ -127,8 +127,8 @@ class Staged(Body):
 def waiting(schedule: Schedule) -> dict[int, int]:
     """The row-level values that later functions take, numbered."""
     made = {r for stage in schedule.rows for i in stage if i.op not in _ANYWHERE for r in i.results}
-    made |= {r for one in schedule.passes for i in one.reduces for r in i.results}
-    taken = {operand for one in schedule.passes for i in one.code for operand in i.operands}
+    made |= {r for one in schedule.sweeps for i in one.reduces for r in i.results}
+    taken = {operand for one in schedule.sweeps for i in one.code for operand in i.operands}
     taken |= {operand for stage in schedule.rows for i in stage for operand in i.operands}
     return {number: k for k, number in enumerate(sorted(made & taken))}
 
@@ -139,7 +139,7 @@ def value_bytes(layout: Layout, names: dict[int, int], width: int) -> int:
 
 
 def chunk_bytes(body: Body, width: int) -> int:
-    """Bytes of all chunks' accumulators, of the pass that has most."""
+    """Bytes of all chunks' accumulators, of the sweep that has most."""
     sets = 1 if body.layout.across else body.layout.copies
     return MAX_SPLITS * max(split.slot_bytes(one, sets, width) for one in body.reductions)
 
@@ -157,10 +157,10 @@ def stages(schedule: Schedule) -> list[tuple[str, int]]:
     out."""
     found: list[tuple[str, int]] = []
     for number, rows in enumerate(schedule.rows):
-        reduced = number > 0 and schedule.passes[number - 1].reduces
+        reduced = number > 0 and schedule.sweeps[number - 1].reduces
         if reduced or any(instr.op not in _ANYWHERE for instr in rows):
             found.append(("rows", number))
-        if number < len(schedule.passes):
+        if number < len(schedule.sweeps):
             found.append(("pass", number))
     return found
 
@@ -189,10 +189,10 @@ def start(
     context: str,
     work: Callable[[int], str],
 ) -> None:
-    """Calls the functions for each unit, in order. ``work``: of a pass over all units, see `launch.start`."""
+    """Calls the functions for each unit, in order. ``work``: of a sweep over all units, see `launch.start`."""
     writer, splits = state.writer, state.symbols[SPLITS]
     count = scalar(state, maximum(layout.rows_apart, 1))
-    works = [writer.pure(f"arith.divui {work(number)}, {count} : i64") for number in range(len(schedule.passes))]
+    works = [writer.pure(f"arith.divui {work(number)}, {count} : i64") for number in range(len(schedule.sweeps))]
 
     def one(unit: str, _: list[str]) -> list[str]:
         launch.first_unit(writer, context, writer.pure(f"arith.muli {unit}, {splits} : i64"))

@@ -1,4 +1,4 @@
-"""One pass of a kernel: loops over the reduced dims that carry accumulators, around the full-level instructions."""
+"""One sweep of a kernel: loops over the reduced dims that carry accumulators, around the full-level instructions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from symshape.codegen.cpu.emit.combiners import (
 from symshape.codegen.cpu.emit.expressions import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.layout import Layout
-from symshape.codegen.cpu.schedule.sweep_order import Pass
+from symshape.codegen.cpu.schedule.sweep_order import Sweep
 from symshape.prover.numbers.expr import Expr
 
 _CHAIN = 64  # vectors of the lane dim that are added up before they join the row's sum (rounding errors)
@@ -108,7 +108,7 @@ def peel(state: State, begin: str, end: str, step: int) -> str:
 
 
 class PassLoops:
-    """Writes the loops of one pass. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
+    """Writes the loops of one sweep. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
     run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim;
     ``given``: full-level values that are there already; ``rooms``: buffers that accesses are made in instead."""
 
@@ -116,7 +116,7 @@ class PassLoops:
         self,
         state: State,
         layout: Layout,
-        current: Pass,
+        current: Sweep,
         reductions: list[Reduction],
         vectors: Callable[[Callable[[int], Accumulators]], list[Accumulators]],
         ranges: dict[str, Bounds],
@@ -128,7 +128,7 @@ class PassLoops:
         self.uniform = layout.lane is None
 
     def run(self, values: list[Values]) -> list[Accumulators]:
-        """The accumulators of each vector of the unit after the pass. ``values``: the row level's, per vector."""
+        """The accumulators of each vector of the unit after the sweep. ``values``: the row level's, per vector."""
         dims = [dim for dim in self.state.kernel.dims if dim.reduced and dim is not self.layout.lane]
         sets = 1 if self.layout.across else self.layout.copies
         start = [identities(self.state, one, self.uniform) for _ in range(sets) for one in self.reductions]

@@ -6,17 +6,17 @@ from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.expressions import scalar
 from symshape.codegen.cpu.emit.state import State, Value
-from symshape.codegen.cpu.schedule.sweep_order import Pass
+from symshape.codegen.cpu.schedule.sweep_order import Sweep
 
 _SHORT = 8  # a dim known to be shorter gives tiles that are mostly empty
 
 
-def tile_dim(kernel: LoopKernel, lane: Dim | None, passes: tuple[Pass, ...]) -> tuple[Dim | None, tuple[Instr, ...]]:
+def tile_dim(kernel: LoopKernel, lane: Dim | None, sweeps: tuple[Sweep, ...]) -> tuple[Dim | None, tuple[Instr, ...]]:
     """The dim along which most reads that are strided along the lanes are contiguous, and those reads. None where there
     is none, and in kernels with reductions."""
     if lane is None or any(dim.reduced for dim in kernel.dims) or _is_short(lane):
         return None, ()
-    strided = [instr for instr in passes[0].code if _strided(instr, lane)] if passes else []
+    strided = [instr for instr in sweeps[0].code if _strided(instr, lane)] if sweeps else []
     found = [
         (dim, tuple(instr for instr in strided if _stride(instr, dim) == 1))
         for dim in kernel.dims

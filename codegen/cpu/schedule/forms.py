@@ -19,8 +19,8 @@ from symshape.prover.numbers.expr import Expr
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
-_LONG = 65536  # elements: two passes over a row of fewer find it in the cache
-_FEW = 8  # rows: of more, each has a thread of its own, and its second pass finds it in the cache
+_LONG = 65536  # elements: two sweeps over a row of fewer find it in the cache
+_FEW = 8  # rows: of more, each has a thread of its own, and its second sweep finds it in the cache
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
 
 
@@ -60,7 +60,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
 
 def cost(plan: Schedule) -> int:
     """What a point costs, in cheap operations."""
-    return sum(weight(instr) for one in plan.passes for instr in one.code)
+    return sum(weight(instr) for one in plan.sweeps for instr in one.code)
 
 
 def _without_small(kernel: LoopKernel) -> LoopKernel:
@@ -120,7 +120,7 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
     if division.transposed:
         found.append(Form("_rows", kernel, rows, division, ((length, 0, width), many)))
     most, constant = _SHORT_VECTORS * width, length.as_int()
-    numbers = all(together.fits(reduction(instr)) for one in plan.passes for instr in one.reduces)
+    numbers = all(together.fits(reduction(instr)) for one in plan.sweeps for instr in one.reduces)
     if numbers and (constant is None or constant <= most):
         division = layouts.together(kernel, plan, kernel.dims[rows.lane], width, most)
         short = ((length, 0, most),) if constant is None else ()
@@ -143,8 +143,8 @@ def _long(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list
 
 
 def _staged(kernel: LoopKernel, plan: Schedule, usual: Layout) -> list[Form]:
-    """A launch for each pass, where rows are so few and so long that threads have to share them."""
-    if not any(one.reduces for one in plan.passes) or cost(plan) > _MOST_TWICE:
+    """A launch for each sweep, where rows are so few and so long that threads have to share them."""
+    if not any(one.reduces for one in plan.sweeps) or cost(plan) > _MOST_TWICE:
         return []
     division = layouts.staged(kernel, usual)
     units = Expr.const(_FEW + 1) if division is None else division.rows_apart

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit.transpose import tile_dim
 from symshape.codegen.cpu.schedule.interleave import Member, find_groups
-from symshape.codegen.cpu.schedule.sweep_order import Pass, Schedule, contiguous, weight
+from symshape.codegen.cpu.schedule.sweep_order import Schedule, Sweep, contiguous, weight
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum, product
 
 BLOCK_INDEX, TILE_INDEX, SPLIT_INDEX, SPLITS = "%block", "%tile", "%split", "%splits"  # unlike any symbol of a kernel
@@ -36,7 +36,7 @@ class Layout:
     ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
     of their own, without masks; what is left of a row has another. ``groups``: see `interleave`. ``rows``: the
     parallel dim of which a unit covers as many indices as a vector has lanes, one after the other, see `together`.
-    ``most``: what the lane dim has at most, where the form says so. ``staged``: every pass is split, see `staged`."""
+    ``most``: what the lane dim has at most, where the form says so. ``staged``: every sweep is split, see `staged`."""
 
     lane: Dim | None
     copies: int
@@ -99,8 +99,8 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool =
     lane = None if schedule.lane is None else dims[schedule.lane]
     if schedule.short is not None:
         return _short_layout(kernel, schedule, width)
-    tile, transposed = tile_dim(kernel, lane, schedule.passes) if tiled else (None, ())
-    copies = 1 if lane is None or tile is not None or narrow else _copies(dims, lane, schedule.passes, width)
+    tile, transposed = tile_dim(kernel, lane, schedule.sweeps) if tiled else (None, ())
+    copies = 1 if lane is None or tile is not None or narrow else _copies(dims, lane, schedule.sweeps, width)
     counters = [(dim.name, dim.size) for dim in dims if not dim.reduced and dim not in (lane, tile)]
     if tile is not None:
         counters.append((TILE_INDEX, ceildiv(tile.size, width)))
@@ -114,7 +114,7 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool =
     if split is not None:
         counters.append((SPLIT_INDEX, Expr.symbol(SPLITS)))
     granule = _LANE_GRANULE if split is lane else _ROW_GRANULE
-    groups = find_groups([instr for one in schedule.passes for instr in one.code], lane.name if lane else None)
+    groups = find_groups([instr for one in schedule.sweeps for instr in one.code], lane.name if lane else None)
     found = Layout(lane, copies, block, tuple(counters), tile, transposed, split, granule, groups=groups)
     return replace(found, peeled=_is_peeled(found, schedule, any(dim.reduced for dim in dims), width))
 
@@ -130,7 +130,7 @@ def together(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most
 
 
 def staged(kernel: LoopKernel, usual: Layout) -> Layout | None:
-    """The division of a kernel whose passes are split one by one; None where there is nothing long to split."""
+    """The division of a kernel whose sweeps are split one by one; None where there is nothing long to split."""
     found = _long_dim(kernel, usual.lane)
     if usual.split is not None or usual.tile is not None or found is None:
         return None
@@ -147,7 +147,7 @@ def _is_peeled(found: Layout, schedule: Schedule, reduces: bool, width: int) -> 
     be made together only in full vectors."""
     if found.lane is None or found.full(width) or found.tile is not None or (reduces and not found.across):
         return False
-    return bool(found.groups) or sum(weight(instr) for one in schedule.passes for instr in one.code) <= _PEELED
+    return bool(found.groups) or sum(weight(instr) for one in schedule.sweeps for instr in one.code) <= _PEELED
 
 
 def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
@@ -171,18 +171,18 @@ def _short_layout(kernel: LoopKernel, schedule: Schedule, width: int) -> Layout:
     return Layout(lane, 1, width, tuple(counters), tile, loads, None, 0, stores)
 
 
-def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) -> int:
+def _copies(dims: Sequence[Dim], lane: Dim, sweeps: Sequence[Sweep], width: int) -> int:
     """How many vectors one iteration computes.
 
     Several where operations wait for each other in long chains. But rows may be short, and the last iteration of each
     is done in full: four only where the lane dim is known to be long, or is all there is.
     """
     size = lane.size.as_int()
-    light = sum(weight(instr) for one in passes for instr in one.code) <= LIGHT
-    chain = sum(weight(instr) for one in passes for instr in one.code if weight(instr) >= _CHAIN)
+    light = sum(weight(instr) for one in sweeps for instr in one.code) <= LIGHT
+    chain = sum(weight(instr) for one in sweeps for instr in one.code if weight(instr) >= _CHAIN)
     reduces = any(dim.reduced for dim in dims)
     if reduces and not lane.reduced:
-        total = sum(weight(instr) for one in passes for instr in one.code)
+        total = sum(weight(instr) for one in sweeps for instr in one.code)
         wanted = _VECTORS if total <= 16 else _VECTORS // 2 if total <= 48 else 1  # code grows with it
         return wanted if size is None else max(1, min(wanted, -(-size // width)))
     if light and lane.reduced and (size is None or size >= 4 * _VECTORS * width):
@@ -190,13 +190,13 @@ def _copies(dims: Sequence[Dim], lane: Dim, passes: Sequence[Pass], width: int) 
     if chain < (_LONG_CHAIN if reduces else _CHAIN) or size is not None and size <= width:
         return 1
     wanted = 4 if len(dims) == 1 or size is not None and size >= 16 * width else 2
-    total = sum(weight(instr) for one in passes for instr in one.code)
+    total = sum(weight(instr) for one in sweeps for instr in one.code)
     return wanted if wanted * total <= _LARGE else 2 if 2 * total <= _LARGE else 1
 
 
 def _split_dim(kernel: LoopKernel, schedule: Schedule, lane: Dim | None) -> Dim | None:
-    """The outermost long reduced dim, where the kernel is one pass of reductions and work on their results."""
-    single = len(schedule.passes) == 1 and schedule.passes[0].reduces
+    """The outermost long reduced dim, where the kernel is one sweep of reductions and work on their results."""
+    single = len(schedule.sweeps) == 1 and schedule.sweeps[0].reduces
     stores = [instr for instr in kernel.code if instr.op == "store"]
     if not single or any(not instr.row for instr in stores) or any(_writes(instr) for instr in schedule.rows[0]):
         return None

@@ -1,4 +1,4 @@
-"""What is computed when: the dim that runs over the lanes, passes over the reduced dims, values kept between passes."""
+"""What is computed when: the dim that runs over the lanes, sweeps over the reduced dims, values kept between sweeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from symshape.analysis.loops import Instr, LoopKernel
 
-_HEAVY = 8  # a value of at least this weight is kept in memory between passes rather than computed again
+_HEAVY = 8  # a value of at least this weight is kept in memory between sweeps rather than computed again
 _WEIGHTS = {
     "math.exp": 10,
     "math.exp2": 8,
@@ -39,24 +39,24 @@ _TYPICAL_LANES = 16
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One sweep over the reduced dims (over everything, without reductions): its full-level instructions in order."""
+class Sweep:
+    """One walk over the reduced dims (over everything, without reductions): its full-level instructions in order."""
 
     code: tuple[Instr, ...]
     reduces: tuple[Instr, ...]
-    kept: tuple[tuple[Instr, Instr], ...] = ()  # (instruction, store whose output holds its value until the last pass)
+    kept: tuple[tuple[Instr, Instr], ...] = ()  # (instruction, store whose output holds its value until the last sweep)
     loaded: tuple[tuple[Instr, Instr], ...] = ()  # values read back from there
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """``rows[k]`` runs before ``passes[k]``; one more after the last pass. ``lane`` is the index of the vector dim,
+    """``rows[k]`` runs before ``sweeps[k]``; one more after the last sweep. ``lane`` is the index of the vector dim,
     None for a kernel of one point. ``short``: the index of a reduced dim that fits into one vector, though it is not
     the lanes'; what is contiguous along it is transposed."""
 
     lane: int | None
     rows: tuple[tuple[Instr, ...], ...]
-    passes: tuple[Pass, ...]
+    sweeps: tuple[Sweep, ...]
     short: int | None = None
 
 
@@ -66,7 +66,7 @@ def weight(instr: Instr) -> int:
 
 
 def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = None) -> Schedule:
-    """Each reduction runs in the first pass that can compute its operand; other values are computed in every pass.
+    """Each reduction runs in the first sweep that can compute its operand; other values are computed in every sweep.
 
     ``short``: see `Schedule`; ``lane``: the lane dim, where it is not to be the best one."""
     depths: dict[int, int] = {}
@@ -81,13 +81,13 @@ def schedule(kernel: LoopKernel, short: int | None = None, lane: int | None = No
     last = max([count, *(depth for depth, instr in stages if instr.row)])
     rows = [tuple(instr for depth, instr in stages if instr.row and depth == k) for k in range(last + 1)]
     merged = [*rows[:count], tuple(instr for group in rows[count:] for instr in group)]
-    passes = [closure(kernel.code, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
-    code = [*(instr for one in passes for instr in one.code), *(i for i in kernel.code if i.row)]
+    sweeps = [closure(kernel.code, [instr for depth, instr in sinks if depth == k]) for k in range(count)]
+    code = [*(instr for one in sweeps for instr in one.code), *(i for i in kernel.code if i.row)]
     lane = lane_dim(kernel, code, short) if lane is None else lane
-    return Schedule(lane, tuple(merged), _keep(kernel, passes, depths, lane, short), short)
+    return Schedule(lane, tuple(merged), _keep(kernel, sweeps, depths, lane, short), short)
 
 
-def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[int] = ()) -> Pass:
+def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[int] = ()) -> Sweep:
     """The full-level instructions that the sinks need, without those whose results are given."""
     needed = {id(sink) for sink in sinks}
     wanted = {operand for sink in sinks for operand in sink.operands}
@@ -101,7 +101,7 @@ def closure(program: Sequence[Instr], sinks: Iterable[Instr], given: Iterable[in
             code.append(instr)
             wanted.update(instr.operands)
     code.reverse()
-    return Pass(tuple(code), tuple(instr for instr in code if instr.op == "reduce"))
+    return Sweep(tuple(code), tuple(instr for instr in code if instr.op == "reduce"))
 
 
 def contiguous(kernel: LoopKernel, instr: Instr, dim: int | None) -> bool:
@@ -112,13 +112,13 @@ def contiguous(kernel: LoopKernel, instr: Instr, dim: int | None) -> bool:
 
 
 def _keep(
-    kernel: LoopKernel, passes: list[Pass], depths: dict[int, int], lane: int | None, short: int | None
-) -> tuple[Pass, ...]:
-    """Dear values that later passes need again wait in the row of an output that only the last pass stores."""
-    stores = [instr for instr in passes[-1].code if instr.op == "store"] if len(passes) > 1 else []
-    earlier = {instr.arg for one in passes[:-1] for instr in one.code if instr.op == "store"}
+    kernel: LoopKernel, sweeps: list[Sweep], depths: dict[int, int], lane: int | None, short: int | None
+) -> tuple[Sweep, ...]:
+    """Dear values that later sweeps need again wait in the row of an output that only the last sweep stores."""
+    stores = [instr for instr in sweeps[-1].code if instr.op == "store"] if len(sweeps) > 1 else []
+    earlier = {instr.arg for one in sweeps[:-1] for instr in one.code if instr.op == "store"}
     stores = [s for s in stores if s.arg not in earlier and sum(o.arg == s.arg for o in stores) == 1]
-    result = list(passes)
+    result = list(sweeps)
     for store in stores:
         dtype = kernel.args[store.arg].dtype
         if lane is None or dtype == "i1":
@@ -127,8 +127,8 @@ def _keep(
             continue
         candidates = []
         for instr in result[-1].code:
-            first = depths[instr.results[0]] if len(instr.results) == 1 else len(passes)
-            if instr.dtype == dtype and first < len(passes) - 1 and instr in result[first].code:
+            first = depths[instr.results[0]] if len(instr.results) == 1 else len(sweeps)
+            if instr.dtype == dtype and first < len(sweeps) - 1 and instr in result[first].code:
                 candidates.append((_cost(kernel, instr, kernel.dims[lane].name), first, instr))
         if candidates:
             cost, first, instr = max(candidates, key=lambda one: one[0])
@@ -154,16 +154,16 @@ def access_cost(instr: Instr, lane: str) -> int:
     return _SCATTER if instr.op == "store" else _GATHER
 
 
-def _keep_one(kernel: LoopKernel, passes: list[Pass], first: int, instr: Instr, store: Instr) -> None:
-    """Stores the value in pass ``first`` and reads it in the later ones, which then compute less."""
-    before = passes[first]
-    passes[first] = Pass(before.code, before.reduces, (*before.kept, (instr, store)), before.loaded)
-    for k in range(first + 1, len(passes)):
-        if instr in passes[k].code:
-            loaded = (*passes[k].loaded, (instr, store))
-            sinks = [i for i in passes[k].code if i.op in ("reduce", "store")]
+def _keep_one(kernel: LoopKernel, sweeps: list[Sweep], first: int, instr: Instr, store: Instr) -> None:
+    """Stores the value in sweep ``first`` and reads it in the later ones, which then compute less."""
+    before = sweeps[first]
+    sweeps[first] = Sweep(before.code, before.reduces, (*before.kept, (instr, store)), before.loaded)
+    for k in range(first + 1, len(sweeps)):
+        if instr in sweeps[k].code:
+            loaded = (*sweeps[k].loaded, (instr, store))
+            sinks = [i for i in sweeps[k].code if i.op in ("reduce", "store")]
             reduced = closure(kernel.code, sinks, [i.results[0] for i, _ in loaded])
-            passes[k] = Pass(reduced.code, reduced.reduces, passes[k].kept, loaded)
+            sweeps[k] = Sweep(reduced.code, reduced.reduces, sweeps[k].kept, loaded)
 
 
 def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None) -> int | None:
