@@ -1,7 +1,7 @@
 """The suite on processors that this machine can pass for: ``make test-cpus``. Arguments go to pytest.
 
 Three runs: PyTorch's kernels without vector instructions, with AVX2, and as they are; our own held to x86-64-v2, v3 and
-v4 (the highest that this processor has); MKL and oneDNN as on a processor with AVX2; one thread.
+v4 (the highest that this processor has); MKL as on a processor with AVX2; one thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,9 @@ def runs() -> list[dict[str, str]]:
     levels = held()
     found = [{"ATEN_CPU_CAPABILITY": "default", VARIABLE: levels[0] if levels else NATIVE}]
     if "x86-64-v3" in levels:
-        found.append(
-            {
-                "ATEN_CPU_CAPABILITY": "avx2",
-                VARIABLE: "x86-64-v3",
-                "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-                "ONEDNN_MAX_CPU_ISA": "AVX2",
-            }
-        )
+        # oneDNN is left as it is: held to AVX2 it has no bfloat16 LSTM, which eager mode asks the processor for.
+        held_to_avx2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", VARIABLE: "x86-64-v3"}
+        found.append(held_to_avx2)
     found.append({VARIABLE: levels[-1] if levels else NATIVE, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
     return found
 
