@@ -359,7 +359,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{_CHECKPOINT}._call_function", "self, tx, args, kwargs"),
             Takes(
                 f"{_CHECKPOINT}.create_wrapped_node",
-                "self, tx, fn_vt, fn_args_vt, kwargs, description, subgraph_name, set_subgraph_inputs",
+                "self, tx, fn_vt, fn_args_vt, kwargs, description, subgraph_name"
+                " | self, tx, fn_vt, fn_args_vt, kwargs, description, subgraph_name, set_subgraph_inputs",
             ),
         ),
     ),
