@@ -50,6 +50,7 @@ lint: $(READY)
 	$(BIN)/ruff check --quiet --output-format concise .
 	$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; exit 1; }
 	$(BIN)/python test/lint/packages.py
+	$(BIN)/python test/lint/private_apis.py
 	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 	$(BIN)/mypy --no-error-summary
 

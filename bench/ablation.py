@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from symshape.backend import symshape_backend
+from symshape.frame_compiler import compile_with
 from symshape.passes.stages import STAGES
-from symshape.settings import compile_with
 from symshape.tools.measure import interleaved, relative_error, write_result
 from symshape.tools.report import Report
 from symshape.tools.terminal import Progress, table

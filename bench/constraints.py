@@ -29,6 +29,7 @@ from symshape.compiler import compile_graph
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.facts import row_of
 from symshape.dialects.sizes import Sizes
+from symshape.frame_compiler import compile_with
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.table import decomposition_table
@@ -40,7 +41,6 @@ from symshape.passes.framework.manager import run_pipeline
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition, all_of, at_least, equals
 from symshape.prover.numbers.expr import Expr, Function, Symbol
-from symshape.settings import compile_with
 from symshape.tools.measure import write_result
 from symshape.tools.terminal import Progress, table
 from symshape.tools.zoo import MODELS

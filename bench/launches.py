@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.measure import samples, write_result
 from symshape.tools.report import GraphReport
 from symshape.tools.terminal import Progress, table

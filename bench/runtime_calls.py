@@ -1,11 +1,11 @@
-"""Functions of ``runtime/`` that are called while a frame is traced and compiled, over the six models: forward, backward
-and ``symshape.jit``.
+"""Functions of ``runtime/`` that are called while a frame is traced and compiled: inference, training and
+``symshape.jit`` of the six models.
 
     python bench/runtime_calls.py [--model NAME] [--all]
 
 ``runtime/`` is for compiled code: what traces, lowers and generates it should call none of it. A call counts where the
-nearest function of the package below it on the stack is one of frontend, passes, codegen or analysis. Two kinds are
-shown with ``--all`` only: ``torch_c`` and what PyTorch's dispatcher calls (schemas, fake rules and gradients of our
+nearest function of the package below it on the stack is in one of the compiler's folders. Two kinds are shown with
+``--all`` only: ``torch_c`` and what PyTorch's dispatcher calls (schemas, fake rules and gradients of our
 operators); and what the rest of the package calls, which keeps finished programs and loads them, and adds entries.
 """
 
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,9 +28,10 @@ from symshape.tools.zoo import MODELS
 
 # Inside of these a frame is traced and compiled: under torch.compile, and by symshape.jit.
 COMPILING = frozenset({"FrameCompiler.__call__", "trace_call"})
-COMPILERS = ("frontend", "passes", "codegen", "analysis", "dialects", "prover")
 _TRANSPARENT = ("contextlib", "functools")  # stand between a function and what it calls
 EXCEPTED = "torch_c, and operators called by PyTorch"
+REST = "loads, keeps and adds programs"
+ROOT = Path(__file__).parents[1]
 
 Call = tuple[str, str, str]  # the part of the package that calls, its module, the function of the runtime
 
@@ -78,7 +81,15 @@ def _call_of(frame: FrameType, module: str) -> Call | None:
         return None
     if by_torch or module == "symshape.runtime.torch_c":
         part = EXCEPTED
+    elif not _is_folder(part):
+        part = REST
     return part, name, function
+
+
+@functools.cache
+def _is_folder(part: str) -> bool:
+    """Whether a part of the package is one of the folders beside ``symshape/``, which know nothing of what is in it."""
+    return (ROOT / part).is_dir()
 
 
 def _module(frame: FrameType) -> str:
@@ -87,7 +98,7 @@ def _module(frame: FrameType) -> str:
 
 def counted(calls: Counter[Call]) -> Counter[Call]:
     """Those that the runtime should not get."""
-    return Counter({call: number for call, number in calls.items() if call[0] in COMPILERS})
+    return Counter({call: number for call, number in calls.items() if call[0] not in (EXCEPTED, REST)})
 
 
 def compile_model(name: str) -> Counter[Call]:

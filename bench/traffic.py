@@ -32,19 +32,20 @@ from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.host.host_program import emit_program
 from symshape.compiler import stage_pipelines
 from symshape.dialects.accessors import kernel_functions, main_functions
+from symshape.frame_compiler import compile_with
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.bridge.fake_tensors import shape_env_of
-from symshape.frontend.decompositions.data_dependent import traceable_gradients
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import rewrite_masks
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force
 from symshape.options import Options
 from symshape.passes.framework.base import PassContext
 from symshape.passes.framework.manager import run_pipeline
-from symshape.settings import compile_with
 from symshape.tools.measure import write_result
 from symshape.tools.terminal import Progress, heading, table
 from symshape.tools.traffic import call_bytes, kernel_bytes
@@ -152,7 +153,7 @@ def _our_backend(compiler: Any, graph: torch.fx.GraphModule, inputs: list[Any]) 
         return compiler(rewrite(gm) if kind == "inference" else gm, fakes, kind)
 
     kinds = {kind: functools.partial(compile_one, kind) for kind in KINDS}
-    with traceable_gradients():
+    with in_force(Scope("graph")):
         return aot_compile(graph, inputs, joint=ready_to_split(rewrite), decompositions=decomposition_table(), **kinds)
 
 

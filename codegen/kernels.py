@@ -18,12 +18,12 @@ from symshape.analysis.fold_loops import fold
 from symshape.analysis.loops import LoopKernel
 from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
+from symshape.artifact.kernel_image import KernelImage
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import kernel_functions, kernel_kind
 from symshape.dialects.locations import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
-from symshape.runtime.cpu.instruction_sets import NATIVE
-from symshape.runtime.kernel_image import KernelImage
+from symshape.machine.instruction_sets import NATIVE
 
 # From a kernel function to the loop program that code is printed from: each takes what the one before it returned.
 LOOP_STEPS: dict[str, Callable[[Any], Any]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.checks import with_text
+from symshape.errors import with_text
 from symshape.runtime.torch_c import user_lines
 
 # In a node's ``meta``: what eager mode calls in the place of the node's function; None if it does nothing there.

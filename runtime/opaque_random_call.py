@@ -1,4 +1,4 @@
-"""``symshape::whole_random``: ``symshape::whole`` of a call that draws random numbers.
+"""``symshape::opaque_random_call``: ``symshape::opaque_call`` of a call that draws random numbers.
 
 Its last result is the state of the generator before the call: the gradient runs the function again from there, so that
 it differentiates the numbers that were drawn. The generator is that of the operands' device.
@@ -13,23 +13,23 @@ from typing import Any
 
 import torch
 
+from symshape.artifact.call_text import device_of, made_from, parse
 from symshape.runtime.opaque_call import (
     LIBRARY,
-    call_whole,
-    device_of,
-    gradient_of_whole,
-    made_from,
-    parse,
+    gradients_of_call,
     remember,
+    results_of_call,
     sizes_of_gradient,
     without_integers,
 )
 
 LIBRARY.define(
-    "whole_random(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]", tags=(torch.Tag.nondeterministic_seeded,)
+    "opaque_random_call(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]",
+    tags=(torch.Tag.nondeterministic_seeded,),
 )
 LIBRARY.define(
-    "whole_random_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor state, Tensor?[] gradients) -> Tensor[]"
+    "opaque_random_call_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor state, Tensor?[] gradients) "
+    "-> Tensor[]"
 )
 
 
@@ -55,12 +55,12 @@ def _from_state(device: torch.device, state: torch.Tensor) -> Iterator[None]:
         yield
 
 
-def _whole_random(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
+def _opaque_random_call(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
     state = _state(_device(call, tensors))
-    return [*call_whole(call, tensors, sizes), state]
+    return [*results_of_call(call, tensors, sizes), state]
 
 
-def _whole_random_gradient(
+def _opaque_random_call_gradient(
     call: str,
     tensors: Sequence[torch.Tensor],
     sizes: Sequence[int],
@@ -68,7 +68,7 @@ def _whole_random_gradient(
     gradients: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
     with _from_state(_device(call, tensors), state):
-        return gradient_of_whole(call, tensors, sizes, gradients)
+        return gradients_of_call(call, tensors, sizes, gradients)
 
 
 def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
@@ -90,14 +90,14 @@ def _remember(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _backward(ctx: Any, gradients: Any) -> Any:
     *tensors, state = ctx.saved_tensors
-    run = torch.ops.symshape.whole_random_gradient
+    run = torch.ops.symshape.opaque_random_call_gradient
     found = run(ctx.call, tensors, ctx.sizes, state, list(gradients[:-1]))
     return without_integers(tensors, ctx.sizes, found)
 
 
-LIBRARY.impl("whole_random", _whole_random, "CompositeExplicitAutograd")
-LIBRARY.impl("whole_random_gradient", _whole_random_gradient, "CompositeExplicitAutograd")
-torch.library.register_fake("symshape::whole_random", _fake, lib=LIBRARY)
-torch.library.register_fake("symshape::whole_random_gradient", _fake_gradient, lib=LIBRARY)
-torch.library.register_autograd("symshape::whole_random", _backward, setup_context=_remember, lib=LIBRARY)
-whole_random: Any = torch.ops.symshape.whole_random.default
+LIBRARY.impl("opaque_random_call", _opaque_random_call, "CompositeExplicitAutograd")
+LIBRARY.impl("opaque_random_call_gradient", _opaque_random_call_gradient, "CompositeExplicitAutograd")
+torch.library.register_fake("symshape::opaque_random_call", _fake, lib=LIBRARY)
+torch.library.register_fake("symshape::opaque_random_call_gradient", _fake_gradient, lib=LIBRARY)
+torch.library.register_autograd("symshape::opaque_random_call", _backward, setup_context=_remember, lib=LIBRARY)
+opaque_random_call: Any = torch.ops.symshape.opaque_random_call.default

@@ -8,14 +8,15 @@ import importlib
 import operator
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.errors import SymshapeError
-from symshape.runtime.checks import CheckText, fail, with_text
+from symshape.artifact.compiled_program import Program
+from symshape.artifact.constraint_checks import CheckText
+from symshape.errors import SymshapeError, with_text
+from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw
@@ -23,19 +24,6 @@ from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
 from symshape.runtime.torch_c import empty_strided_cpu, is_profiling, reinterpret_tensor
-
-
-@dataclass
-class Program:
-    """The ``program`` stage: everything that is needed to run, as text, bytes and names."""
-
-    source: str
-    targets: dict[str, str]  # Python name in the source -> library op
-    checks: list[CheckText] = field(default_factory=list)
-    constants: list[Any] = field(default_factory=list)
-    device: str = "cpu"
-    pointers: bool = True  # kernels take data pointers (CPU code) instead of tensors
-    places: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
 
 
 def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
@@ -142,15 +130,6 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "symshape.select_at.default": select_at,
     "symshape.unravel_positions.default": unravel_positions,
 }
-
-
-def target_name(target: Any) -> str:
-    """The name under which the host program finds a callable again: an op overload, or a function by its module."""
-    if isinstance(target, torch._ops.OpOverload):
-        return str(target)
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return f"higher_order.{target.__name__}"
-    return f"python.{target.__module__}.{target.__qualname__}"
 
 
 def resolve_target(target: str) -> Callable[..., Any]:

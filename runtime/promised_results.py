@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from symshape.errors import ShapeConstraintError
-from symshape.runtime.checks import with_text
-from symshape.runtime.torch_c import has_fake_rule
+from symshape.errors import ShapeConstraintError, rule_to_register, with_text
+from symshape.runtime.torch_c import declaration_of, has_fake_rule
 
 
 def with_layout(tensor: torch.Tensor, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
@@ -52,19 +51,13 @@ def _broken(
     op: Any = functools.reduce(getattr, target.removeprefix("flat.").split("."), torch.ops)
     registered = has_fake_rule(op)
     said = "its fake rule says" if registered else "was found by running it on small inputs"
-    code = how_to_register(op, "...  # torch.library.get_ctx().new_dynamic_size() for a size in the data")
+    code = rule_to_register(
+        *declaration_of(op), "...  # torch.library.get_ctx().new_dynamic_size() for a size in the data"
+    )
     wanted = f"{['?' if size is None else size for size in sizes]} ({dtype})"
     return ShapeConstraintError(
         f"{target} returned a tensor of sizes {list(result.shape)} ({result.dtype}); {said} {wanted}",
         where=with_text(line),
         next_step="correct the fake rule" if registered else code,
         constraint=f"{target} returns {wanted}",
-    )
-
-
-def how_to_register(op: Any, result: str = "...") -> str:
-    arguments = ", ".join(argument.name for argument in op._schema.arguments)
-    name = op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
-    return (
-        f'register one:\n    @torch.library.register_fake("{name}")\n    def _({arguments}):\n        return {result}'
     )

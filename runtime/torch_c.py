@@ -54,6 +54,13 @@ def has_fake_rule(op: Any) -> bool:
     return bool(has_fake_kernel(op))
 
 
+def declaration_of(op: Any) -> tuple[str, list[str]]:
+    """The name of an operator overload, as ``torch.library`` takes it, and the names of its arguments."""
+    schema = op._schema
+    name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+    return name, [argument.name for argument in schema.arguments]
+
+
 def first_seen(value: Any) -> Any:
     """What a SymInt or SymFloat was at the first call; None for a data-dependent one."""
     node = value.node

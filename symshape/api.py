@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from symshape.configured_backend import ConfiguredBackend
 from symshape.errors import OptionError
+from symshape.frame_compiler import Tracing, compile_apart, compile_with
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
-from symshape.settings import Tracing, compile_apart, compile_with
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,9 @@ import torch
 
 from symshape.cache.compiled_graphs import compile_graph
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
-from symshape.frontend.decompositions.data_dependent import traceable_gradients
-from symshape.frontend.decompositions.random_numbers import eager_draws, with_python_numbers
+from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
 from symshape.frontend.graph_rewrites.inlined_calls import inline_calls
@@ -21,14 +21,17 @@ from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_mas
 from symshape.frontend.graph_rewrites.out_arguments import copy_into_outs
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
-from symshape.frontend.opaque_calls.selection import make_whole, replace_marked, says_where_to_break
+from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
+from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
 from symshape.frontend.patches.input_views import break_where_shared
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force, require_known
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
+from symshape.output_code import log_output_code
 from symshape.runtime.eager_errors import with_eager_errors
-from symshape.runtime.profiling import log_output_code
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
     from symshape.tools.report import Fallback, GraphReport
@@ -74,19 +77,20 @@ def symshape_backend(
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
     how |= {"joint": ready_to_split(rewrite), "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
+    require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     _rewrite_before_tracing(gm, example_inputs)
-    while True:  # every round makes one more call whole
+    scope = Scope("graph", eager_draws=parsed.random == "eager", transforms=has_functional_transforms(gm))
+    while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:]
         try:
-            with eager_draws(parsed.random == "eager"), traceable_gradients(gm):
+            with in_force(scope):
                 run = aot_compile(gm, example_inputs, **how)
                 run = or_in_eager_mode(run, gm) if bases else run
                 return with_python_numbers(with_eager_errors(run, gm), gm)
         except Exception as error:
-            if not make_whole(gm, error):
-                del (reports or [])[before:]
+            del (reports or [])[before:]
+            if not mark_failing_call(gm, error):
                 return _as_calls(gm, error, parsed, reports, assumed)
-        del (reports or [])[before:]
         replace_marked(gm)
 
 
@@ -136,7 +140,7 @@ def _as_calls(
     error where that may not be."""
     from symshape.fallbacks import graph_instead, may_fall_back
 
-    if says_where_to_break(error) or not may_fall_back(error, options.strict):
+    if isinstance(error, Reanalyse) or not may_fall_back(error, options.strict):
         raise error
     assumed.tie(traced_env_of(gm))  # what the user has said of sizes is checked all the same
     report = graph_instead(gm, error, options)

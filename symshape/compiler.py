@@ -14,6 +14,8 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
+from symshape.artifact.compiled_program import Program
+from symshape.artifact.kernel_image import KernelImage
 from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.host_program import emit_program
 from symshape.codegen.host.program_text import ProgramText
@@ -35,8 +37,8 @@ from symshape.passes.framework.registry import ON_GRAPHS, load_pass_file, names
 from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition
-from symshape.runtime.kernel_image import KernelImage
-from symshape.runtime.program import Program, load_program
+from symshape.runtime.load_kernels import load_kernels
+from symshape.runtime.program import load_program
 from symshape.tools.constraint_report import read_constraints
 from symshape.tools.report import GraphReport, KernelReport
 
@@ -125,7 +127,7 @@ def _compile(
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
     program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)
     with _replayable("load", target, imported.module, options):
-        run = load_program(program, kernels.image.load(autotune=options.autotune))
+        run = load_program(program, load_kernels(kernels.image, autotune=options.autotune))
     timer.mark("program")
     _fill(report, text, kernels)
     takes_boxed_arguments(run)

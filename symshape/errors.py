@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ class OptionError(SymshapeError, ValueError):
 
 class CompileError(SymshapeError, RuntimeError):
     """An internal error of a stage: names the stage and the op, and the file that replays it."""
+
+
+class PatchError(CompileError):
+    """PyTorch is not what a change of its tracer was made for: names the patch, and what of PyTorch has changed."""
 
 
 class StepFailure(CompileError):
@@ -93,3 +98,17 @@ class FallbackWarning(UserWarning):
 
 class CacheError(SymshapeError, RuntimeError):
     """The cache on disk cannot be used, or something cannot be kept in it."""
+
+
+def with_text(location: str) -> str:
+    """``file:line`` with what stands there, if the file can be read."""
+    file, _, line = location.rpartition(":")
+    text = linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+    return f"{location}: {text}" if text else location
+
+
+def rule_to_register(operator: str, arguments: Sequence[str], result: str = "...") -> str:
+    """A next step: the code that registers a fake rule for an operator of the user's, with the names of its arguments;
+    ``result``: what the rule returns."""
+    code = f'@torch.library.register_fake("{operator}")\n    def _({", ".join(arguments)}):\n        return {result}'
+    return f"register one:\n    {code}"

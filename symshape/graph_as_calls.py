@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.artifact.compiled_program import target_name
 from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.program_text import LibraryCall
 from symshape.dialects.sizes import Layout
@@ -20,7 +21,6 @@ from symshape.errors import CompileError, ShapeConstraintError
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.program import target_name
 from symshape.runtime.promised_results import with_layout
 from symshape.runtime.torch_c import first_seen
 from symshape.tools.report import GraphReport

@@ -13,7 +13,7 @@ from typing import Any
 
 from symshape import knobs
 from symshape.errors import OptionError
-from symshape.runtime.cpu import instruction_sets as cpu_level
+from symshape.machine import instruction_sets as cpu_level
 
 TARGETS = ("auto", "cpu", "triton")
 RANDOM = ("eager", "fast")

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from symshape.knobs import CPU
-from symshape.runtime.cpu.instruction_sets import NATIVE, held
+from symshape.machine.instruction_sets import NATIVE, held
 
 ROOT = Path(__file__).parent.parent
 

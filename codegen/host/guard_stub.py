@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from symshape.artifact.constraint_checks import CheckText
 from symshape.prover.numbers.condition import TRUE, Condition, at_least
 from symshape.prover.numbers.expr import Atom, Expr, Symbol, Term
-from symshape.runtime.checks import CheckText
 
 # Nested tuples: equal subexpressions are equal tuples. ("int", value), ("symbol", name), (kind, *operands) for mul,
 # floordiv, mod, max and min, ("sum", for each operand whether it is subtracted, *operands).

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from symshape.artifact.constraint_checks import CheckText
 from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.checks import CheckText
 
 Buffer = tuple[tuple[Expr, ...], str]  # sizes, element type
 

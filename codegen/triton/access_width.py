@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
+from symshape.artifact.triton_kernels import TritonKernel, TritonStage
 from symshape.codegen.triton.index import IndexText
 from symshape.codegen.variants import Variant
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage
 
 WIDEST: Final = 16  # bytes of one access
 _LANES: Final = 32

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symshape.analysis.loops import LoopKernel
+from symshape.artifact.triton_kernels import TritonStage
 from symshape.codegen.triton.function import FunctionText, online_terms
 from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.variants import Variant
 from symshape.prover.numbers.expr import Expr, ceildiv, product
-from symshape.runtime.triton.kernel_types import TritonStage
 
 Bounds = frozenset[str]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from symshape.analysis.loops import LoopKernel
+from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.codegen.triton.body import check_types
 from symshape.codegen.triton.forms import function_of, stage_of
 from symshape.codegen.triton.function import ALIGNED, FunctionText
@@ -14,7 +15,6 @@ from symshape.codegen.triton.scatter import emit_scatter
 from symshape.codegen.triton.split import SplitWriter
 from symshape.codegen.variants import Variant, general
 from symshape.prover.numbers.expr import product
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
 
 __all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
 

@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from symshape.artifact.triton_kernels import TritonVariant
 from symshape.codegen.triton.split import Workspace
 from symshape.codegen.variants import Variant, condition_text
 from symshape.dialects.plans import PROCESSORS
 from symshape.prover.numbers.condition import TRUE, Condition, all_of
-from symshape.runtime.triton.kernel_types import TritonVariant
 
 _ADDRESS = "address"
 

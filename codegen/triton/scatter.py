@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 from symshape.analysis.loops import LoopKernel
+from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.codegen.scatter_kernels import copy_of, memories, operation
 from symshape.codegen.triton.body import TritonBody, check_types
 from symshape.codegen.triton.forms import pointwise
 from symshape.codegen.triton.function import FunctionText
 from symshape.codegen.triton.ops import op_text
 from symshape.prover.numbers.expr import ceildiv, product
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
 
 _BLOCK: Final = 256
 _WARPS: Final = 4

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
+from symshape.artifact.triton_kernels import TritonStage
 from symshape.codegen.online import Online
 from symshape.codegen.triton.forms import groups_text
 from symshape.codegen.triton.function import FunctionText, online_terms
 from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
-from symshape.runtime.triton.kernel_types import TritonStage
 
 # Partial results that a program combines at once, and its warps: there are few of them.
 _COMBINED: Final = 1024

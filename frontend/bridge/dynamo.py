@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
+from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock for all that change settings
 
 
 def code_of(fn: Any) -> CodeType | None:
@@ -49,3 +52,44 @@ def shape_env_of_output(graph: Any) -> Any:
 def is_number_of_random(node: torch.fx.Node) -> bool:
     """Whether a placeholder of a Dynamo graph is what ``random.random()`` or its like returned."""
     return type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"
+
+
+def has_functional_transforms(gm: torch.fx.GraphModule) -> bool:
+    """Whether a Dynamo graph, or one in it, has transforms of ``torch.func``: it enters and leaves their levels."""
+    graphs = [module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
+    names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
+    return any(name.endswith("_increment_nesting") for name in names)
+
+
+def sizes_at_hand(graph: Any) -> dict[Any, int]:
+    """What sizes of inputs that are traced as unknown are at this call, by symbol."""
+    found: dict[Any, int] = {}
+    for node in graph.graph.nodes if graph is not None else ():
+        example = getattr(node.meta.get("grapharg"), "example", None) if node.op == "placeholder" else None
+        fake = node.meta.get("example_value")
+        if isinstance(example, torch.Tensor) and isinstance(fake, torch.Tensor) and example.dim() == fake.dim():
+            for size, real in zip(fake.shape, example.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    found[size.node.expr] = int(real)
+    return found
+
+
+def unimplemented(what: str, reason: str, error: Exception | None, hint: str = "") -> NoReturn:
+    """Dynamo's way of saying that a call is not for the graph. ``hint``: what the user may do."""
+    from torch._dynamo import exc
+
+    cause: Any = {} if error is None else {"from_exc": error}
+    exc.unimplemented(
+        gb_type="Data-dependent call",
+        context=what,
+        explanation=f"{what} cannot be compiled: {reason}",
+        hints=[hint] if hint else [],
+        **cause,
+    )
+
+
+@functools.cache
+def output_code_log() -> logging.Logger:
+    """A logger below one of PyTorch's, which have the handlers that TORCH_LOGS sets up."""
+    found: logging.Logger = torch._logging.getArtifactLogger("torch._inductor.symshape", "output_code")
+    return found

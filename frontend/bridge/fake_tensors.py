@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
 
 def is_fake(value: Any) -> bool:
@@ -70,3 +71,21 @@ def version_of(tensor: torch.Tensor) -> int:
 def is_in_functional_transform() -> bool:
     """Whether a transform of ``torch.func`` is active: ``vmap``, ``grad`` and their like."""
     return torch._C._functorch.maybe_current_level() is not None
+
+
+def tracing_mode(values: Any) -> Any:
+    """The tracer's mode behind some values, or the one that is in force; None without one."""
+    from torch._guards import detect_fake_mode
+
+    return detect_fake_mode(values)
+
+
+def traced_by_its_kernel(op: Any, args: Any, kwargs: Any) -> Any:
+    """The fake results of an operator by its own kernel, which is run on tensors without data."""
+    from torch._subclasses.fake_tensor import in_kernel_invocation_manager
+
+    mode = tracing_mode((args, kwargs))
+    with in_kernel_invocation_manager(mode):
+        result = op(*args, **kwargs)
+    leaves = pytree.tree_leaves((args, kwargs))
+    return mode.wrap_meta_outputs_with_default_device_logic(result, op, leaves, device=kwargs.get("device"))

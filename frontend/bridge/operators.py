@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
+
+from symshape.artifact.call_text import module_named
 
 
 def schema_of(target: Any) -> Any:
@@ -57,3 +60,63 @@ _PYTHON_MODULES = ("torch.nn.functional", "torch.functional", "torch._jit_intern
 def is_python_function(target: Any) -> bool:
     """Whether the target of a node is a function that PyTorch has in Python."""
     return getattr(target, "__module__", None) in _PYTHON_MODULES
+
+
+# Where functions that Dynamo puts into a graph are found by name.
+_FUNCTION_MODULES = (
+    "torch",
+    "torch.nn.functional",
+    "torch.linalg",
+    "torch.fft",
+    "torch.special",
+    "torch._C._nn",
+    "torch._C._linalg",
+    "torch._C._fft",
+    "torch._C._special",
+    "torch._C._VariableFunctions",
+    "torch.functional",
+    "torch.masked",
+    "torch.masked._ops",
+    "_operator",
+    "torch._lowrank",
+    "math",
+    "torch._refs",
+    "torch._prims_common",
+)
+
+
+def module_of(function: Any) -> str | None:
+    """The name of a module in which a function is found by its own name; None for one that is in none of them."""
+    name = getattr(function, "__name__", "")
+    for module in (getattr(function, "__module__", None), *_FUNCTION_MODULES):
+        if module and getattr(module_named(module), name, None) is function:
+            return str(module)
+    return None
+
+
+# A kernel gets the usual one, to call where it has nothing better.
+AutogradKernel = Callable[..., Any]
+
+
+def is_differentiated_inside(op: Any, values: Any) -> bool:
+    """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
+    operator then, which does the same (``symshape::whole``)."""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
+        return False
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(values))
+
+
+def is_for_all_devices(op: Any) -> bool:
+    """Whether a user's operator has a kernel for all devices, and none for tensors without data."""
+    from torch._library.utils import is_builtin
+
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return not is_builtin(op) and has(op.name(), "CompositeExplicitAutograd") and not has(op.name(), "Meta")
+
+
+def has_side_effects(op: Any) -> bool:
+    """Whether an operator is declared to do more than to return results (``register_effect``)."""
+    from torch._higher_order_ops.effects import has_effects
+
+    return bool(has_effects(op))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import glob
 import linecache
+import os
 import re
+import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx import traceback as node_meta
 
 _USER_LOCATION = re.compile(r"(.*?)\s*# (?!.*  # )(.+):(\d+) in \S+$")
 
@@ -39,3 +43,47 @@ def _whole_file_name(name: str, line: int, text: str) -> str:
         if linecache.getline(file, line).strip() == text.strip():
             return file
     return name
+
+
+def user_frame_now() -> Any:
+    """The innermost frame that is neither PyTorch's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_users(frame):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame
+
+
+def user_line_now() -> str:
+    """``file:line`` of the frame that is the user's; "" if there is none."""
+    frame = user_frame_now()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+_NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
+
+
+def user_line(error: BaseException) -> str:
+    """``file:line`` of the innermost frame of the user's that an error passed; "" if there is none."""
+    places = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame)]
+    return f"{places[-1][0].f_code.co_filename}:{places[-1][1]}" if places else ""
+
+
+def is_users(frame: Any) -> bool:
+    return frame.f_globals.get("__name__", "").split(".")[0] not in _NOT_THE_USERS
+
+
+def traced_line_now() -> str:
+    """``file:line`` of the user's innermost frame that is being traced; "" if that is unknown."""
+    from torch._guards import TracingContext
+
+    frames = [f for f in TracingContext.extract_stack() or () if not f.filename.startswith(_TORCH_FOLDER)]
+    if not frames:
+        lines = _STACK_LINE.findall(node_meta.get_current_meta().get("stack_trace") or "")
+        return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
+    return f"{frames[-1].filename}:{frames[-1].lineno}"
+
+
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+
+
+_STACK_LINE = re.compile(r'File "(.+?)", line (\d+)')

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
+
+from symshape.frontend.bridge.shape_env import symbol_hint
 
 
 def is_unbacked(size: torch.SymInt) -> bool:
@@ -38,3 +44,95 @@ def guard_or_false(condition: Any) -> bool:
 def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
     """The sympy expression that a symbolic number stands for."""
     return number.node.expr
+
+
+def never_one(size: Any) -> bool:
+    """Whether a size is known not to be 1; nothing is assumed of a data-dependent one."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return size != 1 if type(size) is int else statically_known_true(size != 1)
+
+
+def known_equal(a: Any, b: Any) -> bool:
+    """Whether two sizes are known to be equal."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return a is b or statically_known_true(a == b)
+
+
+def assert_equal(a: Any, b: Any) -> bool:
+    """The tracer takes one size for the other from now on; False if it cannot."""
+    torch._check(a == b)  # type: ignore[no-untyped-call]
+    return known_equal(a, b)
+
+
+def either(*conditions: Any) -> Any:
+    """A condition on sizes that holds where one of these does; none of them has to be known."""
+    from torch.fx.experimental.symbolic_shapes import sym_or
+
+    return sym_or(*conditions)
+
+
+def size_at(size: Any, values: Mapping[Any, int]) -> int:
+    """A traced size for these values of its symbols."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    return int(size.node.expr.xreplace({symbol: sympy.Integer(value) for symbol, value in values.items()}))
+
+
+def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
+    """Of the symbols in some sizes: what those of inputs were at the first call, and those that are in the data."""
+    fixed: dict[Any, int] = {}
+    unknown: dict[Any, None] = {}
+    for size in sizes:
+        for symbol in sorted(size.node.expr.free_symbols, key=str) if isinstance(size, torch.SymInt) else ():
+            hint = symbol_hint(size.node.shape_env, symbol)
+            if hint is None:
+                unknown[symbol] = None
+            else:
+                fixed[symbol] = hint
+    return fixed, list(unknown)
+
+
+def new_unbacked_size(env: Any) -> Any:
+    """A new size that nobody knows."""
+    from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
+
+    size = env.create_unbacked_symint()
+    _constrain_range_for_size(size)
+    return size
+
+
+@contextlib.contextmanager
+def forgetting_new_sizes(env: Any) -> Iterator[Callable[[Any], None]]:
+    """After an error in here, unknown sizes that were made and lost are forgotten.
+
+    Yields what is told the result of a call: other sizes that were made on the way are lost as well. (A view of a
+    tensor that was written to is made twice, once for its gradient.)
+    """
+    pending = env.pending_fresh_unbacked_symbols
+    before = len(pending)
+    _FAKE_LOG.addFilter(_unless_error)  # the error is raised as well
+
+    def keep_those_of(result: Any) -> None:
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        kinds = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)
+        found = (free_unbacked_symbols(x) for x in pytree.tree_leaves(result) if isinstance(x, kinds))
+        kept: set[Any] = set().union(*found)
+        pending[before:] = [symbol for symbol in pending[before:] if symbol in kept]
+
+    try:
+        yield keep_those_of
+    except Exception:
+        del pending[before:]
+        raise
+    finally:
+        _FAKE_LOG.removeFilter(_unless_error)
+
+
+_FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+def _unless_error(record: logging.LogRecord) -> bool:
+    return record.levelno < logging.ERROR

@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
-from symshape.frontend.bridge.torch_unbacked import assert_equal, known_equal
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
-from symshape.runtime.opaque_call import text_of, whole
+from symshape.frontend.opaque_calls.write_calls import text_of
+from symshape.runtime.opaque_call import opaque_call
 
 aten: Any = torch.ops.aten
 
 
 def composite_kernels() -> dict[Any, AutogradKernel]:
-    """For ``with_autograd_kernels``."""
+    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
     return {
         aten.tensor_split.sections: _tensor_split,
         aten.tensor_split.indices: _tensor_split_at,
@@ -174,7 +174,7 @@ def _ctc_loss(
     text = text_of(aten.ctc_loss.Tensor, args, tensors, "one call: the lengths are in the data")
     sizes = [["tensor", 0, 1]] if reduction == 0 and log_probs.dim() == 3 else []
     text["results"] = [[str(log_probs.dtype).removeprefix("torch."), sizes]]
-    found: torch.Tensor = whole(json.dumps(text), tensors, [])[0]
+    found: torch.Tensor = opaque_call(json.dumps(text), tensors, [])[0]
     return found
 
 

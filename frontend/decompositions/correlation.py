@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -18,7 +18,7 @@ _check, _sym_max = _torch._check, _torch.sym_max
 
 
 def correlation_kernels() -> dict[Any, AutogradKernel]:
-    """For ``with_autograd_kernels``."""
+    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
     return {aten.cov.default: _cov, aten.corrcoef.default: _corrcoef}
 
 

@@ -7,48 +7,23 @@ other sizes the usual ones are used.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
-from symshape.frontend.bridge.torch_tracing import (
-    AutogradKernel,
-    has_functional_transforms,
-    meta_decomposition,
-    with_autograd_kernels,
-)
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels
-from symshape.frontend.decompositions.fake_rules import missing_fake_rules
 from symshape.frontend.decompositions.least_squares import least_squares_kernels
-from symshape.frontend.patches.broadcasting import broadcasting_kernels
 
 aten: Any = torch.ops.aten
 
 
-@contextlib.contextmanager
-def traceable_gradients(gm: torch.fx.GraphModule | None = None) -> Iterator[None]:
-    """While entered, AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for.
-
-    ``gm``: what is traced. In transforms of ``torch.func`` those that take numbers for tensors are as they were: a
-    number is then a wrapper without memory, which PyTorch reads to hand it to a kernel in Python.
-    """
-    kernels = _kernels()
-    if gm is None or not has_functional_transforms(gm):
-        kernels |= broadcasting_kernels()
-    forget_rules = missing_fake_rules()
-    try:
-        with with_autograd_kernels(kernels):
-            yield
-    finally:
-        forget_rules()
-
-
-def _kernels() -> dict[Any, AutogradKernel]:
+def gradient_kernels() -> dict[Any, AutogradKernel]:
+    """For ``differentiate_by``, while AOTAutograd traces gradients."""
     return {
         aten.var.correction: _var,
         aten.std.correction: _std,
@@ -65,23 +40,15 @@ def _kernels() -> dict[Any, AutogradKernel]:
     }
 
 
-def traceable_sizes() -> Callable[[], None]:
-    """The same for Dynamo, which only follows sizes. Returns what puts the usual rules back."""
-    kernels = with_autograd_kernels(
-        {aten.batch_norm.default: _batch_norm, **composite_kernels(), **correlation_kernels()}
-    )
-    kernels.__enter__()
-    restore = meta_decomposition(aten.logsumexp.default, _of_logsumexp)
-
-    def revert() -> None:
-        restore()
-        kernels.__exit__(None, None, None)
-
-    return revert
+def size_kernels() -> dict[Any, AutogradKernel]:
+    """The same for Dynamo, which only follows sizes."""
+    return {aten.batch_norm.default: _batch_norm, **composite_kernels(), **correlation_kernels()}
 
 
 @functools.cache
-def _of_logsumexp(usual: Callable[..., Any]) -> Callable[..., Any]:
+def logsumexp_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule for the result of ``logsumexp``."""
+
     def sizes(x: torch.Tensor, dim: Any, keepdim: bool = False) -> Any:
         return torch.sum(torch.exp(x), dim, keepdim).log() if has_unbacked_sizes(x) else usual(x, dim, keepdim)
 

@@ -13,8 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.layouts import memory_format_of
-from symshape.frontend.bridge.symbolic_sizes import guard_or_false, has_unbacked_sizes, known_multiple
-from symshape.frontend.bridge.torch_unbacked import known_equal
+from symshape.frontend.bridge.symbolic_sizes import guard_or_false, has_unbacked_sizes, known_equal, known_multiple
 
 aten: Any = torch.ops.aten
 Size = Any  # int | torch.SymInt

@@ -6,43 +6,15 @@ results copied into contiguous tensors (the factors of a matrix are column-major
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-
-from symshape.frontend.bridge.torch_tracing import meta_decomposition, with_fake_rules
-from symshape.frontend.decompositions.result_types import with_eager_types
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
 _sym_min, _sym_max, _broadcast = _torch.sym_min, _torch.sym_max, _torch.broadcast_shapes
 Size = Any  # int | torch.SymInt
-
-
-def missing_fake_rules() -> Callable[[], None]:
-    """The tracer has these rules from now on. Returns what takes them away."""
-    changed = [meta_decomposition(op, wrap) for op, wrap in with_eager_types().items()]
-    changed.append(
-        with_fake_rules(
-            {
-                aten.fractional_max_pool3d_backward.default: _like_operand,
-                aten.geqrf.default: _qr,
-                aten.linalg_lstsq.default: _least_squares,
-                aten.histogram.bin_ct: _histogram,
-                aten.histogram.bins_tensor: _histogram_of_bins,
-                aten._histogramdd_bin_edges.default: _edges,
-                aten._histogramdd_from_bin_cts.default: _counts,
-                aten._histogramdd_from_bin_tensors.default: _counts_of_bins,
-            }
-        )
-    )
-
-    def revert() -> None:
-        for one in changed:
-            one()
-
-    return revert
 
 
 def _column_major(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
@@ -98,3 +70,15 @@ def _counts(x: torch.Tensor, bins: Sequence[int], **_: Any) -> torch.Tensor:
 
 def _counts_of_bins(x: torch.Tensor, bins: Sequence[torch.Tensor], **_: Any) -> torch.Tensor:
     return x.new_empty([edges.size(0) - 1 for edges in bins])
+
+
+FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
+    aten.fractional_max_pool3d_backward.default: _like_operand,
+    aten.geqrf.default: _qr,
+    aten.linalg_lstsq.default: _least_squares,
+    aten.histogram.bin_ct: _histogram,
+    aten.histogram.bins_tensor: _histogram_of_bins,
+    aten._histogramdd_bin_edges.default: _edges,
+    aten._histogramdd_from_bin_cts.default: _counts,
+    aten._histogramdd_from_bin_tensors.default: _counts_of_bins,
+}

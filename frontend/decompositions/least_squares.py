@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel
 
 aten: Any = torch.ops.aten
 
 
 def least_squares_kernels() -> dict[Any, AutogradKernel]:
-    """For ``with_autograd_kernels``."""
+    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
     return {aten.linalg_lstsq.default: _lstsq}
 
 

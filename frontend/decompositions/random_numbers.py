@@ -15,23 +15,17 @@ This file touches private PyTorch APIs.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
 
-from symshape.errors import CompileError
 from symshape.frontend.bridge.decomposition_tables import draws_taken_apart
 from symshape.frontend.bridge.dynamo import is_number_of_random
 from symshape.frontend.bridge.fake_tensors import is_in_functional_transform
 from symshape.frontend.bridge.operators import missing_arguments
-from symshape.frontend.graph_rewrites.draw_order import draws_are_kept, partitioned_in_order
-from symshape.runtime.draw import DROPOUT, FILLING
+from symshape.runtime.draw import DROPOUT
 
 aten: Any = torch.ops.aten
 
@@ -86,37 +80,6 @@ def _draws_on_cpu(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return all(x.is_cpu for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor))
 
 
-@contextlib.contextmanager
-def eager_draws(wanted: bool = True) -> Iterator[None]:
-    """While entered, AOTAutograd traces draws on a CPU as eager mode draws, and keeps them all. ``wanted``: False if
-    the user prefers what is fastest."""
-    if not wanted:
-        with partitioned_in_order():
-            yield
-        return
-    from torch._subclasses.functional_tensor import FunctionalTensorMode
-
-    op = aten.dropout.default
-    usual = {key: op.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
-    op.py_kernels |= {key: functools.partial(_dropout, kernel) for key, kernel in usual.items()}
-    tables = [filling.python_key_table for filling in FILLING]
-    before = [dict(table) for table in tables]  # not empty inside of another compile
-    for filling, table in zip(FILLING, tables):
-        table[FunctionalTensorMode] = functools.partial(_functional, filling)
-    for changed in (op, *FILLING):
-        changed._dispatch_cache.clear()
-    try:
-        with draws_are_kept(), partitioned_in_order():
-            yield
-    finally:
-        op.py_kernels |= usual
-        for table, own in zip(tables, before):
-            table.clear()
-            table.update(own)
-        for changed in (op, *FILLING):
-            changed._dispatch_cache.clear()
-
-
 def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
     """What ``random.random()`` returns Dynamo passes to a graph as a tensor, traced as float32, but of float64."""
     dtypes = {
@@ -133,41 +96,7 @@ def with_python_numbers(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Ca
     return call
 
 
-# Modules that put the generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
-# higher-order operators, runs none.
-_THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
-
-
-@contextlib.contextmanager
-def generator_is_not_asked(line: Callable[[], str]) -> Iterator[None]:
-    """While entered, ``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at this line:
-    traced without Dynamo, they would be run once, by the trace. A checkpoint may ask: its draws are the graph's."""
-    module: Any = torch.random
-    usual, tracing = module.default_generator, threading.get_ident()
-
-    class Generator:
-        def __getattr__(self, name: str) -> Any:
-            if threading.get_ident() != tracing:
-                return getattr(usual, name)
-            frame: Any = sys._getframe(1)
-            while frame is not None:
-                if frame.f_globals.get("__name__") in _THEIR_OWN:
-                    return getattr(usual, name)
-                frame = frame.f_back
-            raise CompileError(
-                f"the function asks the generator of random numbers for `{name}`",
-                where=line(),
-                next_step="symshape.compile breaks the graph there; or do it outside of the function",
-            )
-
-    module.default_generator = Generator()
-    try:
-        yield
-    finally:
-        module.default_generator = usual
-
-
-def _dropout(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+def drop_as_eager(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """As ATen's own for CPU tensors (``aten/src/ATen/native/Dropout.cpp``)."""
     if not x.is_cpu:
         result: torch.Tensor = usual(x, p, train)
@@ -185,7 +114,9 @@ def _dropout(usual: Callable[..., Any], x: torch.Tensor, p: float, train: bool) 
     return x * draws(DROPOUT, x.size(), like.stride(), [1 - p], None, dtype=x.dtype, device=x.device).div(1 - p)
 
 
-def _functional(op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> torch.Tensor:
+def fill_functionally(
+    op: Any, mode: Any, x: torch.Tensor, *args: Any, generator: Any = None, **kwargs: Any
+) -> torch.Tensor:
     """The functional form of an operator that fills a tensor. Called without the mode that functionalises."""
     if generator is not None or not x.is_cpu:
         given = kwargs if generator is None else {**kwargs, "generator": generator}

@@ -1,4 +1,4 @@
-"""Recurrent layers, each as one library call for all lengths and batches (``symshape::whole``).
+"""Recurrent layers, each as one library call for all lengths and batches (``symshape::opaque_call``).
 
 Their usual form is one of parts, step by step, so that a graph serves one length. A call runs what eager mode runs; its
 gradient runs it again, with the same random numbers where there is dropout between layers.
@@ -12,16 +12,19 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.torch_tracing import AutogradKernel
-from symshape.frontend.bridge.torch_unbacked import expression, first_seen_sizes, without_modes
-from symshape.runtime.opaque_call import run, text_of, whole
-from symshape.runtime.opaque_random_call import whole_random
+from symshape.artifact.call_text import run
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.running_operators import without_modes
+from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
+from symshape.frontend.opaque_calls.write_calls import text_of
+from symshape.runtime.opaque_call import opaque_call
+from symshape.runtime.opaque_random_call import opaque_random_call
 
 aten: Any = torch.ops.aten
 
 
 def recurrent_kernels() -> dict[Any, AutogradKernel]:
-    """For ``with_autograd_kernels``."""
+    """For ``differentiate_by`` (``frontend/patches/autograd_kernels.py``)."""
     layers = (aten.lstm, aten.gru, aten.rnn_tanh, aten.rnn_relu)
     return {one.input: _padded(one.input) for one in layers} | {one.data: _packed(one.data) for one in layers}
 
@@ -41,7 +44,7 @@ def _padded(op: Any) -> AutogradKernel:
     ) -> Any:
         """x: (length, batch, features), or with ``batch_first`` (batch, length, features); so is the first result."""
         draws = dropout != 0 and train and layers > 1
-        if not _can_be_whole(x, draws):
+        if not _can_be_opaque(x, draws):
             return usual(x, states, weights, has_biases, layers, dropout, train, bidirectional, batch_first)
         by_steps = x.transpose(0, 1) if batch_first else x
         rest = (list(weights), has_biases, layers, dropout, train, bidirectional, False)
@@ -67,14 +70,14 @@ def _packed(op: Any) -> AutogradKernel:
         """x: (elements, features), those of each step after those of the one before; ``batches`` counts them."""
         draws = dropout != 0 and train and layers > 1
         rest = (list(weights), has_biases, layers, dropout, train, bidirectional)
-        if not _can_be_whole(x, draws):
+        if not _can_be_opaque(x, draws):
             return usual(x, batches, states, *rest)
         return _call(op, [x, batches], states, rest, draws, bidirectional)
 
     return kernel
 
 
-def _can_be_whole(x: torch.Tensor, draws: bool) -> bool:
+def _can_be_opaque(x: torch.Tensor, draws: bool) -> bool:
     """On a GPU dropout between layers has a generator of its own, whose state nobody can read."""
     return not draws or x.device.type == "cpu"
 
@@ -96,7 +99,7 @@ def _call(
     shapes += [[["tensor", len(inputs) + i, d] for d in range(3)] for i in range(count)]
     dtypes = _dtypes(text, tensors, shapes)
     text["results"] = [[dtype, shape] for dtype, shape in zip(dtypes, shapes, strict=True)]
-    results = (whole_random if draws else whole)(json.dumps(text), tensors, sizes)
+    results = (opaque_random_call if draws else opaque_call)(json.dumps(text), tensors, sizes)
     return tuple(results[: 1 + count])
 
 
@@ -107,6 +110,6 @@ def _dtypes(text: dict[str, Any], tensors: Sequence[torch.Tensor], results: Sequ
     fixed, unknown = first_seen_sizes([size for t in tensors for size in t.shape])
     at = fixed | dict.fromkeys(unknown, 1)
     with without_modes(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        made = [torch.ones([expression(s, at) for s in t.shape], dtype=t.dtype, device=t.device) for t in tensors]
+        made = [torch.ones([size_at(s, at) for s in t.shape], dtype=t.dtype, device=t.device) for t in tensors]
         found = run(json.dumps(text), made, [])
     return [str(one.dtype).removeprefix("torch.") for one in found]

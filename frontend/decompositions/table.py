@@ -15,72 +15,29 @@ from symshape.frontend.decompositions.distances import cdist_forward, pdist_forw
 from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.frontend.decompositions.membership import isin
 from symshape.frontend.decompositions.normalisations import with_eager_statistics
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
 from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 
+aten: Any = torch.ops.aten
+Decomposition = Callable[..., Any]
+Wrap = Callable[[Decomposition], Decomposition]
 
-def decomposition_table(eager_draws: bool = True) -> dict[Any, Any]:
-    """Inductor's choice of decompositions: attention, convolution and matrix products stay whole. Max pooling too:
-    its parts in Inductor's form have no kernels here, and run slower than the whole op. The gradient of an embedding:
-    its parts fill a table with zeros, copy it, and add to it row by row in one thread. ``index_select``: what it
-    becomes takes negative places. Those of threshold compare integers with a fraction, which eager mode cuts off
-    first; those of rounding to decimals multiply by 0.01. Those of matrix products ask whether they are small, which
-    makes a graph of its own for up to 16 rows of a layer with one output. ``eager_draws``: those of random numbers are
-    for other devices than CPUs."""
-    aten = torch.ops.aten
-    whole = (
-        aten.max_pool2d_with_indices,
-        aten.max_pool3d_with_indices,
-        aten.embedding_dense_backward,
-        aten.index_select,
-        aten.threshold,
-        aten.round,
-        aten.mm,
-        aten.addmm,
-    )
-    table = {op: rule for op, rule in inductor_table().items() if getattr(op, "overloadpacket", op) not in whole}
-    table |= torch_decompositions([aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate])
-    pads = (aten.replication_pad1d_backward, aten.replication_pad2d_backward, aten.replication_pad3d_backward)
-    table |= dict.fromkeys([op.default for op in pads], replication_pad_backward)
-    table[aten.grid_sampler_3d.default] = grid_sampler
-    table |= dict.fromkeys(
-        [aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default], grid_sampler_backward
-    )
-    table[aten.as_strided_copy.default] = _as_strided_copy
-    table[aten.soft_margin_loss_backward.default] = _soft_margin_loss_backward
-    table |= {
-        aten.complex.default: joined,
-        aten.copy.default: copied,
-        aten._to_copy.default: to_complex(table[aten._to_copy.default]),
-        aten.silu.default: silu(table[aten.silu.default]),
-        aten._cdist_forward.default: cdist_forward,
-        aten._pdist_forward.default: pdist_forward,
-        aten.avg_pool2d.default: avg_pool,
-        aten.avg_pool3d.default: avg_pool,
-        aten.avg_pool2d_backward.default: avg_pool_backward,
-        aten.avg_pool3d_backward.default: avg_pool_backward,
-    }
-    table |= foreach_rules()
-    if aten.logsumexp.default in table:
-        table[aten.logsumexp.default] = _for_known_sizes(table[aten.logsumexp.default])
-    clamps = (aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
-    wraps = dict.fromkeys((aten.index_add.default, aten.index_copy.default), _without_negative_places)
-    wraps |= dict.fromkeys(clamps, _of_real_bounds)
-    table |= {op: wrap(table[op]) for op, wrap in wraps.items() if op in table}
-    table[aten.cat.default] = _of_one_type(table[aten.cat.default])
-    table |= with_eager_statistics(table)
-    table |= {op: wrap(table[op]) for op, wrap in with_eager_types().items() if op in table}
-    for op in (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor):
-        table[op] = _from_either_end(table[op])
-    if aten.smooth_l1_loss_backward.default in table:
-        table[aten.smooth_l1_loss_backward.default] = _invalid_where_it_is(table[aten.smooth_l1_loss_backward.default])
-    losses = (aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward)
-    for op in (*(loss.default for loss in losses), aten.soft_margin_loss_backward.default):
+
+def decomposition_table(eager_draws: bool = True) -> dict[Any, Decomposition]:
+    """Operator -> decomposition: Inductor's choice, less ``KEPT``, with ``OURS`` and ``CHANGED``, then results laid
+    out as in eager mode. ``eager_draws``: operators that draw random numbers are taken apart on other devices than
+    CPUs only."""
+    table = {op: rule for op, rule in inductor_table().items() if getattr(op, "overloadpacket", op) not in KEPT}
+    table |= torch_decompositions(MORE_OF_PYTORCH)
+    table |= dict(OURS) | foreach_rules()
+    for op, wrap in (*with_eager_types().items(), *CHANGED):
         if op in table:
-            table[op] = _of_something(table[op])
+            table[op] = wrap(table[op])
+    table |= with_eager_statistics(table)
     return as_eager(with_eager_draws(table) if eager_draws else table)
 
 
@@ -168,3 +125,62 @@ def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
         return NotImplemented if has_unbacked_sizes(x) else rule(x, *args, **kwargs)
 
     return decomposition
+
+
+# Operators that stay calls although Inductor takes them apart.
+KEPT = (
+    # Their parts in Inductor's form have no kernels here, and run slower than the operator.
+    aten.max_pool2d_with_indices,
+    aten.max_pool3d_with_indices,
+    aten.embedding_dense_backward,  # its parts fill a table with zeros, copy it, and add to it row by row in one thread
+    aten.index_select,  # what it becomes takes negative indices
+    aten.threshold,  # its parts compare integers with a fraction, which eager mode cuts off first
+    aten.round,  # its parts multiply by 0.01
+    # Their decompositions ask whether they are small: a graph of its own for up to 16 rows of a layer with one output.
+    aten.mm,
+    aten.addmm,
+)
+
+# Decompositions of PyTorch's that Inductor does not choose.
+MORE_OF_PYTORCH = (aten.glu, aten._unsafe_masked_index, aten._unsafe_masked_index_put_accumulate)
+
+# Operator, decomposition. One line for each.
+OURS: tuple[tuple[Any, Decomposition], ...] = (
+    (aten.replication_pad1d_backward.default, replication_pad_backward),
+    (aten.replication_pad2d_backward.default, replication_pad_backward),
+    (aten.replication_pad3d_backward.default, replication_pad_backward),
+    (aten.grid_sampler_3d.default, grid_sampler),
+    (aten.grid_sampler_2d_backward.default, grid_sampler_backward),
+    (aten.grid_sampler_3d_backward.default, grid_sampler_backward),
+    (aten.as_strided_copy.default, _as_strided_copy),
+    (aten.soft_margin_loss_backward.default, _soft_margin_loss_backward),
+    (aten.complex.default, joined),
+    (aten.copy.default, copied),
+    (aten._cdist_forward.default, cdist_forward),
+    (aten._pdist_forward.default, pdist_forward),
+    (aten.avg_pool2d.default, avg_pool),
+    (aten.avg_pool3d.default, avg_pool),
+    (aten.avg_pool2d_backward.default, avg_pool_backward),
+    (aten.avg_pool3d_backward.default, avg_pool_backward),
+    (aten.isin.Tensor_Tensor, isin),
+)
+
+# Operator, what makes a decomposition of the one that it has. Applied in this order.
+CHANGED: tuple[tuple[Any, Wrap], ...] = (
+    (aten._to_copy.default, to_complex),
+    (aten.silu.default, silu),
+    (aten.logsumexp.default, _for_known_sizes),
+    (aten.index_add.default, _without_negative_places),
+    (aten.index_copy.default, _without_negative_places),
+    (aten.clamp.default, _of_real_bounds),
+    (aten.clamp_min.default, _of_real_bounds),
+    (aten.clamp_max.default, _of_real_bounds),
+    (aten.cat.default, _of_one_type),
+    (aten.index_fill.int_Scalar, _from_either_end),
+    (aten.index_fill.int_Tensor, _from_either_end),
+    (aten.smooth_l1_loss_backward.default, _invalid_where_it_is),
+    (aten.mse_loss_backward.default, _of_something),
+    (aten.smooth_l1_loss_backward.default, _of_something),
+    (aten.huber_loss_backward.default, _of_something),
+    (aten.soft_margin_loss_backward.default, _of_something),
+)

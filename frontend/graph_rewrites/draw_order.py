@@ -9,10 +9,9 @@ This file touches private PyTorch APIs.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,6 +34,11 @@ def draws(node: torch.fx.Node) -> bool:
     if node.target.__name__ in _FROM_STATES:
         return False
     return bool(node.meta.get(_DRAWS)) or any(map(_is_drawing, _leaves(node)))
+
+
+def is_drawing_subgraph(node: torch.fx.Node) -> bool:
+    """Whether a node is a higher-order operator whose subgraphs draw."""
+    return isinstance(node.target, _HIGHER_ORDER) and draws(node)
 
 
 def _is_drawing(value: Any) -> bool:
@@ -74,48 +78,7 @@ def _save(node: torch.fx.Node) -> None:
         one.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
-@contextlib.contextmanager
-def draws_are_kept() -> Iterator[None]:
-    """While entered, dead code elimination keeps what draws, also the higher-order operators whose subgraphs do."""
-    import torch._inductor.config
-
-    node: Any = torch.fx.Node
-    usual = node.is_impure
-
-    def is_impure(self: torch.fx.Node, impure_random: bool = True) -> bool:
-        if usual(self, impure_random):
-            return True
-        return impure_random and isinstance(self.target, _HIGHER_ORDER) and draws(self)
-
-    node.is_impure = is_impure
-    try:
-        with torch._inductor.config.patch(fallback_random=True):  # PyTorch's own switch for all others
-            yield
-    finally:
-        node.is_impure = usual
-
-
-@contextlib.contextmanager
-def partitioned_in_order() -> Iterator[None]:
-    """While entered, PyTorch's partitioners keep draws of backward, in their order, and say what the calls return that
-    they write for draws in a checkpoint."""
-    from torch._functorch import partitioners
-
-    module: Any = partitioners
-    modes: Any = torch.utils.checkpoint._CachingTorchDispatchMode
-    supported = modes.supports_higher_order_operators
-    modes.supports_higher_order_operators = True  # a cond in a checkpoint is marked like other operators
-    reorder, functionalize = module.reordering_to_mimic_autograd_engine, module.functionalize_rng_ops
-    module.reordering_to_mimic_autograd_engine = lambda gm: _reordered(gm, reorder)
-    module.functionalize_rng_ops = lambda *args: _with_states(functionalize, *args)
-    try:
-        yield
-    finally:
-        module.reordering_to_mimic_autograd_engine, module.functionalize_rng_ops = reorder, functionalize
-        modes.supports_higher_order_operators = supported
-
-
-def _with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any, sizes: int) -> Any:
+def with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any, sizes: int) -> Any:
     """Draws of a checkpoint become ``run_and_save_rng_state`` in forward, ``run_with_rng_state`` in backward, which
     have no values: those of the draws that they replace."""
     before = [node for node in bw.graph.nodes if draws(node)]
@@ -156,7 +119,7 @@ def draw_from_state(state: torch.Tensor, op: Any, /, *args: Any, **kwargs: Any) 
         torch.set_rng_state(now)
 
 
-def _reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:
+def reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:
     """The reordered graph with all draws, in the order in which they were."""
     order = [node for node in gm.graph.nodes if draws(node)]
     found: torch.fx.GraphModule = reorder(gm)

@@ -16,8 +16,7 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from symshape.frontend.bridge.fake_tensors import is_fake, mode_of, new_symbols_are_ignored
-from symshape.frontend.bridge.symbolic_sizes import is_unbacked
-from symshape.frontend.bridge.torch_unbacked import known_equal
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked, known_equal
 
 
 def copy_into_outs(gm: torch.fx.GraphModule) -> None:

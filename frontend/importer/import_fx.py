@@ -12,6 +12,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch_mlir import ir
 
+from symshape.artifact.compiled_program import target_name
 from symshape.dialects.accessors import function_name, mark_branch, mark_call, set_output_template
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.host import CallOp
@@ -40,7 +41,6 @@ from symshape.frontend.importer.sym_floats import emit_real
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
-from symshape.runtime.program import target_name
 from symshape.runtime.torch_c import user_lines
 
 

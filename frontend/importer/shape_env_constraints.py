@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.sizes import Sizes
-from symshape.frontend.bridge.torch_tracing import guards_are_ours
+from symshape.frontend.bridge.trace_without_dynamo import guards_are_ours
 from symshape.frontend.importer.shape_env_guards import known_conditions, open_guards
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr

@@ -11,28 +11,26 @@ import contextlib
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.fake_tensors import shape_env_of_mode
-from symshape.frontend.bridge.operators import returns_views, schema_of
-from symshape.frontend.bridge.shape_env import symbol_hint, symint_of, unbacked_number
-from symshape.frontend.bridge.symbolic_sizes import expression_of
-from symshape.frontend.bridge.torch_tracing import (
+from symshape.errors import rule_to_register, with_text
+from symshape.frontend.bridge.fake_tensors import shape_env_of_mode, traced_by_its_kernel, tracing_mode
+from symshape.frontend.bridge.operators import (
     has_side_effects,
     is_differentiated_inside,
     is_for_all_devices,
-    traced_by_its_kernel,
-    traced_line_now,
-    tracing_mode,
-    unsupported,
-    with_rules_for_other_operators,
+    returns_views,
+    schema_of,
 )
-from symshape.frontend.bridge.torch_unbacked import unknown_size
+from symshape.frontend.bridge.shape_env import symbol_hint, symint_of, unbacked_number
+from symshape.frontend.bridge.source_lines import traced_line_now
+from symshape.frontend.bridge.symbolic_sizes import expression_of, new_unbacked_size
+from symshape.frontend.bridge.tracing_errors import unsupported
 from symshape.frontend.opaque_calls.operator_samples import (
     SMALLEST,
     Flag,
@@ -47,9 +45,7 @@ from symshape.frontend.opaque_calls.operator_samples import (
     Variable,
     learn,
 )
-from symshape.runtime.checks import with_text
-from symshape.runtime.promised_results import how_to_register
-from symshape.runtime.torch_c import first_seen
+from symshape.runtime.torch_c import declaration_of, first_seen
 
 log = logging.getLogger("symshape.frames")
 _torch: Any = torch
@@ -61,7 +57,7 @@ class NoFakeRule(RuntimeError):
     ``hint``: the code that registers one, where that would help."""
 
     def __init__(self, op: Any, reason: str, line: str = "") -> None:
-        self.hint = "" if reason.startswith(_NO_SYMBOL) else how_to_register(op)
+        self.hint = "" if reason.startswith(_NO_SYMBOL) else rule_to_register(*declaration_of(op))
         super().__init__(f"{schema_of(op).name} has no fake rule, and none was found: {reason}; {self.hint}")
         self.op, self.reason, self.line = op, reason, line
 
@@ -80,14 +76,9 @@ def no_fake_rule(error: BaseException | None) -> NoFakeRule | None:
     return None
 
 
-def rules_are_inferred(probe: bool) -> Callable[[], None]:
-    """From now on operators without a fake rule are traced, or raise NoFakeRule; without ``probe`` they all do. Returns
-    what puts the usual way back: PyTorch's errors."""
-    return with_rules_for_other_operators(functools.partial(_traced, probe))
-
-
-def _traced(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
-    """The fake results of a call. ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
+def traced_by_inferred_rule(probe: bool, op: Any, args: Any, kwargs: Any) -> Any:
+    """The fake results of a call of an operator without a fake rule. NoFakeRule if none is found, and always without
+    ``probe``; ``UnsupportedOperatorException`` where its call is to be one opaque operator."""
     mode = tracing_mode((args, kwargs))
     env = shape_env_of_mode(mode)
     if env is None:
@@ -278,7 +269,9 @@ def _made(rule: ResultRule, symbols: Mapping[str, Any], env: Any) -> Any:
 
 def _made_leaf(leaf: Any, symbols: Mapping[str, Any], env: Any) -> Any:
     if isinstance(leaf, TensorRule):
-        sizes = [unknown_size(env) if formula is None else formula.value(symbols, _SYMBOLIC) for formula in leaf.sizes]
+        sizes = [
+            new_unbacked_size(env) if formula is None else formula.value(symbols, _SYMBOLIC) for formula in leaf.sizes
+        ]
         made = torch.empty([sizes[d] for d in leaf.order], dtype=leaf.dtype, device=leaf.device)
         return made.permute([leaf.order.index(d) for d in range(len(sizes))])
     return None if leaf is None else unbacked_number(env, leaf)
@@ -288,7 +281,7 @@ def _made_leaf(leaf: Any, symbols: Mapping[str, Any], env: Any) -> Any:
 
 
 def _say(op: Any, call: OperatorCall, rule: ResultRule) -> None:
-    _say_once(str(op), how_to_register(op, rule_text(call, rule)), traced_line_now())
+    _say_once(str(op), rule_to_register(*declaration_of(op), rule_text(call, rule)), traced_line_now())
 
 
 _SAID: set[str] = set()

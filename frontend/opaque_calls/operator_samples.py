@@ -23,7 +23,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of
-from symshape.frontend.bridge.torch_unbacked import what_is_run, without_modes
+from symshape.frontend.bridge.running_operators import what_is_run, without_modes
 from symshape.frontend.opaque_calls.sample_tensors import KINDS, made_up
 from symshape.frontend.opaque_calls.size_formulas import Formula, fit
 

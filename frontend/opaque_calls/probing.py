@@ -17,8 +17,9 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of, version_of
-from symshape.frontend.bridge.torch_unbacked import expression, first_seen_sizes, what_is_run, without_modes
-from symshape.runtime.opaque_call import NotWhole
+from symshape.frontend.bridge.running_operators import what_is_run, without_modes
+from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
+from symshape.frontend.opaque_calls.write_calls import NotOpaque
 
 _USUAL = (4, 6, 8, 3, 5, 12, 16, 2, 32)
 _MOST_RUNS = 120
@@ -43,16 +44,16 @@ class Probe:
     def results(self) -> list[tuple[str, list[Any]]]:
         """For each result its element type and, for each dim, an int, ("tensor", i, dim), ("size", j) or ("fresh",).
 
-        NotWhole where no sizes are found with which it runs, or where what it returns depends on them.
+        NotOpaque where no sizes are found with which it runs, or where what it returns depends on them.
         """
         self.inputs, self.symbols = first_seen_sizes([*self.sizes, *(s for t in self.tensors for s in t.shape)])
         first = next(filter(self._try, itertools.islice(self._choices(), _MOST_RUNS)), None)
         if first is None:
-            raise NotWhole("no sizes were found with which it runs")
+            raise NotOpaque("no sizes were found with which it runs")
         covered = self._vary(first)
         kinds = {tuple((dtype, len(shape)) for dtype, shape in found) for _, found in self.runs}
         if len(kinds) > 1:
-            raise NotWhole("the rank of its results depends on sizes")
+            raise NotOpaque("the rank of its results depends on sizes")
         return [
             (dtype, [self._origin(r, d, covered) for d in range(len(shape))])
             for r, (dtype, shape) in enumerate(self.runs[0][1])
@@ -99,8 +100,8 @@ class Probe:
     def _try(self, values: Values) -> bool:
         """Runs it and remembers what came back; False if it fails."""
         at = {**self.inputs, **values}
-        shapes = [[expression(s, at) for s in t.shape] for t in self.tensors]
-        sizes = [expression(s, at) for s in self.sizes]
+        shapes = [[size_at(s, at) for s in t.shape] for t in self.tensors]
+        sizes = [size_at(s, at) for s in self.sizes]
         if any(s < 0 for shape in shapes for s in shape):
             return False
         small = sum(_product(shape) for shape in shapes) < _MOST_ELEMENTS
@@ -114,14 +115,14 @@ class Probe:
                     with what_is_run() as seen, warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # of sizes that nobody has
                         result = self.call(operands, sizes)
-                except NotWhole:
+                except NotOpaque:
                     raise
                 except Exception:  # noqa: BLE001 - sizes that do not fit, or no rule for tensors without data
                     continue
                 # Versions do not show everything: running statistics of a batch norm are written behind their back.
                 kept = device == "meta" or all(map(torch.equal, before, operands))
             if versions != [version_of(t) for t in operands] or not kept:
-                raise NotWhole("it changes an operand")
+                raise NotOpaque("it changes an operand")
             self.runs.append((at, _shapes(result)))
             self.random |= seen.random
             self.by_values |= seen.sizes_of_values
@@ -145,7 +146,7 @@ class Probe:
         sources += [(("size", j), s) for j, s in enumerate(self.sizes)]
         found: dict[Any, Any] = {}
         for origin, size in sources:
-            values = [expression(size, at) for at, _ in self.runs]
+            values = [size_at(size, at) for at, _ in self.runs]
             if values == seen and len(set(values)) > 1:
                 found.setdefault(str(size), origin)
         return list(next(iter(found.values()))) if len(found) == 1 else ["fresh"]
@@ -167,5 +168,5 @@ def _made(dtype: torch.dtype, shape: Sequence[int], device: str) -> torch.Tensor
 def _shapes(result: Any) -> Shapes:
     leaves = pytree.tree_leaves(result)
     if not leaves or not all(isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided for leaf in leaves):
-        raise NotWhole("it returns something other than tensors")
+        raise NotOpaque("it returns something other than tensors")
     return [(str(leaf.dtype).removeprefix("torch."), tuple(leaf.shape)) for leaf in leaves]

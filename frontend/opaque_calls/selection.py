@@ -1,8 +1,8 @@
-"""Which calls of a traced graph become one operator: those whose tracing asks for a size that nobody knows.
+"""Which calls of a traced graph become one operator: those whose tracing asks for an unbacked size.
 
 While Dynamo traces, the result of such a call is made from what `Probe` finds, and the call is marked; before the graph
-is compiled, marked calls are replaced by ``symshape::whole``. So are calls that only fail when AOTAutograd traces what
-they are made of.
+is compiled, marked calls are replaced by ``symshape::opaque_call``. So are calls that only fail when AOTAutograd traces
+what they are made of.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import logging
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -18,65 +17,40 @@ from typing import Any, NoReturn
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.dynamo import shape_env_of_output
+from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
+from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
-from symshape.frontend.bridge.torch_unbacked import (
-    asks_for_sizes,
-    failing_node,
-    forgetting_new_sizes,
-    sizes_at_hand,
-    unimplemented,
-    unknown_size,
-    what_was_asked,
-    with_breaks_at_questions,
-    with_node_runner,
-)
+from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
+from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import matters
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
 from symshape.frontend.opaque_calls.asserted_values import assert_instead
+from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
 from symshape.frontend.opaque_calls.probing import Probe
 from symshape.frontend.opaque_calls.tensor_comparisons import answers, ask_for_item
-from symshape.frontend.patches.broadcasting import perhaps_squeezed
-from symshape.runtime.opaque_call import (
-    NotWhole,
-    autocast_state,
-    decode,
-    encode,
-    function_of,
-    made_from,
-    name_of,
-    under_autocast,
-    whole,
-)
-from symshape.runtime.opaque_random_call import whole_random
+from symshape.frontend.opaque_calls.write_calls import NotOpaque, encode, name_of
+from symshape.runtime.opaque_call import opaque_call
+from symshape.runtime.opaque_random_call import opaque_random_call
 from symshape.runtime.torch_c import user_lines
 
-log = logging.getLogger("symshape.frames")
-_MARK = "symshape_whole"
+_MARK = "symshape_opaque_call"
 _CALLS = ("call_function", "call_method")
 
 
-def whole_where_needed(probe: bool = True) -> Callable[[], None]:
-    """Dynamo's tracing goes on where a call asks for an unknown size. ``probe``: users' operators are run for it.
-    Returns what puts the usual way back."""
-    reverts = with_node_runner(functools.partial(_runner, probe)), with_breaks_at_questions()
-
-    def revert() -> None:
-        for one in reverts:
-            one()
-
-    return revert
-
-
 @functools.cache
-def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
+def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Callable[..., Any]:
+    """How Dynamo runs a node, in place of ``usual``: tracing goes on where a call asks for an unbacked size.
+    ``may_probe``: whether users' operators are run for it."""
+
     def run_node(graph: Any, node: torch.fx.Node, args: Any, kwargs: Any, module: Any) -> Any:
-        known = _BREAKS[-1].get(place_of(node)) if _BREAKS else None
-        if known:
-            break_graph(node, known)
-        if place_of(node)[0] == "squeeze" and perhaps_squeezed(*args, **kwargs):
+        frame, site = current_frame(), call_site(node)
+        reason = frame.decisions.breaks.get(site)
+        if reason is not None:
+            break_graph(node, reason)
+        if site[0] == "squeeze" and perhaps_squeezed(*args, **kwargs):
             break_graph(node, "a dim whose size is in the data is dropped if it is 1")
         env = shape_env_of_output(graph)
         if env is None or node.op not in _CALLS:
@@ -84,7 +58,7 @@ def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
         args = with_lists(node, args)
         assert_instead(node, args, kwargs)
         if "out" in kwargs:
-            written = trace_without_out(node, args, kwargs, bool(_ONE_GRAPH and _ONE_GRAPH[-1]))
+            written = trace_without_out(node, args, kwargs, frame.one_graph)
             if written is not None:
                 return written
         if answers(node):
@@ -92,7 +66,8 @@ def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with forgetting_new_sizes(env) as keep_those_of:
                 run = functools.partial(usual, graph, node, args, kwargs, module)
-                result = run() if known == _APART else run_numbered(graph, node, (args, kwargs), run)
+                own_length = site in frame.decisions.own_lengths
+                result = run() if own_length else run_numbered(graph, node, (args, kwargs), run)
                 if not isinstance(node.target, torch._ops.HigherOrderOperator):
                     keep_those_of(result)
                 return result
@@ -103,21 +78,21 @@ def _runner(probe: bool, usual: Callable[..., Any]) -> Callable[..., Any]:
             if not asks_for_sizes(error):
                 raise
             try:
-                refuse_to_run(node.target, probe)
+                refuse_to_run(node.target, may_probe())
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
-            except NotWhole as reason:
-                break_graph(node, f"{reason}; {what_was_asked(error)}", error)
+            except NotOpaque as refused:
+                break_graph(node, f"{refused}; {what_was_asked(error)}", error)
 
     return run_node
 
 
 def refuse_to_run(target: Any, probe: bool) -> None:
-    """NotWhole for a user's operator that must not be run on made-up operands."""
+    """NotOpaque for a user's operator that must not be run on made-up operands."""
     op = getattr(target, "default", None) if isinstance(target, torch._ops.OpOverloadPacket) else target
     if isinstance(op, torch._ops.OpOverload) and op.namespace not in ("aten", "prims", "symshape"):
         reason = why_not_run(op, probe)
         if reason:
-            raise NotWhole(reason)
+            raise NotOpaque(reason)
 
 
 def with_lists(node: torch.fx.Node, args: Any) -> Any:
@@ -135,7 +110,7 @@ def with_lists(node: torch.fx.Node, args: Any) -> Any:
 def _mark(node: torch.fx.Node, args: Any, kwargs: Any, known: Any, env: Any) -> Any:
     """Marks the node with its text; returns its traced result."""
     call, tensors, sizes, spec = _text(node, args, kwargs, known, autocast_state())
-    made = made_from(call, tensors, sizes, lambda: unknown_size(env))
+    made = made_from(call, tensors, sizes, lambda: new_unbacked_size(env))
     node.meta[_MARK] = call
     return pytree.tree_unflatten(made, spec)
 
@@ -155,7 +130,7 @@ def _text(
             result = function(*decode(parts[0], operands, numbers), **decode(parts[1], operands, numbers))
         leaves, spec = pytree.tree_flatten(result)
         if spec.num_leaves != 1 and spec.num_nodes != spec.num_leaves + 1:
-            raise NotWhole("its results are nested")
+            raise NotOpaque("its results are nested")
         specs.append(spec)
         return result
 
@@ -181,67 +156,12 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, torch.SymInt)
 
 
-# --- graph breaks ----------------------------------------------------------------------------------------------------
-
-Place = tuple[str, str]  # a function, and the user's line
-_WHERE = "symshape_where"
-_BREAKS: list[dict[Place, str]] = []  # of the frames that are being compiled
-_ONE_GRAPH: list[bool] = []  # whether each must be one graph
-_SAID: set[Place] = set()
-_APART = ""  # instead of a reason: masks computed there have lengths of their own, and the graph is not broken
-
-
-def place_of(node: torch.fx.Node) -> Place:
-    file, line = (user_lines(node) or [("", 0)])[-1]
-    return str(getattr(node.target, "__name__", node.target)), f"{file}:{line}"
-
-
-def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
-    """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
-    name, line = place = place_of(node)
-    if place not in _SAID:
-        _SAID.add(place)
-        log.warning("the graph is broken at %s, %s: %s%s", name, line, reason, f"; {hint}" if hint else "")
-    unimplemented(f"{name} at {line}", reason, error, hint)
-
-
-def mark_break(reason: NotWhole, node: torch.fx.Node) -> None:
-    """The error says that the graph should be broken at this node."""
-    setattr(reason, _WHERE, (place_of(node), str(reason)))
-
-
-def says_where_to_break(error: BaseException) -> bool:
-    """Whether the frame is to be analysed again, with the graph broken at a known place."""
-    return hasattr(error, _WHERE)
-
-
-def compile_with_breaks(compile_frame: Callable[[], Any], breaks: dict[Place, str], one_graph: bool) -> Any:
-    """Compiles a frame; where a call turns out to be impossible to compile, the frame is analysed again, and the graph
-    is broken there, or masks are told apart. ``breaks``: those known for the function, with the reason; more are added.
-    ``one_graph``: a break is an error.
-    """
-    _BREAKS.append(breaks)
-    _ONE_GRAPH.append(one_graph)
-    try:
-        while True:
-            try:
-                return compile_frame()
-            except Exception as error:
-                found = getattr(getattr(error, "inner_exception", None), _WHERE, None)
-                if found is None or found[0] in breaks:
-                    raise
-                breaks[found[0]] = found[1]
-    finally:
-        _BREAKS.pop()
-        _ONE_GRAPH.pop()
-
-
 # --- graphs ----------------------------------------------------------------------------------------------------------
 
 
-def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
-    """Marks the call of a Dynamo graph that could not be traced further; whether there is one that can be whole.
-    If not, the error says where the graph should be broken."""
+def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
+    """Marks the call of a Dynamo graph that could not be traced further. False if there is none, or it cannot be one
+    operator; where the frame can be analysed again, `Reanalyse` breaks the graph there instead."""
     missing = no_fake_rule(error)
     if missing is not None:
         _break_before(missing, gm, error)
@@ -253,20 +173,25 @@ def make_whole(gm: torch.fx.GraphModule, error: BaseException) -> bool:
     try:
         call = _text(node, args, kwargs, sizes_at_hand(gm), _autocast_at(node))[0]
         refuse_shared(node, call)
-    except NotWhole as reason:
-        setattr(error, _WHERE, (place_of(node), f"{reason}; {what_was_asked(error)}"))
-        return False
+    except NotOpaque as refused:
+        _reanalyse(node, f"{refused}; {what_was_asked(error)}", error)
     node.meta[_MARK] = call
     return True
 
 
-def _break_before(missing: NoFakeRule, gm: torch.fx.GraphModule, error: BaseException) -> None:
-    """The error says where the graph should be broken for an operator that only the gradient calls: at the user's
-    operator that it belongs to."""
+def _reanalyse(node: torch.fx.Node, reason: str, error: Exception) -> NoReturn:
+    """The graph is to be broken at a node, in place of an error; the error itself where nobody would do it."""
+    if current_frame() is NO_FRAME:
+        raise error
+    raise Reanalyse(call_site(node), reason) from error
+
+
+def _break_before(missing: NoFakeRule, gm: torch.fx.GraphModule, error: Exception) -> None:
+    """`Reanalyse` for an operator that only the gradient calls: at the user's operator that it belongs to."""
     own = [node for node in gm.graph.nodes if getattr(node.target, "namespace", "aten") not in ("aten", "prims")]
-    there = [node for node in own if place_of(node)[1] == missing.line] or own
+    there = [node for node in own if call_site(node)[1] == missing.line] or own
     if there:
-        setattr(error, _WHERE, (place_of(there[0]), f"{schema_of(missing.op).name}, in its gradient: {missing.reason}"))
+        _reanalyse(there[0], f"{schema_of(missing.op).name}, in its gradient: {missing.reason}", error)
 
 
 def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
@@ -287,15 +212,15 @@ def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
 
 
 def refuse_shared(node: torch.fx.Node, call: str) -> None:
-    """NotWhole for a view where it matters that it is one: results of an operator are tensors of their own."""
+    """NotOpaque for a view where it matters that it is one: results of an operator are tensors of their own."""
     if json.loads(call)["shares"] and matters(node):
-        raise NotWhole("its result is a view, and what it shows is changed or returned")
+        raise NotOpaque("its result is a view, and what it shows is changed or returned")
 
 
 def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
-    """Marked calls become ``symshape::whole``. (function, ``file:line``) of each.
+    """Marked calls become ``symshape::opaque_call``. (function, ``file:line``) of each.
 
-    NotWhole, which says where the graph should be broken, for a view that is more than its values.
+    `Reanalyse`, with the graph broken there, for a view that is more than its values.
     """
     found = []
     merge_same(gm, _split)
@@ -303,9 +228,8 @@ def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
         if _MARK in node.meta:
             try:
                 refuse_shared(node, node.meta[_MARK])
-            except NotWhole as reason:
-                mark_break(reason, node)
-                raise
+            except NotOpaque as refused:
+                raise Reanalyse(call_site(node), str(refused)) from refused
     for node in list(gm.graph.nodes):
         call = node.meta.pop(_MARK, None)
         if call is not None:
@@ -319,9 +243,7 @@ def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
 
 def _split(mask: torch.fx.Node) -> None:
     """The frame is analysed again, and this mask has a length of its own."""
-    reason = NotWhole("a mask is not the one that it was taken for")
-    setattr(reason, _WHERE, (place_of(mask), _APART))
-    raise reason
+    raise Reanalyse(call_site(mask), "a mask is not the one that it was taken for", own_length=True)
 
 
 def _replace(node: torch.fx.Node, call: str) -> None:
@@ -338,7 +260,7 @@ def _replace(node: torch.fx.Node, call: str) -> None:
         for part in opened:
             encode(part, tensors, sizes, is_kind(torch.Tensor), is_kind(torch.SymInt))
         random = json.loads(call)["random"]
-        made = graph.call_function(whole_random if random else whole, (call, tensors, sizes))
+        made = graph.call_function(opaque_random_call if random else opaque_call, (call, tensors, sizes))
         result = graph.call_function(_only if single else _without_state, (made,)) if single or random else made
     for new in (made, result):
         new.meta.update({k: v for k, v in node.meta.items() if k not in ("example_value", "unbacked_bindings")})

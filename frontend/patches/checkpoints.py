@@ -15,25 +15,24 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._dynamo.config
+from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
 
-from symshape.frontend.bridge.torch_private import is_fake
-from symshape.frontend.bridge.torch_unbacked import unimplemented, what_is_run
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.fake_tensors import is_fake
+from symshape.frontend.bridge.running_operators import what_is_run
+from symshape.frontend.patches.patch import Changes
 
 
-def checkpoints_as_in_eager_mode() -> Callable[[], None]:
-    """While a frame is compiled. Returns what puts the usual ways back."""
-    from torch._dynamo.variables import builder, higher_order_ops
+def breaks_at_new_draws(changes: Changes) -> None:
+    """A checkpoint that draws new numbers in backward breaks the graph."""
+    changes.wrap(CheckpointHigherOrderVariable, "_call_function", _with_old_numbers)
 
-    calls: Any = higher_order_ops.CheckpointHigherOrderVariable
-    floats: Any = builder.VariableBuilder
-    usual_call, usual_float = calls._call_function, floats.wrap_symfloat
-    calls._call_function = _with_old_numbers(usual_call)
-    floats.wrap_symfloat = _constant_in_bodies(usual_float)
 
-    def revert() -> None:
-        calls._call_function, floats.wrap_symfloat = usual_call, usual_float
-
-    return revert
+def floats_are_constants(changes: Changes) -> None:
+    """A float that is first read in a checkpoint is a constant there."""
+    changes.wrap(VariableBuilder, "wrap_symfloat", _constant_in_bodies)
 
 
 @functools.cache
@@ -75,8 +74,6 @@ def _draws(body: torch.fx.GraphModule) -> bool:
 
 @functools.cache
 def _constant_in_bodies(usual: Callable[..., Any]) -> Callable[..., Any]:
-    import torch._dynamo.config
-
     @functools.wraps(usual)
     def wrap(builder: Any, value: float) -> Any:
         output = builder.tx.output

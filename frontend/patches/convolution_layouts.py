@@ -13,20 +13,19 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.patches.patch import Changes
+
 _C: Any = torch._C  # these have no types
 
 
-def layouts_of_convolutions() -> Callable[[], None]:
-    """No size is asked for from now on. Returns what puts the usual choice back."""
-    usual = _C._select_conv_backend
+def layouts_of_convolutions(changes: Changes) -> None:
+    """No size is asked for."""
+    changes.wrap(_C, "_select_conv_backend", _planar)
 
+
+def _planar(usual: Callable[..., Any]) -> Callable[..., Any]:
     def select(x: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         planar = x.dim() <= 4 and x.device.type == "cpu" and not x.is_mkldnn
         return _C._ConvBackend.Slow2d if planar else usual(x, weight, *args, **kwargs)
 
-    _C._select_conv_backend = select
-
-    def revert() -> None:
-        _C._select_conv_backend = usual
-
-    return revert
+    return select

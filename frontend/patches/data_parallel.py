@@ -13,26 +13,25 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch._dynamo.trace_rules
+from torch._dynamo import trace_rules
 from torch.nn.parallel import DistributedDataParallel
 
+from symshape.frontend.patches.patch import Changes
 
-def module_of_data_parallel_is_traced() -> Callable[[], None]:
-    """While a frame is compiled. Returns what puts the usual way back."""
-    rules: Any = torch._dynamo.trace_rules
-    usual = rules.check
 
+def module_of_data_parallel_is_traced(changes: Changes) -> None:
+    """Dynamo does not skip it."""
+    changes.wrap(trace_rules, "check", _unless_wrapped)
+
+
+def _unless_wrapped(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def check(obj: Any, is_inlined_call: bool = False, frame: Any = None) -> Any:
         """Whether Dynamo is to skip it."""
         skipped = usual(obj, is_inlined_call=is_inlined_call, frame=frame)
         return skipped and not (frame is not None and not is_inlined_call and _is_wrapped_module(frame))
 
-    def revert() -> None:
-        rules.check = usual
-
-    rules.check = check
-    return revert
+    return check
 
 
 def _is_wrapped_module(frame: Any) -> bool:

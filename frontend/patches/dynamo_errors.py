@@ -72,7 +72,7 @@ def users_error(error: BaseException, before: BaseException | None) -> SymshapeE
     return None
 
 
-def raised_by_patch(error: TorchDynamoException) -> bool:
+def raised_by_patch(error: BaseException) -> bool:
     """Whether tracing may have failed in what symshape changes of it: Dynamo met an error that is none of its own, or
     one that a function of ours raised in place of an operator."""
     if isinstance(error, InternalTorchDynamoError):

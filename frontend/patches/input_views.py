@@ -14,39 +14,28 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.variables.misc import GetAttrVariable
+from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-from symshape.frontend.bridge.torch_private import storage_of
-from symshape.frontend.bridge.torch_unbacked import unimplemented
-from symshape.frontend.opaque_calls.selection import mark_break
-from symshape.runtime.opaque_call import NotWhole
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.opaque_calls.frame_decisions import Reanalyse, call_site
+from symshape.frontend.patches.patch import Changes
 
 VIEWS = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
 
 
-def views_of_inputs() -> Callable[[], None]:
-    """Dynamo traces them from now on. Returns what puts the usual way back."""
-    from torch._dynamo.variables.tensor import TensorVariable
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
-
-    tensor: Any = TensorVariable
-    function: Any = TorchInGraphFunctionVariable
-    usual = [(tensor, "var_getattr"), (tensor, "call_method"), (function, "call_function")]
-    kept = [(kind, name, getattr(kind, name)) for kind, name in usual]
-    for (kind, name, old), wrap in zip(kept, (_attribute, _method, _function)):
-        setattr(kind, name, wrap(old))
-
-    def revert() -> None:
-        for kind, name, old in kept:
-            setattr(kind, name, old)
-
-    return revert
+def views_of_inputs(changes: Changes) -> None:
+    """Dynamo traces them."""
+    changes.wrap(TensorVariable, "var_getattr", _attribute)
+    changes.wrap(TensorVariable, "call_method", _method)
+    changes.wrap(TorchInGraphFunctionVariable, "call_function", _function)
 
 
 def _attribute(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def var_getattr(self: Any, tx: Any, name: str) -> Any:
-        from torch._dynamo.variables.misc import GetAttrVariable
-
         if name in VIEWS and _is_input(self):
             return GetAttrVariable(self, name)
         return usual(self, tx, name)
@@ -95,17 +84,15 @@ def _method(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def break_where_shared(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """NotWhole, which says where the graph should be broken, if the memory of an argument that becomes a view in place
-    is that of another argument too: AOTAutograd takes both for views of a third, whose sizes no guard knows."""
+    """`Reanalyse`, with the graph broken there, if the memory of an argument that becomes a view in place is that of
+    another argument too: AOTAutograd takes both for views of a third, whose sizes no guard knows."""
     changed = [node for node in gm.graph.nodes if _MARK in node.meta]
     if not changed:
         return
     memory = [storage_of(x) for x in inputs if isinstance(x, torch.Tensor)]
     for node in changed:
         if memory.count(_memory_of_input(node, inputs)) > 1:
-            reason = NotWhole("the argument shares memory with another one")
-            mark_break(reason, node)
-            raise reason
+            raise Reanalyse(call_site(node), "the argument shares memory with another one")
 
 
 def _memory_of_input(node: torch.fx.Node, inputs: Sequence[Any]) -> int:

@@ -16,19 +16,21 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch._dynamo.variables import nn_module
 
-from symshape.frontend.bridge.torch_unbacked import unimplemented
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.patches.patch import Changes
 from symshape.runtime.torch_c import first_seen
 
 
-def lazy_modules_are_initialised() -> Callable[[], None]:
-    """While a frame is compiled. Returns what puts the usual way back."""
-    from torch._dynamo.variables import nn_module
-
-    module: Any = nn_module
-    usual = module.initialize_lazy_module
+def lazy_modules_are_initialised(changes: Changes) -> None:
+    """When the frame is compiled, the generators go on from where the last initialisation left them."""
     generators = _Generators()
+    changes.callback(generators.go_on)
+    changes.wrap(nn_module, "initialize_lazy_module", functools.partial(_of_sizes_at_hand, generators))
 
+
+def _of_sizes_at_hand(generators: _Generators, usual: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(usual)
     def initialise(tx: Any, lazy: Any, args: Any, kwargs: Any) -> None:
         infer = lazy._infer_parameters
@@ -43,12 +45,7 @@ def lazy_modules_are_initialised() -> Callable[[], None]:
         finally:
             del lazy.__dict__["_infer_parameters"]
 
-    def revert() -> None:
-        module.initialize_lazy_module = usual
-        generators.go_on()
-
-    module.initialize_lazy_module = initialise
-    return revert
+    return initialise
 
 
 def _number(value: Any) -> Any:

@@ -14,6 +14,8 @@ from torch._dynamo import utils
 from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.eval_frame import skip_code
 
+from symshape.frontend.patches.patch import Changes
+
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -37,17 +39,14 @@ for _function in _OURS.values():
     skip_code(_function.__code__)  # Dynamo does not look at frames of it
 
 
-def read_sizes_at_once() -> Callable[[], None]:
-    """Frames that are compiled from now on read sizes by the functions above. Returns what puts the usual ones back."""
-    usual = PyCodegen.load_import_from
+def read_sizes_at_once(changes: Changes) -> None:
+    """Frames that are compiled read sizes by the functions above."""
+    changes.wrap(PyCodegen, "load_import_from", _from_here)
 
+
+def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
     def load_import_from(codegen: Any, module: str, name: str) -> None:
         ours = module == utils.__name__ and name in _OURS
         usual(codegen, __name__ if ours else module, name)
 
-    PyCodegen.load_import_from = load_import_from  # type: ignore[method-assign, assignment]
-
-    def revert() -> None:
-        PyCodegen.load_import_from = usual  # type: ignore[method-assign]
-
-    return revert
+    return load_import_from

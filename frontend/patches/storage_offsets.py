@@ -9,35 +9,23 @@ One of the files that touch private PyTorch APIs (``torch_private``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._dynamo.variables import ConstantVariable
+from torch._dynamo.variables.tensor import TensorVariable
 
-from symshape.frontend.bridge.torch_private import storage_of
+from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.patches.patch import Changes
 
 
-def storage_offsets_are_traced() -> Callable[[], None]:
-    """While a frame is compiled. Returns what puts the usual way back."""
-    from torch._dynamo.variables.tensor import TensorVariable
-
-    tensor: Any = TensorVariable
-    usual = tensor.__dict__.get("method_storage_offset")
-    tensor.method_storage_offset = _method
-
-    def revert() -> None:
-        if usual is None:
-            del tensor.method_storage_offset
-        else:
-            tensor.method_storage_offset = usual
-
-    return revert
+def storage_offsets_are_traced(changes: Changes) -> None:
+    """By a method of ours, which Dynamo finds by its name; PyTorch 2.13 has none."""
+    changes.attribute(TensorVariable, "method_storage_offset", _method)
 
 
 def _method(self: Any, tx: Any) -> Any:
     """The offset, or None: Dynamo traces the call, which is a symbol then."""
-    from torch._dynamo.variables import ConstantVariable
-
     fake = self.as_proxy().node.meta.get("example_value")
     if not _is_strided(fake):
         return None

@@ -1,7 +1,5 @@
 """``torch._check`` while a frame of ``symshape.compile`` is traced: one that fails is a ShapeConstraintError, one whose
 message shows sizes does not break the graph.
-
-One of the files that touch private PyTorch APIs (``frontend/bridge/torch_private.py``).
 """
 
 from __future__ import annotations
@@ -12,13 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._dynamo import utils
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
-from symshape.errors import ShapeConstraintError
-from symshape.frontend.bridge.torch_private import symbol_hint, symbol_source
-from symshape.frontend.bridge.torch_unbacked import unimplemented, with_node_runner
+from symshape.artifact.constraint_checks import CheckText, error_of
+from symshape.errors import ShapeConstraintError, with_text
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.shape_env import symbol_hint, symbol_source
 from symshape.frontend.patches.dynamo_errors import passing, users_error
+from symshape.frontend.patches.patch import Changes
+from symshape.frontend.patches.probes import Takes
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
-from symshape.runtime.checks import CheckText, error_of, with_text
 from symshape.runtime.torch_c import first_seen, user_lines
 
 # Each with the position of its condition; the message follows.
@@ -52,20 +54,28 @@ def constraint_error(env: Any, expr: Any, message: str, location: str) -> ShapeC
     return error_of(CheckText(condition.python(), message, location, sources), values)
 
 
-def checks_are_constraints() -> Callable[[], None]:
-    """While a frame is compiled. Returns what puts the usual ways back."""
-    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+_HANDLERS = "torch._dynamo.variables.torch.TorchInGraphFunctionVariable._get_handlers()"
+CHECK_PROBES = tuple(
+    Takes(f"torch.{check.__name__}", "error_type, cond, message" if position else "cond, message")
+    for check, position in _CHECKS.items()
+)
 
+
+def check_targets() -> list[str]:
+    """The entries that ``messages_show_sizes`` replaces."""
     handlers: Any = TorchInGraphFunctionVariable._get_handlers()
-    usual = {check: handlers[check] for check in _CHECKS if check in handlers}
-    handlers.update({check: _handler(check, handler) for check, handler in usual.items()})
-    revert_runner = with_node_runner(_runner)
+    return [f"{_HANDLERS}[torch.{check.__name__}]" for check in _CHECKS if check in handlers]
 
-    def revert() -> None:
-        revert_runner()
-        handlers.update(usual)
 
-    return revert
+def messages_show_sizes(changes: Changes) -> None:
+    """The message of a check may show sizes, and one that fails is a ShapeConstraintError."""
+    handlers: Any = TorchInGraphFunctionVariable._get_handlers()
+    changes.items(handlers, {check: _handler(check, handlers[check]) for check in _CHECKS if check in handlers})
+
+
+def failed_checks_are_constraints(changes: Changes) -> None:
+    """So is one that the tracer finds to fail when it runs the node."""
+    changes.wrap(utils, "run_node", _runner)
 
 
 @functools.cache

@@ -11,33 +11,29 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.variables import SkipFunctionVariable, SymNodeVariable
+from torch._dynamo.variables.misc import StringFormatVariable
 
+from symshape.frontend.patches.patch import Changes
 from symshape.runtime.torch_c import first_seen
 
 
-def messages_are_traced() -> Callable[[], None]:
-    """Numbers that are arguments may be in f-strings, and a warning is given when a frame is compiled, at the user's
-    line: Python shows one a line. Both would break the graph. Returns what puts the usual ways back."""
-    from torch._dynamo.symbolic_convert import InstructionTranslatorBase
-    from torch._dynamo.variables import SkipFunctionVariable
+def numbers_in_strings(changes: Changes) -> None:
+    """Numbers that are arguments may be in f-strings, which would break the graph."""
+    changes.wrap(InstructionTranslatorBase, "_format_value", _formatting)
 
-    translator: Any = InstructionTranslatorBase
-    skipped: Any = SkipFunctionVariable
-    formatted, called = translator._format_value, skipped.call_function
-    translator._format_value, skipped.call_function = _formatting(formatted), _calling(called)
 
-    def revert() -> None:
-        translator._format_value, skipped.call_function = formatted, called
-
-    return revert
+def warnings_are_given(changes: Changes) -> None:
+    """A warning is given when a frame is compiled, at the user's line: Python shows one a line. It would break the
+    graph."""
+    changes.wrap(SkipFunctionVariable, "call_function", _calling)
 
 
 @functools.cache
 def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
     """Of a number that is an argument Dynamo takes the number itself for the text. A real one is put there at call
     time, an integer is that of this call, as a size is: the text may be a name."""
-    from torch._dynamo.variables import SymNodeVariable
-    from torch._dynamo.variables.misc import StringFormatVariable
 
     @functools.wraps(usual)
     def format_value(self: Any, spec: Any, flags: int) -> None:

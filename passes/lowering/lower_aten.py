@@ -136,7 +136,7 @@ def _update_results(function: Any, terminator: Any) -> None:
 
 def _reason(op: Any, target: str, before: str | None) -> str:
     """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
-    if not target.startswith("symshape.whole"):
+    if not target.startswith("symshape.opaque_"):
         return before or "no rule"
     text = call_arguments(op)
     function = re.search(r'"function": "(?:\S+ )?([^"]+)"', text)

@@ -9,8 +9,9 @@ from typing import Final
 import llvmlite.binding as llvm
 import torch
 
-from symshape.runtime.cpu.instruction_sets import from_environment, processor
-from symshape.runtime.cpu.load_objects import Library, initialize
+from symshape.machine.instruction_sets import from_environment, processor
+from symshape.machine.process_symbols import initialize
+from symshape.runtime.cpu.load_objects import Library
 
 CHUNK: Final = 32768  # elements that a thread counts, and later writes, at a time
 

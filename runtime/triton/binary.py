@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
+from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 
 # What Triton assumes of an argument that divides by 16; without it no access is wider than an element.
 _ALIGNED: Final = [["tt.divisibility", 16]]

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import torch
 
+from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.errors import KernelError
 from symshape.runtime.triton.binary import compile_stage
 from symshape.runtime.triton.interpreter import comparisons_are_bools
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
 
 # What a launcher sees as the number of multiprocessors where there is none.
 INTERPRETED_PROCESSORS: Final = 16

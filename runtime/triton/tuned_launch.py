@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from symshape.artifact.triton_kernels import TritonKernel, TritonVariant
 from symshape.runtime.autotune import Autotuner, bucket_of
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonVariant
 from symshape.runtime.triton.launch import interpreting, load_triton, processor_count
 
 _MOST_WARPS = 16

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
+from symshape.artifact.compiled_program import Program, target_name
+from symshape.artifact.kernel_image import KernelImage
 from symshape.cache.graph_key import GraphKey, graph_key
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError, CompileError
@@ -32,13 +34,13 @@ from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import symbol_hints
 from symshape.frontend.importer.requirements import Requirements
+from symshape.machine.instruction_sets import processor
 from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.cpu.instruction_sets import processor
-from symshape.runtime.kernel_image import KernelImage
-from symshape.runtime.program import Program, load_program, resolve_target, target_name
+from symshape.runtime.load_kernels import load_kernels
+from symshape.runtime.program import load_program, resolve_target
 from symshape.runtime.store import Cache, open_cache
 
 if TYPE_CHECKING:  # at run time these would load MLIR
@@ -301,7 +303,7 @@ def _load(
         entry: Entry = from_json(sections["entry"])
         program = dataclasses.replace(entry.program, constants=[_found(c, gm) for c in entry.constants])
         image = dataclasses.replace(entry.kernels, object_code=sections["object"])
-        run: Any = load_program(program, image.load(autotune=options.autotune))
+        run: Any = load_program(program, load_kernels(image, autotune=options.autotune))
     except Exception as error:  # whatever is wrong with it, the graph can still be compiled
         log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
         cache.remove(key)

@@ -19,13 +19,13 @@ from typing import Any, Final
 import sympy
 import torch
 
+from symshape.artifact.compiled_program import target_name
 from symshape.errors import CacheError
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
 from symshape.frontend.bridge.shape_env import symbol_hint, symbol_range, symbol_source
 from symshape.frontend.bridge.symbolic_sizes import expression_of
-from symshape.frontend.bridge.torch_tracing import guards_are_ours
-from symshape.runtime.program import target_name
+from symshape.frontend.bridge.trace_without_dynamo import guards_are_ours
 from symshape.runtime.torch_c import user_lines
 
 _WORDS: Final = (bool, int, float, complex, str, type(None))

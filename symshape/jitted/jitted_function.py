@@ -16,18 +16,20 @@ import torch
 import torch.utils._pytree as pytree
 from torch.compiler import is_dynamo_compiling
 
+from symshape.artifact.constraint_checks import CheckText, Origin, error_of, user_text
 from symshape.codegen.host.entry_guards import Leaf, minimal
 from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
 from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.frontend.bridge.dynamo import compile_lock
 from symshape.frontend.bridge.modules import global_hooks
-from symshape.frontend.bridge.torch_tracing import compile_lock, is_seen_by_others
+from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.jitted.dynamic_shapes import Input, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.tracing import Call, trace_call
 from symshape.options import Options
-from symshape.runtime.checks import CheckText, Origin, error_of, holds, user_text
+from symshape.runtime.checks import holds
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
 

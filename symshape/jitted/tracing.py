@@ -13,20 +13,24 @@ import torch.utils._pytree as pytree
 from symshape.cache.compiled_graphs import compile_graph
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
-from symshape.errors import CompileError, SymshapeError
+from symshape.errors import CompileError, SymshapeError, with_text
+from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
-from symshape.frontend.bridge.torch_tracing import Trace, depends_on_values, failed_check, user_line
+from symshape.frontend.bridge.trace_without_dynamo import Trace
+from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check
+from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.torch_checks import constraint_error
 from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.options import Options
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.checks import with_text
 from symshape.runtime.torch_c import user_lines
-from symshape.settings import InForce
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
 
@@ -83,7 +87,8 @@ class _Function(torch.nn.Module):
         def run() -> Any:
             return torch.func.functional_call(self.holder[0], state, args, kwargs)
 
-        result = self.trace.with_lines(run)
+        with in_force(Scope("function")):
+            result = self.trace.with_lines(run)
         found, self.output_spec = pytree.tree_flatten(result)
         self.outputs = []
         computed: list[Any] = []
@@ -100,7 +105,7 @@ def trace_call(call: Call, options: Options) -> Traced:
     trace = Trace()
     state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
     fakes = [_fake(trace, one) for one in call.inputs]
-    with InForce(probe=options.probe_custom_operators):
+    with in_force(Scope("frame", run_operators=options.probe_custom_operators)):
         try:
             _apply_names(trace, call.inputs, fakes)
             _assume(trace, call, fakes)
@@ -131,7 +136,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"
-    flat = trace.run(function, [*state, *(fakes[i] for i in dynamic)], **compilers, seeded=seeded)
+    inputs = [*state, *(fakes[i] for i in dynamic)]
+    joint = ready_to_split(lambda graph: graph)
+    with in_force(Scope("jit", eager_draws=seeded)):
+        flat = trace.run(function, inputs, **compilers, joint=joint, decompositions=decomposition_table(seeded))
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states, every = (

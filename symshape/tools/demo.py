@@ -89,7 +89,7 @@ def generate(model: Any, inputs: dict[str, Any]) -> tuple[Any, Any, float]:
 def compile_model(model: Any, outcome: Outcome) -> None:
     """``model.forward = symshape.compile(model.forward)``, also for the encoder, and with the reports kept."""
     from symshape.backend import symshape_backend
-    from symshape.settings import compile_with
+    from symshape.frame_compiler import compile_with
 
     backend = functools.partial(symshape_backend, reports=outcome.reports)
     backend.__name__ = "symshape"  # type: ignore[attr-defined]

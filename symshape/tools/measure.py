@@ -18,6 +18,7 @@ import torch
 import torch._dynamo
 import torch.utils._pytree as pytree
 
+from symshape.frame_compiler import compile_with
 from symshape.frontend.bridge.dynamo_counters import (
     break_counts,
     compile_ids,
@@ -25,7 +26,6 @@ from symshape.frontend.bridge.dynamo_counters import (
     graph_count,
     with_limits_of_recompiles,
 )
-from symshape.settings import compile_with
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:

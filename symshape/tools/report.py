@@ -61,7 +61,7 @@ class KernelReport:
         """
         if importlib.util.find_spec("triton") is None:
             raise KernelError("triton is not installed", where=self.name, next_step="pip install 'symshape[triton]'")
-        from symshape.codegen.triton.compile_ahead import compile_variant
+        from symshape.tools.compile_ahead import compile_variant
 
         kernel = self._triton()
         known = {v.name: v for v in kernel.variants}

@@ -16,10 +16,10 @@ from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.compile_objects import compile_objects
 from symshape.codegen.cpu.objects.target import target_of
 from symshape.errors import OptionError
+from symshape.machine import instruction_sets as cpu_level
+from symshape.machine.object_symbols import undefined
 from symshape.options import Options
-from symshape.runtime.cpu import instruction_sets as cpu_level
 from symshape.runtime.cpu.load_objects import load_object
-from symshape.runtime.cpu.object_symbols import undefined
 
 HELD = cpu_level.held()
 END_OF_AVX = b"\xc5\xf8\x77"  # vzeroupper, where registers of 256 or 512 bits were used

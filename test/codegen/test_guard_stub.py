@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import symshape
+from symshape.artifact.constraint_checks import Origin
 from symshape.codegen.host.guard_stub import Binding, Constraint, StubText, emit_stub, in_order
 from symshape.codegen.host.guard_tree import Case, emit_tree
 from symshape.errors import ShapeConstraintError
 from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals
 from symshape.prover.numbers.expr import Expr, maximum, minimum
-from symshape.runtime.checks import Origin, fail, load_function
+from symshape.runtime.checks import fail, load_function
 
 COUNT = 6
 NAMES = [f"s{i}" for i in range(COUNT)]

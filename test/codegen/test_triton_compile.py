@@ -37,8 +37,8 @@ def test_compiles(arch: int) -> None:
 def main(arch: int) -> None:
     """Prints a line of JSON for each function of each variant."""
     from symshape.codegen.triton.access_width import accesses, item_size, widest
-    from symshape.codegen.triton.compile_ahead import compile_for
     from symshape.codegen.triton.kernel import emit_triton
+    from symshape.tools.compile_ahead import compile_for
 
     for kernel, variants in cases(arch):
         emitted = emit_triton(kernel, variants)

@@ -158,3 +158,26 @@ def test_a_likelihood_asserts_that_variances_are_not_negative() -> None:
         with pytest.raises(ValueError, match="negative"):
             compiled(torch.randn(2, 3), torch.randn(2, 3), torch.tensor([[0.5], [-0.5]]))
     assert calls(function, torch.randn(2, 3), torch.randn(2, 3), torch.rand(2, 3)) == {"aten._assert_async.msg"}
+
+
+@pytest.mark.parametrize("invert", [False, True])
+def test_membership_asks_no_number_of_elements(invert: bool) -> None:
+    """Of a few elements compared, of others a call: in both cases one graph and one entry for all sizes."""
+    torch._dynamo.reset()
+
+    def in_three(x: torch.Tensor) -> torch.Tensor:
+        return torch.isin(x, torch.tensor([1.0, float("nan"), 2.5]), invert=invert)
+
+    def in_other(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.isin(x, y, invert=invert)
+
+    for make in (lambda f: symshape.compile(f, fullgraph=True), symshape.jit):
+        three, other = make(in_three), make(in_other)
+        for n, m in ((3, 400), (90, 2), (7, 31)):
+            x, y = torch.randint(0, 6, (n, 2)) / 2, torch.randint(0, 6, (m,)) / 2
+            assert torch.equal(three(x), in_three(x))
+            assert torch.equal(other(x, y), in_other(x, y))
+        assert torch.equal(three(torch.empty(0, 2)), torch.empty(0, 2, dtype=torch.bool))
+        if make is symshape.jit:
+            assert (len(three.entries), len(other.entries)) == (2, 1)
+    assert not calls(in_three, torch.randn(4, 2))

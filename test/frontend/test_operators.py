@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from symshape import runtime
-from symshape.runtime.opaque_call import text_of
+from symshape.frontend.opaque_calls.write_calls import text_of
 
 aten: Any = torch.ops.aten
 CPU = {"dtype": torch.float32, "device": torch.device("cpu")}  # keywords
@@ -23,7 +23,7 @@ def leaf() -> torch.Tensor:
     return torch.linspace(-1, 2, 12).reshape(3, 4).requires_grad_()
 
 
-def whole(op: Any, *args: Any, gradient: bool = False, random: bool = False, results: Any = KEPT) -> tuple[Any, ...]:
+def opaque(op: Any, *args: Any, gradient: bool = False, random: bool = False, results: Any = KEPT) -> tuple[Any, ...]:
     tensors: list[torch.Tensor] = []
     text = json.dumps({**text_of(op, args, tensors, ""), "results": results, "random": random})
     if not gradient:
@@ -38,18 +38,20 @@ OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
         lambda: ("normal_.default", [3, 4], [1, 3], [0.5, 2.0], None, CPU),
         lambda: ("bernoulli_.Tensor", [3, 4], [4, 1], [], torch.full((3, 4), 0.5), CPU),
     ],
-    "whole": [
-        lambda: whole(aten.mul.Tensor, leaf(), leaf()),
-        lambda: whole(
+    "opaque_call": [
+        lambda: opaque(aten.mul.Tensor, leaf(), leaf()),
+        lambda: opaque(
             aten.unique_dim.default,
             leaf().detach(),
             0,
             results=[["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]],
         ),
     ],
-    "whole_gradient": [lambda: whole(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
-    "whole_random": [lambda: whole(aten.rand_like.default, leaf().detach(), random=True)],
-    "whole_random_gradient": [lambda: whole(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)],
+    "opaque_call_gradient": [lambda: opaque(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
+    "opaque_random_call": [lambda: opaque(aten.rand_like.default, leaf().detach(), random=True)],
+    "opaque_random_call_gradient": [
+        lambda: opaque(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)
+    ],
 }
 
 

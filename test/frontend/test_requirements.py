@@ -11,6 +11,7 @@ import torch
 
 import symshape
 from symshape.errors import CompileError
+from symshape.frame_compiler import compile_with
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.decompositions.table import decomposition_table
@@ -19,7 +20,6 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.passes.framework.base import PassContext
 from symshape.prover.numbers.condition import all_of, any_of, at_least, differs, equals
 from symshape.prover.numbers.expr import Expr, maximum
-from symshape.settings import compile_with
 from symshape.tools.measure import Graphs
 
 PASS = str(Path(__file__).parents[1] / "support" / "need_blocks.py")

@@ -11,7 +11,7 @@ import torch
 
 import symshape
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 
 WIDTH = 8
 SIZES = (5, 33, 0)

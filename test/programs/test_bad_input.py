@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 
 Tensor = torch.Tensor
 Inputs = tuple[Tensor, ...]

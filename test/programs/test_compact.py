@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from symshape.backend import symshape_backend
+from symshape.frame_compiler import compile_with
 from symshape.runtime import compact
 from symshape.runtime.cpu.compact import CHUNK
-from symshape.settings import compile_with
 from symshape.tools.report import GraphReport
 
 Tensor = torch.Tensor

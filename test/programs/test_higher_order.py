@@ -14,7 +14,7 @@ from symshape.backend import symshape_backend
 from symshape.dialects import load
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.sizes import Sizes
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 Tensor = torch.Tensor

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import symshape
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 Tensor = torch.Tensor

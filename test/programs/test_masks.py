@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 from masks import CASES, MASKS, Case, MaskProgram, vectors
 
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 PROGRAMS = {program.name: program for program in MASKS}

@@ -17,8 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import symshape
 from symshape.backend import symshape_backend
 from symshape.errors import CompileError
+from symshape.frame_compiler import compile_with
 from symshape.frontend.bridge.traced_values import fill_values
-from symshape.settings import compile_with
 from symshape.tools.report import GraphReport
 
 

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 import symshape
 from symshape.backend import symshape_backend
-from symshape.settings import compile_with
+from symshape.frame_compiler import compile_with
 from symshape.tools.report import GraphReport
 
 LAYERS = (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)
@@ -56,7 +56,7 @@ def test_one_graph_for_all_lengths(layer: Any, form: str) -> None:
     for shape in ((5, 2, 3), (8, 7, 3), (2, 33, 3), (31, 2, 3)):
         compare(function, module, torch.randn(shape, requires_grad=True))
     assert [report.kind for report in reports] == ["forward", "backward"]
-    name = "symshape.whole_random" if form == "dropout" else "symshape.whole"
+    name = "symshape.opaque_random_call" if form == "dropout" else "symshape.opaque_call"
     assert [report.library_calls for report in reports] == [[f"{name}.default"], [f"{name}_gradient.default"]]
     assert "one call for every length and batch: aten." in str(reports[0])
     for shape in ((1, 1, 3), (4, 1, 3), (1, 4, 3), (9, 3)):
@@ -139,7 +139,7 @@ def test_gradient_of_a_call_that_draws() -> None:
             torch.manual_seed(3)
             found.append((one(x, m), *torch.autograd.grad(one(x, m).sum(), x)))
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
-    assert "symshape.whole_random.default" in reports[0].library_calls
+    assert "symshape.opaque_random_call.default" in reports[0].library_calls
 
 
 def test_torch_compile_keeps_layers_whole() -> None:

@@ -9,8 +9,8 @@ from loop_builder import D0, SYMBOLS, Builder
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.compile_objects import compile_objects
 from symshape.errors import KernelError
+from symshape.machine.object_symbols import kernels_that_need, undefined
 from symshape.runtime.cpu.load_objects import load_object
-from symshape.runtime.cpu.object_symbols import kernels_that_need, undefined
 
 
 def kernel(name: str, operation: str) -> str:

@@ -60,12 +60,12 @@ def main() -> None:
     from triton.backends.compiler import GPUTarget
     from triton_cases import S0, S1, loops, softmax
 
+    from symshape.artifact.triton_kernels import TritonStage
     from symshape.codegen.triton.kernel import emit_triton
     from symshape.codegen.variants import Variant
     from symshape.prover.numbers.condition import TRUE, at_least
     from symshape.prover.numbers.expr import Expr
     from symshape.runtime.triton import launch as triton_launch
-    from symshape.runtime.triton.kernel_types import TritonStage
 
     kernel = emit_triton(
         loops(softmax()),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from symshape.runtime.kernel_image import KernelImage
+from symshape.artifact.kernel_image import KernelImage
 
 Kernel = Callable[..., None]
 

@@ -13,8 +13,8 @@ from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.compile_objects import compile_objects
 from symshape.codegen.cpu.objects.target import Target, default, target_of
+from symshape.machine import instruction_sets as cpu_level
 from symshape.prover.numbers.expr import Expr
-from symshape.runtime.cpu import instruction_sets as cpu_level
 from symshape.runtime.cpu.load_objects import load_object
 
 SYMBOLS = [Expr.symbol(f"s{i}") for i in range(4)]

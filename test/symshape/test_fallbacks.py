@@ -82,7 +82,7 @@ class Traced:
                 decompositions=decomposition_table(),
             )
 
-        from symshape.settings import compile_with
+        from symshape.frame_compiler import compile_with
 
         self.compiled = compile_with(fn, backend, fullgraph=True)
         self.run = None
@@ -267,9 +267,9 @@ def test_a_rule_of_ours_that_fails_while_dynamo_traces(
     name: str, tolerant: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The frame is traced again by PyTorch's own rules."""
-    from symshape.frontend.opaque_calls import selection as wholes
+    from symshape.frontend.opaque_calls import selection
 
-    monkeypatch.setattr(wholes, name, fails)
+    monkeypatch.setattr(selection, name, fails)
     torch._dynamo.reset()
     x, y = torch.randn(4, 8), torch.randn(4, 8)
     with pytest.warns(errors.FallbackWarning, match="traced by PyTorch's own rules"):

@@ -13,11 +13,11 @@ from symshape.cache.graph_key import graph_key
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError
 from symshape.frontend.bridge.fake_tensors import shape_env_of
-from symshape.frontend.bridge.torch_tracing import Trace
+from symshape.frontend.bridge.trace_without_dynamo import Trace
+from symshape.machine.instruction_sets import held
 from symshape.options import Options
 from symshape.prover.numbers.condition import all_of, any_of, at_least, differs, equals
 from symshape.prover.numbers.expr import Expr, maximum
-from symshape.runtime.cpu.instruction_sets import held
 
 # --- records ----------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from torch._dynamo.exc import BackendCompilerFailed
 
 import symshape
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
+from symshape.frame_compiler import compile_with
 from symshape.frontend.patches.dynamo_errors import passing, users_error
-from symshape.settings import compile_with
 from symshape.tools.measure import Graphs
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from symshape.codegen.cpu.emit.launch import join
 from symshape.codegen.cpu.objects.target import Target, default
 from symshape.errors import KernelError
-from symshape.runtime.cpu import instruction_sets as cpu_level
-from symshape.runtime.cpu.load_objects import openmp_library, require_symbols
+from symshape.machine import instruction_sets as cpu_level
+from symshape.machine.process_symbols import openmp_library, require_symbols
 
 PIPELINE = (
     "builtin.module(convert-scf-to-cf,convert-vector-to-llvm,convert-math-to-llvm,convert-arith-to-llvm,"

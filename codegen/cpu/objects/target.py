@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 
-from symshape.runtime.cpu import instruction_sets as cpu_level
+from symshape.machine import instruction_sets as cpu_level
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Target:
     """``lanes``: elements per vector, the same for every type in a kernel. ``fast_masks``: masked memory operations
     of all widths cost no more than plain ones. ``scalef``: AVX-512's instruction is there (needs 16 lanes).
     ``converts_f16``: instructions convert between f16 and f32. ``level``: the instructions that LLVM may use, see
-    `runtime/cpu/instruction_sets.py`."""
+    `symshape/machine/instruction_sets.py`."""
 
     lanes: int
     fast_masks: bool

@@ -10,8 +10,7 @@ import torch
 from torch.fx import Node
 
 from symshape.frontend.bridge.guards import require_equal
-from symshape.frontend.bridge.symbolic_sizes import expression_of, has_unbacked_sizes, is_unbacked
-from symshape.frontend.bridge.torch_unbacked import assert_equal
+from symshape.frontend.bridge.symbolic_sizes import assert_equal, expression_of, has_unbacked_sizes, is_unbacked
 from symshape.frontend.graph_rewrites.masks.mask_space import (
     Cannot,
     Compact,

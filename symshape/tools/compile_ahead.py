@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.errors import KernelError
 from symshape.runtime.triton.binary import compile_stage
-from symshape.runtime.triton.kernel_types import TritonKernel, TritonStage, TritonVariant
 from symshape.runtime.triton.launch import interpreting, load_source
 
 _WARP_SIZE: Final = 32

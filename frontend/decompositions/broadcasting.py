@@ -2,7 +2,7 @@
 
 The tracer takes an unknown size for one that is not 1, and asserts that it equals what it meets. Here the size of the
 result is right for either, and what is asserted is eager's own rule. Where a tensor must be repeated explicitly (for a
-gradient, or by ``expand``) its elements are picked by place: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
+gradient, or by ``expand``) its elements are picked by index: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.torch_private import is_unbacked
-from symshape.frontend.bridge.torch_tracing import AutogradKernel, meta_decomposition
-from symshape.frontend.bridge.torch_unbacked import broadcast_rules, either, known_equal, never_one
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, never_one
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -24,23 +23,8 @@ _check, _sym_min, _sym_max = _torch._check, _torch.sym_min, _torch.sym_max
 Size = Any  # int | torch.SymInt
 
 
-def broadcast_at_call_time() -> Callable[[], None]:
-    """Sizes of results are traced by this rule. Returns what puts the usual rules back."""
-    patches = _patches()
-    for module, name, _, ours in patches:
-        setattr(module, name, ours)
-    restore = meta_decomposition(aten.expand.default, _of_expand)
-
-    def revert() -> None:
-        restore()
-        for module, name, usual, _ in patches:
-            setattr(module, name, usual)
-
-    return revert
-
-
 def broadcasting_kernels() -> dict[Any, AutogradKernel]:
-    """For ``with_autograd_kernels``: operands that may have to be repeated are, before they are differentiated."""
+    """For ``differentiate_by``: operands that may have to be repeated are, before they are differentiated."""
     return {
         **dict.fromkeys(_POINTWISE, _pointwise),
         aten.expand.default: _expand,
@@ -78,16 +62,6 @@ _POINTWISE = (
 )
 
 
-@functools.cache
-def _patches() -> list[tuple[Any, str, Any, Any]]:
-    """(module, name, usual rule, ours)."""
-    found = []
-    for module, name, usual in broadcast_rules():
-        wrap = {"_broadcast_shapes": _of_shapes, "infer_size": _of_shapes, "_maybe_broadcast": _of_tensors}[name]
-        found.append((module, name, usual, wrap(usual)))
-    return found
-
-
 def joined(a: Size, b: Size) -> Size:
     """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
     if not undecided(a, b):
@@ -121,7 +95,9 @@ def _is_open(shapes: Sequence[Sequence[Size]]) -> bool:
     return any(undecided(a, b) for sizes in _aligned(shapes) for i, a in enumerate(sizes) for b in sizes[i + 1 :])
 
 
-def _of_shapes(usual: Callable[..., Any]) -> Callable[..., Any]:
+def with_unknown_shapes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule for the shape that some shapes are broadcast to."""
+
     def shapes(*given: Any) -> Any:
         whole = [(s,) if isinstance(s, (int, torch.SymInt)) else s for s in given if s is not None]
         if not _is_open(whole):
@@ -137,7 +113,9 @@ def _of_shapes(usual: Callable[..., Any]) -> Callable[..., Any]:
     return shapes
 
 
-def _of_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
+def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule that broadcasts tensors, on tensors that are repeated where that may be needed."""
+
     def tensors(*given: Any, **options: Any) -> Any:
         shapes = [x.shape for x in given if isinstance(x, torch.Tensor)]
         return usual(*(repeated(given) if _is_open(shapes) else given), **options)
@@ -148,7 +126,7 @@ def _of_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
 def repeated(operands: Sequence[Any]) -> list[Any]:
     """The tensors among the operands, repeated in the dims where that is not known to be needed."""
     shapes = [x.shape for x in operands if isinstance(x, torch.Tensor)]
-    whole = _of_shapes(torch.broadcast_shapes)(*shapes)
+    whole = with_unknown_shapes(torch.broadcast_shapes)(*shapes)
     return [_repeat(x, whole) if isinstance(x, torch.Tensor) else x for x in operands]
 
 
@@ -198,7 +176,9 @@ def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
 
 
 @functools.cache
-def _of_expand(usual: Callable[..., Any]) -> Callable[..., Any]:
+def expanded_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule for the result of ``expand``."""
+
     def sizes(x: torch.Tensor, *shape: Any, **options: Any) -> Any:
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         spread = _spread(x, wanted)

@@ -1,0 +1,52 @@
+"""What Dynamo calls for a frame, and what it keeps for a function's code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import torch._dynamo.config
+from torch._dynamo.code_context import code_context
+from torch._dynamo.convert_frame import CatchErrorsWrapper
+
+
+class FrameCallback(CatchErrorsWrapper):
+    """What Dynamo calls for a frame that it has no code for; it does what Dynamo's own does. A subclass stands where
+    that stands (not around it: some stances of ``torch.compiler.set_stance`` look for the backend two steps below), and
+    is pickled and copied like it."""
+
+    def __init__(self, usual: CatchErrorsWrapper) -> None:
+        super().__init__(usual._torchdynamo_orig_backend, usual.hooks)
+
+
+def optimized(
+    fn: Any, backend: Any, callback: Callable[[Any], FrameCallback], *, one_graph: bool, habits: dict[str, Any]
+) -> Any:
+    """``torch.compile(fn)`` with ``callback(usual)`` in the place of Dynamo's own. ``habits``: what else
+    ``torch._dynamo.optimize`` takes."""
+    context: Any = torch._dynamo.optimize(backend, nopython=one_graph, **habits)
+    if hasattr(context, "callback"):  # not when Dynamo is switched off
+        context.callback = callback(context.callback)
+    return context(fn)
+
+
+def is_argument_of_compile(name: str) -> bool:
+    """Whether this version of PyTorch has an argument of ``torch.compile``."""
+    return name in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
+
+
+def kept_for(code: CodeType) -> dict[str, Any]:
+    """What Dynamo keeps for a code object until it is reset; a table to write to."""
+    found: dict[str, Any] = code_context.get_context(code)
+    return found
+
+
+def is_anything_kept_for(code: CodeType) -> bool:
+    return code_context.has_context(code)
+
+
+def accumulated_recompile_limit() -> int:
+    """How often Dynamo compiles a function, with its resumed parts, before it gives it up."""
+    return int(torch._dynamo.config.accumulated_recompile_limit)

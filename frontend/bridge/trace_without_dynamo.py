@@ -1,0 +1,239 @@
+"""Tracing without Dynamo, for ``symshape.jit``."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+import torch.utils._device as device_modes
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx import traceback as node_meta
+from torch.fx.experimental.proxy_tensor import (
+    TorchFunctionMetadataMode,
+    _temp_remove_metadata_torch_function_mode,
+)
+
+from symshape.frontend.bridge.aot_autograd import partition_after
+from symshape.frontend.bridge.guards import deferred_runtime_asserts
+from symshape.frontend.bridge.shape_env import source_name
+from symshape.frontend.bridge.source_lines import user_frame_now
+
+
+def is_seen_by_others(values: Sequence[Any]) -> bool:
+    """Whether a call with these values is part of what somebody else traces or transforms: what would be compiled for
+    it would be no part of that."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return True
+    if torch.fx._symbolic_trace.is_fx_symbolic_tracing() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    return forward_ad._current_level >= 0 or _has_users_mode() or any(map(_is_stand_in, values))
+
+
+def _has_users_mode() -> bool:
+    """Whether a function mode is active that is no default device."""
+    count = torch._C._len_torch_function_stack()
+    return count > 1 or count == 1 and device_modes.CURRENT_DEVICE is None
+
+
+def _is_stand_in(value: Any) -> bool:
+    """A value of a trace, or a tensor of a transform or without data."""
+    if not isinstance(value, torch.Tensor):
+        return isinstance(value, (torch.fx.Proxy, torch.SymInt, torch.SymFloat, torch.SymBool))
+    kinds = (FakeTensor, FunctionalTensor)
+    return isinstance(value, kinds) or value.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def guards_are_ours(env: Any) -> bool:
+    """Whether nobody but us checks the guards of a ShapeEnv: it was made by ``Trace``."""
+    return isinstance(env, _shape_env_class()) if env is not None else False
+
+
+def _check_message() -> str:
+    """The message of the ``torch._check`` that is being evaluated."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "_check_with" and frame.f_globals.get("__name__") == "torch":
+            message = frame.f_locals.get("message")
+            return str(message()) if callable(message) else ""
+        frame = frame.f_back
+    return ""
+
+
+@functools.cache
+def _shape_env_class() -> type:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    class GuardedShapeEnv(ShapeEnv):
+        """Places everything at the user's line, and keeps the messages of assertions."""
+
+        def _get_user_frame(self) -> Any:
+            return user_frame_now()
+
+        def guard_or_defer_runtime_assert(  # type: ignore[override]
+            self, orig_expr: Any, msg: str, fx_node: Any = None
+        ) -> bool:
+            frame = user_frame_now()
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+            return super().guard_or_defer_runtime_assert(orig_expr, f"{place}\n{_check_message()}", fx_node)
+
+    return GuardedShapeEnv
+
+
+class _UserLines(TorchFunctionMetadataMode):
+    """Gives every traced operation the user's line, and sees what reads the position of a tensor in its storage.
+
+    Of a class that PyTorch takes off the stack while Dynamo reads the function of a higher-order operator, and puts
+    back when what Dynamo made of it runs (``torch._higher_order_ops.utils.setup_compilation_env``).
+    """
+
+    reads_offset = False
+
+    def __init__(self) -> None:  # the base class keeps a tracer of its own
+        self.inner: Any = None  # the tracer's mode of this class: PyTorch takes off only one
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.reads_offset = self.reads_offset or func in _OFFSET_READERS
+        frame = user_frame_now()
+        if frame is not None:
+            place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
+            node_meta.set_stack_trace([place])
+        if self.inner is not None:
+            return self.inner.__torch_function__(func, types, args, kwargs)
+        return func(*args, **(kwargs or {}))
+
+
+_OFFSET_READERS = frozenset(
+    {
+        torch.Tensor.storage_offset,
+        torch.as_strided,
+        torch.Tensor.as_strided,
+        torch.Tensor.untyped_storage,
+        torch.Tensor.storage,
+        torch.Tensor.set_,
+        torch.Tensor.data_ptr,
+    }
+)
+
+
+class Trace:
+    """One trace of a function over fake tensors: symbols for the inputs' dynamic sizes, then AOTAutograd.
+
+    No sizes are taken to be equal because they are (no duck shaping); sizes 0 and 1 are constants.
+    """
+
+    def __init__(self) -> None:
+        from torch._guards import TracingContext
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self.env: Any = _shape_env_class()(duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
+        self.context = TracingContext(self.mode)
+        self.lines = _UserLines()
+
+    def tensor(self, value: torch.Tensor, name: str, dims: Sequence[tuple[int, int | None] | None]) -> torch.Tensor:
+        """A fake of an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None for a
+        static one."""
+        from torch._dynamo.source import ConstantSource
+        from torch._subclasses.fake_tensor import FakeTensorConverter
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+        # Each input is traced as a tensor of its own: no view, and in no memory that another one is in. Where that
+        # matters, the entry is not used for inputs that share memory (``changed``).
+        value = value.data.requires_grad_(value.requires_grad)
+        self.mode.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
+        if all(dim is None for dim in dims) and value.is_contiguous():
+            return self.mode.from_tensor(value, static_shapes=True, source=ConstantSource(name))
+        context: Any = StatelessSymbolicContext(
+            dynamic_sizes=[DimDynamic.STATIC if dim is None else DimDynamic.DYNAMIC for dim in dims],
+            constraint_sizes=[None if dim is None else _range(*dim) for dim in dims],
+        )
+        return self.mode.from_tensor(value, source=ConstantSource(name), symbolic_context=context)
+
+    def integer(self, value: int, name: str, low: int, high: int | None) -> Any:
+        """A SymInt for an integer argument; an int for 0 and 1."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
+        source = ConstantSource(name)
+        symbol = self.env.create_symbol(
+            value, source=source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=_range(low, high), positive=None
+        )
+        made = self.env.create_symintnode(symbol, hint=value, source=source)
+        return made if isinstance(made, torch.SymInt) and made.node.expr.free_symbols else value
+
+    def name(self, size: Any, name: str) -> None:
+        """Gives a symbolic size a name for messages (``Origin.parse``)."""
+        from torch._dynamo.source import ConstantSource
+
+        for symbol in size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ():
+            sources = self.env.var_to_sources[symbol]
+            sources.insert(0, ConstantSource(f"{name}: {source_name(sources[0])}"))
+
+    def run(
+        self,
+        module: Any,
+        inputs: Sequence[Any],
+        *,
+        forward: Any,
+        backward: Any,
+        inference: Any,
+        joint: Any,
+        decompositions: Any,
+    ) -> Any:
+        """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
+        and SymInts. ``joint``: as for `aot_compile`; ``decompositions``: the table of those that are taken apart."""
+        from torch._functorch import config
+        from torch._functorch.aot_autograd import aot_module_simplified
+        from torch._guards import tracing
+
+        # Tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it.
+        lowering = config.patch(force_non_lazy_backward_lowering=True, unlift_effect_tokens=True)
+        with tracing(self.context), lowering:
+            return aot_module_simplified(
+                module,
+                inputs,
+                fw_compiler=forward,
+                bw_compiler=backward,
+                inference_compiler=inference,
+                decompositions=decompositions,
+                partition_fn=partition_after(joint),
+            )
+
+    def with_lines(self, fn: Callable[[], Any]) -> Any:
+        """Calls the user's function; what it does is traced at its lines."""
+        with node_meta.preserve_node_meta(), _temp_remove_metadata_torch_function_mode() as self.lines.inner:
+            with self.lines:
+                return fn()
+
+    @property
+    def changed(self) -> tuple[int, ...]:
+        """Positions of the inputs that the traced function writes to."""
+        metadata = self.context.fw_metadata
+        assert metadata is not None
+        return tuple(metadata.mutated_inp_runtime_indices)
+
+    def condition(self, expr: Any) -> torch.SymBool:
+        """A traced condition for an expression over the trace's symbols."""
+        made: torch.SymBool = self.env.create_symboolnode(expr)
+        return made
+
+    def deferred(self) -> list[tuple[Any, str, str]]:
+        """Assertions on data-dependent sizes, in order: (sympy condition, message, ``file:line``)."""
+        found = []
+        for condition, packed in deferred_runtime_asserts(self.env):
+            place, _, message = packed.partition("\n")
+            found.append((condition, message, place))
+        return found
+
+
+def _range(low: int, high: int | None) -> Any:
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    return StrictMinMaxConstraint(vr=ValueRanges(low, int_oo if high is None else high), warn_only=False)

@@ -1,0 +1,83 @@
+"""Errors with which a trace ends, and what they say."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.source_lines import is_users
+
+
+def asks_for_sizes(error: BaseException | None) -> bool:
+    """Whether an error of a trace says that it had to know a size that is in the data, or that there is no rule for
+    what an operator returns."""
+    return _question(error) is not None
+
+
+def what_was_asked(error: BaseException) -> str:
+    """The question about sizes, in the tracer's words."""
+    text = str(_question(error) or error).partition("\n")[0]
+    return text.partition(" (unhinted")[0].replace("Could not guard on", "not known:")
+
+
+def _question(error: BaseException | None) -> BaseException | None:
+    from torch._subclasses.fake_tensor import DynamicOutputShapeException, UnsupportedOperatorException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    seen: set[int] = set()
+    found = None
+    while error is not None and id(error) not in seen:
+        if isinstance(error, (GuardOnDataDependentSymNode, DynamicOutputShapeException, UnsupportedOperatorException)):
+            return error
+        if "with symbolic sizes/strides" in str(error):
+            found = error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def depends_on_values(error: BaseException) -> bool:
+    """Whether an error of a trace says that a value of a tensor decided what to run."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException))
+
+
+def unsupported(op: Any) -> Exception:
+    """The tracer's error for an operator that it has no rule for."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    return UnsupportedOperatorException(op)
+
+
+def failed_check(error: BaseException) -> tuple[Any, str] | None:
+    """If a ``torch._check`` of the user's raised the error: its condition (a sympy expression, or None where it was
+    decided without one) and its ``file:line``."""
+    places = list(traceback.walk_tb(error.__traceback__))
+    check = places[-1][0]
+    if check.f_code.co_name != "_check_with" or check.f_globals.get("__name__") != "torch":
+        return None
+    caller, line = next(place for place in reversed(places) if place[0].f_globals.get("__name__") != "torch")
+    if not is_users(caller):
+        return None  # an operator's own check of its operands
+    condition = check.f_locals.get("cond")
+    expr = condition.node.expr if isinstance(condition, torch.SymBool) else None
+    return expr, f"{caller.f_code.co_filename}:{line}"
+
+
+def failing_node(error: BaseException) -> torch.fx.Node | None:
+    """The node of a graph that was being run when an error was raised, the innermost one with a value from Dynamo."""
+    found = None
+    seen: set[int] = set()
+    step: BaseException | None = error
+    while step is not None and id(step) not in seen:
+        seen.add(id(step))
+        for frame, _ in traceback.walk_tb(step.__traceback__):
+            node = frame.f_locals.get("n") if frame.f_code.co_name == "run_node" else None
+            if isinstance(node, torch.fx.Node) and "example_value" in node.meta:
+                found = node
+        step = step.__cause__ or step.__context__
+    return found

@@ -1,0 +1,100 @@
+"""What is decided of a frame while it is compiled: where its graph is broken, which masks have lengths of their own.
+
+A decision that is found late, when the graph is compiled, ends the compile with `Reanalyse`; the frame is then analysed
+again with it. Under ``torch.compile(backend="symshape")`` nobody would do that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.runtime.torch_c import user_lines
+
+log = logging.getLogger("symshape.frames")
+CallSite = tuple[str, str]  # a function that is called, and the user's line
+
+
+@dataclass
+class FrameDecisions:
+    """Of all frames of a function. ``breaks``: call sites before which the graph is broken, and why; ``own_lengths``:
+    call sites of masks that must not be taken for equal to earlier ones."""
+
+    breaks: dict[CallSite, str] = field(default_factory=dict)
+    own_lengths: set[CallSite] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame that is being compiled. ``one_graph``: a graph break is an error."""
+
+    decisions: FrameDecisions
+    one_graph: bool
+
+
+NO_FRAME = Frame(FrameDecisions(), False)  # Dynamo's own compile, or a trace without Dynamo
+_FRAME: ContextVar[Frame] = ContextVar("symshape_frame", default=NO_FRAME)
+
+
+class Reanalyse(Exception):
+    """The frame has to be analysed again: with the graph broken at ``site`` because of ``reason``, or, with
+    ``own_length``, with a mask there that has a length of its own."""
+
+    def __init__(self, site: CallSite, reason: str, own_length: bool = False) -> None:
+        super().__init__(reason)
+        self.site, self.reason, self.own_length = site, reason, own_length
+
+
+def current_frame() -> Frame:
+    """The frame that this thread compiles."""
+    return _FRAME.get()
+
+
+def compile_with_decisions(compile_frame: Callable[[], Any], decisions: FrameDecisions, one_graph: bool) -> Any:
+    """Compiles a frame, as often as a decision is missing. ``decisions``: those known for the function; more are
+    added."""
+    token = _FRAME.set(Frame(decisions, one_graph))
+    try:
+        while True:
+            try:
+                return compile_frame()
+            except Exception as error:
+                if not _learn(decisions, getattr(error, "inner_exception", None)):
+                    raise
+    finally:
+        _FRAME.reset(token)
+
+
+def _learn(decisions: FrameDecisions, wanted: BaseException | None) -> bool:
+    """Whether the frame can be analysed again: what Dynamo was told is a decision that has not been made."""
+    if not isinstance(wanted, Reanalyse):
+        return False
+    known = wanted.site in decisions.own_lengths or wanted.site in decisions.breaks
+    if wanted.own_length:
+        decisions.own_lengths.add(wanted.site)
+    else:
+        decisions.breaks[wanted.site] = wanted.reason
+    return not known
+
+
+def call_site(node: torch.fx.Node) -> CallSite:
+    file, line = (user_lines(node) or [("", 0)])[-1]
+    return str(getattr(node.target, "__name__", node.target)), f"{file}:{line}"
+
+
+_SAID: set[CallSite] = set()
+
+
+def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
+    """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
+    name, line = site = call_site(node)
+    if site not in _SAID:
+        _SAID.add(site)
+        log.warning("the graph is broken at %s, %s: %s%s", name, line, reason, f"; {hint}" if hint else "")
+    unimplemented(f"{name} at {line}", reason, error, hint)

@@ -1,0 +1,120 @@
+"""Operators whose gradients, and whose sizes, are traced by functions of ours (``frontend/decompositions``).
+
+Tracing differentiates an operator by ``py_kernels`` at its autograd keys, and finds sizes by ``decomposition_table``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
+from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
+from symshape.frontend.decompositions.result_types import with_eager_types
+from symshape.frontend.patches.patch import Changes
+from symshape.frontend.patches.probes import Exists, Says, Takes
+
+aten: Any = torch.ops.aten
+_AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
+
+
+def sizes_of_composites(changes: Changes) -> None:
+    """While Dynamo follows sizes, these operators are made of parts that need not know them."""
+    differentiate_by(changes, size_kernels())
+
+
+def gradients_of_unknown_sizes(changes: Changes) -> None:
+    """AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for."""
+    differentiate_by(changes, gradient_kernels())
+
+
+def gradients_of_broadcasts(changes: Changes) -> None:
+    """Operands that may have to be repeated are, before they are differentiated."""
+    differentiate_by(changes, broadcasting_kernels())
+
+
+def differentiate_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
+    """Tracing differentiates these operators by Python functions ``kernel(usual, *args, **kwargs)``."""
+    changed = [(op, key) for op in kernels for key in _AUTOGRAD if key not in op.py_kernels]
+
+    def add(op: Any, key: Any) -> None:
+        op.py_kernels[key] = functools.partial(kernels[op], functools.partial(usual, op, key))
+        op._dispatch_cache.pop(key, None)
+
+    def usual(op: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        """From the top: called by its key, the kernel below would differentiate nothing."""
+        _remove(op, key)
+        try:
+            return op(*args, **kwargs)
+        finally:
+            add(op, key)
+
+    def remove() -> None:
+        for op, key in changed:
+            _remove(op, key)
+
+    changes.callback(remove)
+    for op, key in changed:
+        add(op, key)
+
+
+def _remove(op: Any, key: Any) -> None:
+    op.py_kernels.pop(key, None)
+    op._dispatch_cache.pop(key, None)
+
+
+KERNEL_PROBES = (
+    Exists("torch.ops.aten.mm.default.py_kernels", "dict"),
+    Exists("torch.ops.aten.mm.default._dispatch_cache", "dict"),
+    Takes("torch._ops.OpOverload._get_dispatch", "self, key"),
+    Says("torch._ops.OpOverload._get_dispatch", "py_kernels"),
+    Says("torch._ops.OpOverload._get_dispatch", "_dispatch_cache"),
+    Exists("torch._C.DispatchKey.AutogradCPU"),
+    Exists("torch._C.DispatchKey.AutogradCUDA"),
+)
+
+
+def kernel_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Callable[[], list[str]]:
+    """The names of the tables that ``differentiate_by`` writes to."""
+    return lambda: [f"torch.ops.{op}.py_kernels" for op in kernels()]
+
+
+def sizes_of_logsumexp(changes: Changes) -> None:
+    """Without asking whether there is anything to sum."""
+    trace_sizes_by(changes, {aten.logsumexp.default: logsumexp_sizes})
+
+
+def types_of_results(changes: Changes) -> None:
+    """The type of a result is eager mode's."""
+    trace_sizes_by(changes, with_eager_types())
+
+
+def trace_sizes_by(changes: Changes, wraps: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> None:
+    """Results of these operators are traced by what is made of their decompositions, where they have one."""
+    table: Any = decomposition_table
+    changes.items(table, {op: wrap(table[op]) for op, wrap in wraps.items() if op in table})
+
+
+def type_targets() -> list[str]:
+    """The entries that ``types_of_results`` replaces."""
+    return [f"torch._decomp.decomposition_table[{op}]" for op in with_eager_types() if op in decomposition_table]
+
+
+TYPE_PROBES = tuple(
+    Takes(f"torch._decomp.decomposition_table[{op}]", parameters)
+    for op, parameters in {
+        "aten.block_diag.default": "tensors, out",
+        "aten.addr.default": "self, vec1, vec2, beta, alpha, out",
+        "aten.threshold_backward.default": "grad_output, self, threshold, grad_input",
+        "aten.native_dropout_backward.default": "grad_output, mask, scale, out",
+        "aten.huber_loss.default": "input, target, reduction, delta, out",
+        "aten.mish_backward.default": "grad_output, input",
+        "aten.mse_loss_backward.default": "grad_output, input, target, reduction, grad_input",
+        "aten.smooth_l1_loss_backward.default": "grad_output, self, target, reduction, beta",
+    }.items()
+)

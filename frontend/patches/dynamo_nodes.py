@@ -1,0 +1,47 @@
+"""How Dynamo runs a node on traced values, and calls a function: what cannot be traced becomes one operator, or breaks
+the graph (``frontend/opaque_calls/selection.py``)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from torch._dynamo import utils
+from torch._dynamo.exc import Unsupported
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
+from symshape.frontend.opaque_calls.selection import node_runner
+from symshape.frontend.patches.patch import Changes, current_scope
+
+
+def opaque_calls(changes: Changes) -> None:
+    """Dynamo's tracing goes on where a call asks for an unknown size."""
+    changes.attribute(utils, "run_node", node_runner(_may_run_operators, utils.run_node))
+
+
+def _may_run_operators() -> bool:
+    return current_scope().run_operators
+
+
+def breaks_at_questions(changes: Changes) -> None:
+    """Where Dynamo itself asks for a size that is in the data (``tolist``), it breaks the graph, as it does for other
+    things that it cannot trace: usually it is an error."""
+    changes.wrap(InstructionTranslatorBase, "call_function", _breaking)
+
+
+def _breaking(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, fn: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return usual(self, fn, args, kwargs)
+        except Unsupported:
+            raise
+        except Exception as error:
+            if not asks_for_sizes(error):
+                raise
+            unimplemented(str(fn), what_was_asked(error), error)
+
+    return call_function

@@ -1,0 +1,50 @@
+"""Settings of PyTorch that are in force while a frame of ours is compiled: those of the fewest graphs.
+
+Nothing global changes for other users of torch.compile in the same process, and a call of what is compiled pays nothing
+for them. Left alone on purpose: ``backed_size_oblivious``. It merges a batch of 1 into the graph of larger ones, but
+tracing then fails for rotary embeddings and for attention of a sequence of 1, which costs more graphs than it saves.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from symshape.frontend.patches.patch import Changes, Patch, Phase, Scope, always
+from symshape.frontend.patches.probes import Exists
+
+Change = Callable[[], Callable[[], None]]  # makes a change, and returns what reverts it
+
+
+def setting(
+    module: str,
+    name: str,
+    value: bool,
+    phases: tuple[Phase, ...],
+    why: str,
+    when: Callable[[Scope], bool] = always,
+) -> Patch:
+    """A row that sets an entry of a configuration module of PyTorch."""
+    change = configured(module, **{name: value})
+
+    def make(changes: Changes) -> None:
+        changes.callback(change())
+
+    probe = Exists(f"{module}.{name}", "bool")
+    return Patch(f"{name} = {value}", phases, (probe.name,), make, why, (probe,), is_setting=True, when=when)
+
+
+def configured(module: str, **values: int) -> Change:
+    """Sets entries of a configuration module."""
+    change: Change = importlib.import_module(module)._make_closure_patcher(**values)
+    return change
+
+
+DYNAMO = "torch._dynamo.config"
+# What else is in force for some compiles.
+MORE_SETTINGS: dict[str, tuple[Change, ...]] = {
+    "": (),
+    # as for `dynamic=False`
+    "static": (configured(DYNAMO, assume_static_by_default=True, automatic_dynamic_shapes=False),),
+    "unlimited": (configured(DYNAMO, recompile_limit=1 << 30, accumulated_recompile_limit=1 << 30),),
+}

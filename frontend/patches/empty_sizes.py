@@ -1,0 +1,46 @@
+"""Two mistakes of the tracer about tensors that may be empty."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+from torch.fx.experimental import symbolic_shapes
+
+from symshape.frontend.patches.patch import Changes
+
+
+def bounds_allow_one(changes: Changes) -> None:
+    """A new size that is at most 0 or 1 can not take the place of one that was thought to be more: its bound is then 2,
+    as that of the other one stays."""
+    changes.wrap(symbolic_shapes.ShapeEnv, "_constrain_range_for_size", _at_most_two)
+
+
+def _at_most_two(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def bound(self: Any, a: Any, min: int | None = None, max: int | None = None) -> Any:
+        return usual(self, a, min, max if max is None or max >= 2 else 2)
+
+    return bound
+
+
+def zero_factors_are_kept(changes: Changes) -> None:
+    """``a * b == c * b`` says that ``a == c`` only where b is not 0."""
+    changes.wrap(symbolic_shapes, "try_solve", _unless_zero)
+
+
+def _unless_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def try_solve(relation: Any, symbol: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if _divides_by_zero(relation, symbol) else usual(relation, symbol, *args, **kwargs)
+
+    return try_solve
+
+
+def _divides_by_zero(relation: Any, symbol: Any) -> bool:
+    """Whether an equation has a term in which a symbol stands beside a factor that may be 0."""
+    terms = [term for side in relation.args for term in sympy.Add.make_args(side) if term.has(symbol)]
+    factors = [factor for term in terms for factor in sympy.Mul.make_args(term) if not factor.has(symbol)]
+    return not all(factor.is_nonzero for factor in factors)

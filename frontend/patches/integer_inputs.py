@@ -1,0 +1,32 @@
+"""Integers in tensors that a frame is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorConverter
+
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
+from symshape.frontend.patches.patch import Changes
+
+
+def items_are_unbacked(changes: Changes) -> None:
+    """``item`` of an integer input is a data-dependent size, as that of any other tensor. By the usual rule it is a
+    symbol with guards on the element, which are compiled anew for 0, for 1 and for what is branched on."""
+    changes.wrap(FakeTensorConverter, "from_real_tensor", _without_item)
+
+
+@functools.cache
+def _without_item(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def from_real_tensor(self: Any, fake_mode: Any, t: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        fake = usual(self, fake_mode, t, *args, **kwargs)
+        if fake.dtype == torch.int64 and fake.dim() == 0 and isinstance(fake.item_memo, torch.SymInt):
+            if not is_unbacked(fake.item_memo):
+                fake.item_memo = None
+        return fake
+
+    return from_real_tensor

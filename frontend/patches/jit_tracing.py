@@ -1,0 +1,55 @@
+"""Tracing for ``symshape.jit``, without Dynamo: what else of PyTorch takes part in it.
+
+Where PyTorch asks a function, the answer is another one in the tracing thread only. A flag that PyTorch has for a whole
+process is set for all of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo import eval_frame
+from torch._higher_order_ops.utils import _in_hop_compile
+from torch.fx.passes import _tensorify_python_scalars
+
+from symshape.frontend.patches.patch import Changes
+
+
+def scalars_stay_numbers(changes: Changes) -> None:
+    """AOTAutograd does not turn Python scalars into tensors: that is for floats that Dynamo made symbols (here they are
+    constants), and relies on sizes that Dynamo made arguments."""
+    changes.wrap(_tensorify_python_scalars, "_is_tensorify_enabled", _outside_of_this_thread)
+
+
+def _outside_of_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
+    tracing = threading.get_ident()
+    return lambda: threading.get_ident() != tracing and usual()
+
+
+def compiled_functions_are_inlined(changes: Changes) -> None:
+    """What ``torch.compile`` made of a function runs as it is where we trace, to be part of the trace. Not in what
+    Dynamo reads for a higher-order operator. ``torch.compiler.set_stance("force_eager")`` does it for all threads."""
+    changes.wrap(eval_frame, "_callback_from_stance", _no_callback)
+
+
+def _no_callback(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    tracing = threading.get_ident()
+
+    def callback(given: Any) -> Any:
+        return None if threading.get_ident() == tracing and not _in_hop_compile() else usual(given)
+
+    return callback
+
+
+def function_sees_compiler(changes: Changes) -> None:
+    """``torch.compiler.is_compiling()`` is true in the user's function."""
+    compiler: Any = torch.compiler
+    changes.attribute(compiler, "_is_compiling_flag", True)
+
+
+def frames_are_not_counted(changes: Changes) -> None:
+    """A compiled function in the user's function that must be one graph is not told that nothing was compiled."""
+    changes.callback(eval_frame.set_fullgraph_compiled_frame_count, eval_frame.set_fullgraph_compiled_frame_count(0))

@@ -1,0 +1,68 @@
+"""Operators that the tracer has no rule for: rules of ours, and rules that are found by running a user's operator."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torch._library import utils
+from torch._library.simple_registry import singleton
+from torch._library.utils import Kernel
+from torch._subclasses import fake_tensor
+
+from symshape.frontend.bridge.operators import is_for_all_devices
+from symshape.frontend.decompositions.fake_rules import FAKE_RULES
+from symshape.frontend.opaque_calls.inferred_rules import traced_by_inferred_rule
+from symshape.frontend.patches.patch import Changes, current_scope
+from symshape.frontend.patches.probes import Named, Target
+
+
+def missing_rules(changes: Changes) -> None:
+    """The tracer makes the results of these operators by our functions, where it has no rule of its own."""
+    for op, rule in FAKE_RULES.items():
+        found = singleton.find(op.name()).fake_impl
+        if found.kernel is None:
+            made = Kernel(rule, __name__)
+            changes.callback(_remove, found.kernels, made)
+            found.kernels.append(made)
+
+
+def _remove(kernels: list[Any], rule: Any) -> None:
+    if rule in kernels:
+        kernels.remove(rule)
+
+
+def fake_rule_targets() -> list[Target]:
+    """What ``missing_rules`` adds to: the lists of rules."""
+    return [Named(f"fake rules of {op}", functools.partial(_rules_of, op)) for op in FAKE_RULES]
+
+
+def _rules_of(op: Any) -> list[Any]:
+    return list(singleton.find(op.name()).fake_impl.kernels)
+
+
+def inferred_rules(changes: Changes) -> None:
+    """Operators of ``torch.library`` without a fake rule are traced by one that is found by running them.
+
+    ``custom_op`` registers a rule that asks the first two functions, and so does the tracer where there is none.
+    """
+    module: Any = utils
+    can_generate, generate = module.can_generate_trivial_fake_impl, module.generate_trivial_fake_impl
+
+    def can(op: Any) -> bool:
+        return can_generate(op) or not utils.is_builtin(op)
+
+    def rule(op: Any, *args: Any, **kwargs: Any) -> Any:
+        if can_generate(op):
+            return generate(op, *args, **kwargs)
+        return traced_by_inferred_rule(current_scope().run_operators, op, args, kwargs)
+
+    changes.attribute(module, "can_generate_trivial_fake_impl", can)
+    changes.attribute(module, "generate_trivial_fake_impl", rule)
+
+
+def kernels_are_no_rules(changes: Changes) -> None:
+    """The tracer would take a user's kernel for all devices for a rule."""
+    tracer: Any = fake_tensor
+    usual = tracer.has_meta
+    changes.attribute(tracer, "has_meta", lambda op: usual(op) and not is_for_all_devices(op))

@@ -1,0 +1,219 @@
+"""Whether PyTorch is still what a patch relies on: names, signatures, local variables of foreign frames, messages.
+
+A probe reads code objects and runs nothing of PyTorch unless it is ``slow``: those run in tests and by
+``symshape patches --probe``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+
+class Probe(Protocol):
+    """``wrong()`` says what has changed; "" if nothing has."""
+
+    @property
+    def slow(self) -> bool: ...
+
+    def wrong(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Named:
+    """A target that has no dotted name: ``read()`` is what it is now."""
+
+    name: str
+    read: Callable[[], Any]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# A dotted name, with () for a call; ``table[key]`` for an entry of a table, where an operator is ``aten.mm.default``.
+Target = str | Named
+MISSING: Any = object()
+
+
+def current_value(target: Target) -> Any:
+    """What a target is now, for comparisons: the object itself, a copy of a table, ``MISSING``."""
+    if isinstance(target, Named):
+        return target.read()
+    if "[" in target:
+        table, key = entry_of(target)
+        return table.get(key, MISSING)
+    owner, name = owner_of(target)
+    found = vars(owner).get(name, MISSING) if isinstance(owner, type | types.ModuleType) else getattr(owner, name)
+    return dict(found) if isinstance(found, dict) else found
+
+
+def owner_of(name: str) -> tuple[Any, str]:
+    """The module or class that has what a dotted name names, and its name there. As ``resolved``."""
+    path, _, last = name.rpartition(".")
+    return resolved(path), last
+
+
+def resolved(name: str) -> Any:
+    """What a dotted name names: of a module and a function of one name the module. AttributeError,
+    KeyError, ModuleNotFoundError."""
+    if name.endswith("]"):
+        table, key = entry_of(name)
+        return table[key]
+    found, path = None, ""
+    for part in name.split("."):
+        path = f"{path}.{part}" if path else part
+        if path in sys.modules:
+            found = sys.modules[path]
+        elif isinstance(found, types.ModuleType) and not hasattr(found, part) or found is None:
+            found = importlib.import_module(path)
+        elif part.endswith("()"):
+            found = getattr(found, part[:-2])()
+        else:
+            try:
+                found = getattr(found, part)
+            except AttributeError:  # also what a descriptor raises when it is read off the class
+                found = inspect.getattr_static(found, part)
+    return found
+
+
+def entry_of(name: str) -> tuple[Any, Any]:
+    """The table and the key of ``table[key]``; operators are written ``aten.expand.default``."""
+    table, _, key = name[:-1].partition("[")
+    return resolved(table), resolved(f"torch.ops.{key}" if key.startswith("aten.") else key)
+
+
+def _missing(name: str) -> str:
+    try:
+        resolved(name)
+    except (AttributeError, KeyError, ModuleNotFoundError) as error:
+        return f"{name} is missing ({error})"
+    return ""
+
+
+@dataclass(frozen=True)
+class Exists:
+    """There is something of this name; ``kind``: the name of its type, where that matters."""
+
+    name: str
+    kind: str = ""
+    slow: ClassVar[bool] = False
+
+    def wrong(self) -> str:
+        missing = _missing(self.name)
+        if missing or not self.kind:
+            return missing
+        kind = type(resolved(self.name)).__name__
+        return "" if kind == self.kind else f"{self.name} is a {kind}, and was a {self.kind}"
+
+
+@dataclass(frozen=True)
+class Takes:
+    """A function with these parameters, in this order, as in ``def``: ``"x, *args, dim, **options"``."""
+
+    name: str
+    parameters: str
+    slow: ClassVar[bool] = False
+
+    def wrong(self) -> str:
+        missing = _missing(self.name)
+        if missing:
+            return missing
+        found = parameters_of(resolved(self.name))
+        return "" if found == self.parameters else f"{self.name} takes ({found}), and took ({self.parameters})"
+
+
+def parameters_of(function: Any) -> str:
+    """The names of the parameters, as in ``def``."""
+    stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return "?"
+    return ", ".join(stars.get(one.kind, "") + one.name for one in found)
+
+
+@dataclass(frozen=True)
+class HasLocal:
+    """A function has a local variable of this name: it is read off its frame."""
+
+    name: str
+    local: str
+    slow: ClassVar[bool] = False
+
+    def wrong(self) -> str:
+        missing = _missing(self.name)
+        if missing:
+            return missing
+        code = _code_of(resolved(self.name))
+        there = code is not None and self.local in (*code.co_varnames, *code.co_cellvars)
+        return "" if there else f"{self.name} has no local variable {self.local!r}"
+
+
+@dataclass(frozen=True)
+class Says:
+    """A function has this text among its constants, or reads this name: a message, a variable that is replaced."""
+
+    name: str
+    text: str
+    slow: ClassVar[bool] = False
+
+    def wrong(self) -> str:
+        missing = _missing(self.name)
+        if missing:
+            return missing
+        code = _code_of(resolved(self.name))
+        there = code is not None and any(self.text in one for one in _texts(code))
+        return "" if there else f"{self.text!r} is not in the code of {self.name}"
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A function of C++ has this in its documentation, which shows its parameters."""
+
+    name: str
+    text: str
+    slow: ClassVar[bool] = False
+
+    def wrong(self) -> str:
+        missing = _missing(self.name)
+        if missing or self.text in (resolved(self.name).__doc__ or ""):
+            return missing
+        return f"{self.name} does not take ({self.text}, ...)"
+
+
+@dataclass(frozen=True)
+class Behaves:
+    """What calling PyTorch shows: ``run()`` returns what is wrong. ``name``: what is called."""
+
+    name: str
+    run: Callable[[], str]
+    slow: bool = True
+
+    def wrong(self) -> str:
+        return _missing(self.name) or self.run()
+
+
+def _code_of(function: Any) -> types.CodeType | None:
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    found = getattr(function, "__code__", None)
+    return found if isinstance(found, types.CodeType) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _texts(code: types.CodeType) -> tuple[str, ...]:
+    return tuple(_walk(code))
+
+
+def _walk(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, types.CodeType):
+            yield from _walk(constant)

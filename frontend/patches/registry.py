@@ -1,0 +1,633 @@
+"""Every change that symshape makes to PyTorch, in one table, and the one way to make them.
+
+``in_force`` makes the changes of a scope under Dynamo's compile lock and reverts them, whatever raises. A scope inside
+of another one, in the same thread, makes what the other has not made; settings it sets again. Rows are in the order in
+which they are made: of two that replace one function the later one calls the earlier one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+
+from torch._dynamo.convert_frame import compile_lock
+
+from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
+from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
+from symshape.frontend.patches import (
+    autograd_kernels,
+    branch_results,
+    broadcast_rules,
+    checkpoints,
+    convolution_layouts,
+    data_parallel,
+    dynamo_nodes,
+    empty_sizes,
+    input_views,
+    integer_inputs,
+    jit_tracing,
+    lazy_modules,
+    operator_rules,
+    random_draws,
+    size_reads,
+    storage_offsets,
+    torch_checks,
+    torch_layers,
+    trace_messages,
+    view_layouts,
+)
+from symshape.frontend.patches.dynamo_settings import DYNAMO, Change, setting
+from symshape.frontend.patches.foreign_texts import message_of_symbolic_sizes
+from symshape.frontend.patches.patch import Changes, Patch, Scope
+from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
+
+_SIZES = "torch.fx.experimental.symbolic_shapes"
+_VARIABLES = "torch._dynamo.variables"
+_TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
+_IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
+_TRANSLATOR = "torch._dynamo.symbolic_convert.InstructionTranslatorBase"
+_PARTITIONERS = "torch._functorch.partitioners"
+_CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
+_VIEWS = "torch._subclasses.fake_impls"
+_RULES = "torch._library.utils"
+
+SETTINGS: tuple[Patch, ...] = (
+    setting(
+        "torch.fx.experimental._config",
+        "use_duck_shape",
+        False,
+        ("frame",),
+        "two sizes that happen to be equal at the first call would become one symbol, and a guard on their equality",
+    ),
+    setting(
+        DYNAMO,
+        "assume_static_by_default",
+        False,
+        ("frame",),
+        "dynamic sizes; `dynamic=True` sets and reverts it at every call, which takes 5 us",
+    ),
+    setting(DYNAMO, "capture_scalar_outputs", True, ("frame",), "item() would break the graph"),
+    setting(
+        DYNAMO, "capture_dynamic_output_shape_ops", True, ("frame",), "nonzero() and the like would break the graph"
+    ),
+    setting(DYNAMO, "use_numpy_random_stream", True, ("frame",), "numpy.random would draw from PyTorch's generator"),
+    setting(
+        DYNAMO, "allow_rnn", True, ("frame",), "recurrent layers would break the graph; they are calls (recurrent.py)"
+    ),
+)
+
+FRAME_PATCHES: tuple[Patch, ...] = (
+    Patch(
+        "layouts of views",
+        ("frame",),
+        (f"{_VIEWS}._view_has_unbacked_input",),
+        view_layouts.views_by_strides,
+        "the usual rule for views guards on which size divides which",
+        (
+            Takes(f"{_VIEWS}._view_has_unbacked_input", "a, shape"),
+            Says(f"{_VIEWS}._view_meta", "_view_has_unbacked_input"),
+            Exists(f"{_VIEWS}._view_unbacked_meta"),
+        ),
+    ),
+    Patch(
+        "integers in inputs",
+        ("frame",),
+        ("torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor",),
+        integer_inputs.items_are_unbacked,
+        "`item` of an integer input would be guarded, and compiled anew for 0, 1 and what is branched on",
+        (
+            Takes(
+                "torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor",
+                "self, fake_mode, t, make_constant, shape_env, source, symbolic_context, trace",
+            ),
+            Exists("torch._subclasses.fake_tensor.FakeTensor.item_memo"),
+        ),
+    ),
+    Patch(
+        "sizes of composite operators",
+        ("frame",),
+        autograd_kernels.kernel_targets(size_kernels),
+        autograd_kernels.sizes_of_composites,
+        "operators that are made of others by code which asks for sizes could not be traced with unknown ones",
+        (*autograd_kernels.KERNEL_PROBES,),
+    ),
+    Patch(
+        "sizes of logsumexp",
+        ("frame",),
+        ("torch._decomp.decomposition_table[aten.logsumexp.default]",),
+        autograd_kernels.sizes_of_logsumexp,
+        "the usual rule asks whether there is anything to sum",
+        (Takes("torch._decomp.decomposition_table[aten.logsumexp.default]", "self, dim, keepdim, out"),),
+    ),
+    Patch(
+        "broadcasting",
+        ("frame",),
+        (
+            "torch._refs._broadcast_shapes",
+            "torch._meta_registrations._broadcast_shapes",
+            "torch._refs._conversions._broadcast_shapes",
+            f"{_VIEWS}.infer_size",
+            "torch._refs._maybe_broadcast",
+            "torch._meta_registrations._maybe_broadcast",
+        ),
+        broadcast_rules.broadcast_at_call_time,
+        "the tracer takes an unknown size for one that is not 1; here it may be either",
+        (
+            Takes("torch._refs._broadcast_shapes", "*_shapes"),
+            Takes("torch._meta_registrations._broadcast_shapes", "*_shapes"),
+            Takes("torch._refs._conversions._broadcast_shapes", "*_shapes"),
+            Takes(f"{_VIEWS}.infer_size", "a, b"),
+            Takes("torch._refs._maybe_broadcast", "*args, preserve_cpu_scalar_tensors"),
+            Takes("torch._meta_registrations._maybe_broadcast", "*args, preserve_cpu_scalar_tensors"),
+        ),
+    ),
+    Patch(
+        "sizes of expand",
+        ("frame",),
+        ("torch._decomp.decomposition_table[aten.expand.default]",),
+        broadcast_rules.expand_at_call_time,
+        "a dim of unknown size that is expanded is taken for one that is not 1",
+        (Takes("torch._decomp.decomposition_table[aten.expand.default]", "a, *shape, implicit"),),
+    ),
+    Patch(
+        "checks of normalisations",
+        ("frame",),
+        ("torch.nn.functional._verify_batch_size", "torch.nn.functional._verify_spatial_size"),
+        torch_layers.checks_of_layers_at_call_time,
+        "that there is more than one value would have to be known of sizes in the data",
+        (
+            Takes("torch.nn.functional._verify_batch_size", "size"),
+            Takes("torch.nn.functional._verify_spatial_size", "size"),
+            Says("torch.nn.functional.batch_norm", "_verify_batch_size"),
+            Says("torch.nn.functional.instance_norm", "_verify_spatial_size"),
+        ),
+    ),
+    Patch(
+        "bounds of empty sizes",
+        ("frame",),
+        (f"{_SIZES}.ShapeEnv._constrain_range_for_size",),
+        empty_sizes.bounds_allow_one,
+        "a new size that is at most 0 or 1 could not take the place of one that was thought to be more",
+        (Takes(f"{_SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
+    ),
+    Patch(
+        "factors that may be 0",
+        ("frame",),
+        (f"{_SIZES}.try_solve",),
+        empty_sizes.zero_factors_are_kept,
+        "the tracer divides an equation by a size that may be 0",
+        (
+            Takes(f"{_SIZES}.try_solve", "expr, thing, trials, floordiv_inequality"),
+            Says(f"{_SIZES}.ShapeEnv._maybe_guard_rel", "try_solve"),
+        ),
+    ),
+    Patch(
+        "how frames read sizes",
+        ("frame",),
+        ("torch._dynamo.codegen.PyCodegen.load_import_from",),
+        size_reads.read_sizes_at_once,
+        "Dynamo's own functions leave Dynamo and enter it again: 2 us for each size of a call",
+        (
+            Takes("torch._dynamo.codegen.PyCodegen.load_import_from", "self, module_name, object_name"),
+            Takes("torch._dynamo.utils.call_size", "x, i"),
+            Takes("torch._dynamo.utils.call_stride", "x, i"),
+            Takes("torch._dynamo.utils.call_storage_offset", "x"),
+        ),
+    ),
+    Patch(
+        "lazy modules",
+        ("frame",),
+        (f"{_VARIABLES}.nn_module.initialize_lazy_module",),
+        lazy_modules.lazy_modules_are_initialised,
+        "Dynamo initialises them from traced sizes, of which no parameter can be made",
+        (
+            Takes(f"{_VARIABLES}.nn_module.initialize_lazy_module", "tx, mod, args, kwargs"),
+            Says(f"{_VARIABLES}.nn_module.initialize_lazy_module", "_infer_parameters"),
+            Takes("torch.nn.modules.lazy.LazyModuleMixin._infer_parameters", "self, module, args, kwargs"),
+        ),
+    ),
+    Patch(
+        "causal masks",
+        ("frame",),
+        (f"{_VARIABLES}.UserFunctionVariable.call_function",),
+        torch_layers.masks_are_not_looked_at,
+        "whether a mask is causal is in the data, and is only a hint to attention",
+        (
+            Takes(f"{_VARIABLES}.UserFunctionVariable.call_function", "self, tx, args, kwargs"),
+            Takes("torch.nn.modules.transformer._detect_is_causal_mask", "mask, is_causal, size"),
+        ),
+    ),
+    Patch(
+        "numbers in f-strings",
+        ("frame",),
+        (f"{_TRANSLATOR}._format_value",),
+        trace_messages.numbers_in_strings,
+        "a string with a size or a number in it would break the graph",
+        (
+            Takes(f"{_TRANSLATOR}._format_value", "self, fmt_spec, flags"),
+            Takes(f"{_VARIABLES}.misc.StringFormatVariable.create", "format_string, sym_args, sym_kwargs"),
+        ),
+    ),
+    Patch(
+        "warnings",
+        ("frame",),
+        (f"{_VARIABLES}.SkipFunctionVariable.call_function",),
+        trace_messages.warnings_are_given,
+        "a warning would break the graph; it is given when the frame is compiled",
+        (Takes(f"{_VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
+    ),
+    Patch(
+        "types of results",
+        ("frame", "graph"),
+        autograd_kernels.type_targets,
+        autograd_kernels.types_of_results,
+        "the tracer's type differs from eager mode's for operands with and without dims",
+        autograd_kernels.TYPE_PROBES,
+    ),
+    Patch(
+        "missing fake rules",
+        ("frame", "graph"),
+        operator_rules.fake_rule_targets,
+        operator_rules.missing_rules,
+        "PyTorch has no tracing rule for these operators",
+        (
+            Takes("torch._library.simple_registry.singleton.find", "qualname"),
+            Takes(f"{_RULES}.Kernel", "func, source"),
+            Exists("torch._library.fake_impl.FakeImplHolder.kernel", "property"),
+        ),
+    ),
+    Patch(
+        "in-place views of inputs",
+        ("frame",),
+        (f"{_TENSOR}.var_getattr", f"{_TENSOR}.call_method", f"{_IN_GRAPH}.call_function"),
+        input_views.views_of_inputs,
+        "Dynamo refuses `x.t_()` of an argument, which AOTAutograd can trace",
+        (
+            Takes(f"{_TENSOR}.var_getattr", "self, tx, name"),
+            Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),
+            Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{_IN_GRAPH}.call_tensor_method", "self, tx, args, kwargs"),
+            Exists(f"{_TENSOR}.synchronize_attributes"),
+        ),
+    ),
+    Patch(
+        "one_hot",
+        ("frame",),
+        (f"{_IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]",),
+        torch_layers.class_counts_are_traced,
+        "without a number of classes it would break the graph",
+        (Takes(f"{_IN_GRAPH}._get_handlers", ""), Exists(f"{_IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]")),
+    ),
+    Patch(
+        "layouts of convolutions",
+        ("frame",),
+        ("torch._C._select_conv_backend",),
+        convolution_layouts.layouts_of_convolutions,
+        "the choice of a library guards on the batch and on the number of elements",
+        (
+            Documents("torch._C._select_conv_backend", "input: torch.Tensor, weight: torch.Tensor, bias"),
+            Exists("torch._C._ConvBackend.Slow2d"),
+            Says(f"{_VIEWS}.conv", "_select_conv_backend"),
+        ),
+    ),
+    Patch(
+        "results of branches",
+        ("frame",),
+        ("torch._higher_order_ops.cond._merge_output",),
+        branch_results.results_of_branches_are_merged,
+        "the usual rule compares strides with 1, which guards, or cannot be known",
+        (Takes("torch._higher_order_ops.cond._merge_output", "a, b, mode"),),
+    ),
+    Patch(
+        "messages of checks",
+        ("frame",),
+        torch_checks.check_targets,
+        torch_checks.messages_show_sizes,
+        "a message of torch._check with sizes in it would break the graph",
+        (
+            *torch_checks.CHECK_PROBES,
+            Exists(f"{_VARIABLES}.functions.ClosureConversionError"),
+            Exists(f"{_VARIABLES}.functions.NestedUserFunctionVariable.get_function"),
+        ),
+    ),
+    Patch(
+        "failed checks",
+        ("frame",),
+        ("torch._dynamo.utils.run_node",),
+        torch_checks.failed_checks_are_constraints,
+        "a torch._check that fails while it is traced is a ShapeConstraintError",
+        (
+            Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
+            Says("torch._check_with", "Expected cond to be True"),
+            HasLocal("torch._check_with", "cond"),
+            HasLocal("torch._check_with", "message"),
+        ),
+    ),
+    Patch(
+        "storage offsets",
+        ("frame",),
+        (f"{_TENSOR}.method_storage_offset",),
+        storage_offsets.storage_offsets_are_traced,
+        "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
+        (
+            Says(f"{_TENSOR}.call_method", "method_"),
+            Exists("torch._dynamo.source.TensorProperty.STORAGE_OFFSET"),
+            Takes("torch._dynamo.guards.GuardBuilder.EQUALS_MATCH", "self, guard, recompile_hint"),
+            Takes("torch._dynamo.guards.install_guard", "*guards, skip"),
+        ),
+    ),
+    Patch(
+        "DistributedDataParallel",
+        ("frame",),
+        ("torch._dynamo.trace_rules.check",),
+        data_parallel.module_of_data_parallel_is_traced,
+        "Dynamo skips the forward method of a wrapped module whose class is one of torch.nn",
+        (
+            Takes("torch._dynamo.trace_rules.check", "obj, is_inlined_call, frame"),
+            Exists("torch.nn.parallel.DistributedDataParallel._get_active_ddp_module"),
+            HasLocal("torch.nn.Sequential.forward", "self"),
+        ),
+    ),
+    Patch(
+        "draws of checkpoints",
+        ("frame",),
+        (f"{_CHECKPOINT}._call_function",),
+        checkpoints.breaks_at_new_draws,
+        "with preserve_rng_state=False backward draws new numbers, which a graph cannot",
+        (
+            Takes(f"{_CHECKPOINT}._call_function", "self, tx, args, kwargs"),
+            Takes(
+                f"{_CHECKPOINT}.create_wrapped_node",
+                "self, tx, fn_vt, fn_args_vt, kwargs, description, subgraph_name, set_subgraph_inputs",
+            ),
+        ),
+    ),
+    Patch(
+        "floats in checkpoints",
+        ("frame",),
+        (f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat",),
+        checkpoints.floats_are_constants,
+        "Dynamo finds a float of one checkpoint's graph when the next one reads it: an AssertionError",
+        (
+            Takes(f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat", "self, value"),
+            Exists("torch._dynamo.config.specialize_float", "bool"),
+        ),
+    ),
+    Patch(
+        "opaque calls",
+        ("frame",),
+        ("torch._dynamo.utils.run_node",),
+        dynamo_nodes.opaque_calls,
+        "a call whose tracing asks for an unknown size becomes one operator",
+        (
+            Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
+            Says("torch._dynamo.utils._get_fake_value_impl", "run_node"),
+            HasLocal("torch.fx.interpreter.Interpreter.run_node", "n"),
+            Says(f"{_SIZES}.ShapeEnv._make_data_dependent_error", "Could not guard on"),
+            Says(f"{_SIZES}.ShapeEnv._make_data_dependent_error", " (unhinted"),
+            Behaves("torch._C._to_dlpack", message_of_symbolic_sizes),
+        ),
+    ),
+    Patch(
+        "questions of Dynamo",
+        ("frame",),
+        (f"{_TRANSLATOR}.call_function",),
+        dynamo_nodes.breaks_at_questions,
+        "where Dynamo itself asks for a size that is in the data it raises an error; here the graph breaks",
+        (Takes(f"{_TRANSLATOR}.call_function", "self, fn, args, kwargs"), Exists("torch._dynamo.exc.Unsupported")),
+    ),
+    Patch(
+        "rules of custom operators",
+        ("frame",),
+        (f"{_RULES}.can_generate_trivial_fake_impl", f"{_RULES}.generate_trivial_fake_impl"),
+        operator_rules.inferred_rules,
+        "an operator of torch.library without a fake rule is traced by one that is found by running it",
+        (
+            Takes(f"{_RULES}.can_generate_trivial_fake_impl", "op"),
+            Takes(f"{_RULES}.generate_trivial_fake_impl", "op, *args, **kwargs"),
+            Takes(f"{_RULES}.is_builtin", "op"),
+            Says("torch._library.custom_ops.CustomOpDef._register_fake_dispatcher_impl", "generate_trivial_fake_impl"),
+        ),
+    ),
+    Patch(
+        "kernels for all devices",
+        ("frame",),
+        ("torch._subclasses.fake_tensor.has_meta",),
+        operator_rules.kernels_are_no_rules,
+        "the tracer would take a user's kernel for all devices for a rule",
+        (
+            Takes("torch._subclasses.fake_tensor.has_meta", "func"),
+            Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "has_meta"),
+        ),
+    ),
+)
+
+GRAPH_PATCHES: tuple[Patch, ...] = (
+    setting(
+        "torch._inductor.config",
+        "fallback_random",
+        True,
+        ("graph", "jit"),
+        "dead code elimination would drop draws that nothing reads",
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "dropout",
+        ("graph", "jit"),
+        ("torch.ops.aten.dropout.default.py_kernels",),
+        random_draws.dropout_as_eager,
+        "the tracer makes native_dropout of it, which draws other numbers than eager mode on a CPU",
+        (
+            Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.Autograd]"),
+            Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.CompositeImplicitAutograd]"),
+            Exists("torch.ops.aten.dropout.default._dispatch_cache", "dict"),
+        ),
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "fills",
+        ("graph", "jit"),
+        random_draws.fill_targets,
+        random_draws.fills_as_eager,
+        "functionalisation fills a contiguous tensor, whatever the layout: other numbers than eager mode's",
+        (
+            Exists("torch.ops.aten.normal_.default.python_key_table", "dict"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensorMode"),
+        ),
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "draws in subgraphs",
+        ("graph", "jit"),
+        ("torch.fx.Node.is_impure",),
+        random_draws.draws_are_impure,
+        "dead code elimination would drop higher-order operators whose subgraphs draw",
+        (
+            Takes("torch.fx.Node.is_impure", "self, impure_random"),
+            Says("torch.fx.Graph.eliminate_dead_code", "is_impure"),
+        ),
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "conds in checkpoints",
+        ("graph", "jit"),
+        ("torch.utils.checkpoint._CachingTorchDispatchMode.supports_higher_order_operators",),
+        random_draws.conds_in_checkpoints,
+        "a cond in a checkpoint is marked to be computed again like other operators",
+        (
+            Exists("torch.utils.checkpoint._CachingTorchDispatchMode"),
+            Says("torch._ops.HigherOrderOperator.dispatch", "supports_higher_order_operators"),
+        ),
+    ),
+    Patch(
+        "order of backward",
+        ("graph", "jit"),
+        (f"{_PARTITIONERS}.reordering_to_mimic_autograd_engine",),
+        random_draws.backward_keeps_order,
+        "the partitioner's reordering drops draws that nothing reads, and changes their order",
+        (
+            Takes(f"{_PARTITIONERS}.reordering_to_mimic_autograd_engine", "gm"),
+            Says(f"{_PARTITIONERS}.min_cut_rematerialization_partition", "reordering_to_mimic_autograd_engine"),
+        ),
+    ),
+    Patch(
+        "states of checkpoints",
+        ("graph", "jit"),
+        (f"{_PARTITIONERS}.functionalize_rng_ops",),
+        random_draws.states_have_values,
+        "the calls that the partitioner writes for draws in a checkpoint have no values",
+        (
+            Takes(f"{_PARTITIONERS}.functionalize_rng_ops", "joint_module, fw_module, bw_module, num_sym_nodes"),
+            Says(f"{_PARTITIONERS}.min_cut_rematerialization_partition", "functionalize_rng_ops"),
+        ),
+    ),
+    Patch(
+        "gradients of unknown sizes",
+        ("graph",),
+        autograd_kernels.kernel_targets(gradient_kernels),
+        autograd_kernels.gradients_of_unknown_sizes,
+        "the usual gradients ask how many elements there are",
+        autograd_kernels.KERNEL_PROBES,
+    ),
+    Patch(
+        "gradients of broadcasts",
+        ("graph",),
+        autograd_kernels.kernel_targets(broadcasting_kernels),
+        autograd_kernels.gradients_of_broadcasts,
+        "the gradient of an operand that may be repeated is summed where it was",
+        autograd_kernels.KERNEL_PROBES,
+        # A number of a transform is a wrapper without memory, which PyTorch reads to call a kernel in Python.
+        when=lambda scope: not scope.transforms,
+    ),
+)
+
+JIT_PATCHES: tuple[Patch, ...] = (
+    Patch(
+        "Python scalars",
+        ("jit",),
+        ("torch.fx.passes._tensorify_python_scalars._is_tensorify_enabled",),
+        jit_tracing.scalars_stay_numbers,
+        "it is for floats that Dynamo made symbols, and relies on sizes that Dynamo made arguments",
+        (
+            Takes("torch.fx.passes._tensorify_python_scalars._is_tensorify_enabled", ""),
+            Says(
+                "torch.fx.passes._tensorify_python_scalars.tensorify_python_scalars",
+                "_is_tensorify_enabled",
+            ),
+        ),
+    ),
+    Patch(
+        "compiled functions",
+        ("jit",),
+        ("torch._dynamo.eval_frame._callback_from_stance",),
+        jit_tracing.compiled_functions_are_inlined,
+        "what torch.compile made of a function is to be part of the trace",
+        (
+            Takes("torch._dynamo.eval_frame._callback_from_stance", "callback"),
+            Takes("torch._higher_order_ops.utils._in_hop_compile", ""),
+        ),
+    ),
+    Patch(
+        "torch.compiler.is_compiling",
+        ("function",),
+        ("torch.compiler._is_compiling_flag",),
+        jit_tracing.function_sees_compiler,
+        "the user's function asks whether it is being compiled",
+        (
+            Exists("torch.compiler._is_compiling_flag", "bool"),
+            Says("torch.compiler.is_compiling", "_is_compiling_flag"),
+        ),
+    ),
+    Patch(
+        "count of frames",
+        ("function",),
+        ("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count",),
+        jit_tracing.frames_are_not_counted,
+        "a compiled function inside, which must be one graph, would be told that nothing was compiled",
+        (Exists("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count", "builtin_function_or_method"),),
+    ),
+    Patch(
+        "generator of random numbers",
+        ("function",),
+        ("torch.random.default_generator",),
+        random_draws.generator_is_not_asked,
+        "torch.manual_seed and its like would be run once, by the trace",
+        (
+            Exists("torch.random.default_generator", "Generator"),
+            Says("torch.random.get_rng_state", "default_generator"),
+            Says("torch.random.initial_seed", "default_generator"),
+        ),
+    ),
+)
+
+PATCHES: tuple[Patch, ...] = (*SETTINGS, *FRAME_PATCHES, *GRAPH_PATCHES, *JIT_PATCHES)
+
+_in_force: set[str] = set()  # names of rows, under the compile lock
+_probed: set[str] = set()
+
+
+@contextlib.contextmanager
+def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
+    """While entered, the changes of a scope are made, and ``more`` settings. PatchError, and nothing is changed, if
+    PyTorch is not what they were made for."""
+    with compile_lock, Changes() as changes:
+        require_known(scope)
+        changes.scope(scope)
+        for patch in _rows(scope):
+            if patch.is_setting:
+                patch.change(changes)
+            elif patch.name not in _in_force:
+                changes.callback(_in_force.discard, patch.name)
+                _in_force.add(patch.name)
+                patch.change(changes)
+        for change in more:
+            changes.callback(change())
+        yield
+
+
+@functools.cache
+def _rows(scope: Scope) -> tuple[Patch, ...]:
+    return tuple(patch for patch in PATCHES if patch.is_for(scope))
+
+
+def require_known(scope: Scope) -> None:
+    """PatchError if PyTorch is not what the changes of a scope were made for. Each is looked at once."""
+    with compile_lock:
+        for patch in _rows(scope):
+            if patch.name not in _probed:
+                patch.probe(also_slow=False)
+                _probed.add(patch.name)
+
+
+def probe_all() -> dict[str, str]:
+    """What is wrong with each patch, by name; "" for those that PyTorch is as they need it."""
+    found: dict[str, str] = {}
+    for patch in PATCHES:
+        found[patch.name] = "; ".join(filter(None, (probe.wrong() for probe in patch.probes)))
+    return found
+
+
+def is_in_force(name: str) -> bool:
+    """Whether a row is in force now, in this process."""
+    return name in _in_force

@@ -1,0 +1,26 @@
+"""Loads the kernels of a compiled graph into the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symshape.artifact.kernel_image import KernelImage
+
+
+def load_kernels(image: KernelImage, *, autotune: bool = False) -> dict[str, Callable[..., Any]]:
+    """Name -> callable, in the launch convention of the target. ``autotune``: Triton kernels choose among their
+    variants by measured time."""
+    loaded: dict[str, Callable[..., Any]] = {}
+    if image.arguments:
+        from symshape.runtime.cpu.load_objects import load_object
+
+        loaded.update(load_object(image.object_code, image.arguments))
+    if image.triton:
+        from symshape.runtime.triton.launch import load_triton
+        from symshape.runtime.triton.tuned_launch import load_tuned
+
+        for kernel in image.triton:
+            tuned = autotune and all(variant.form != "scatter" for variant in kernel.variants)  # no choice there
+            loaded[kernel.name] = (load_tuned if tuned else load_triton)(kernel)
+    return loaded

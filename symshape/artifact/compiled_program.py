@@ -1,0 +1,32 @@
+"""The host program of a compiled graph as plain data, and how it names what it calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from symshape.artifact.constraint_checks import CheckText
+
+
+@dataclass
+class Program:
+    """The ``program`` stage: everything that is needed to run, as text, bytes and names."""
+
+    source: str
+    targets: dict[str, str]  # Python name in the source -> library op
+    checks: list[CheckText] = field(default_factory=list)
+    constants: list[Any] = field(default_factory=list)
+    device: str = "cpu"
+    pointers: bool = True  # kernels take data pointers (CPU code) instead of tensors
+    places: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
+
+
+def target_name(target: Any) -> str:
+    """The name under which the host program finds a callable again: an op overload, or a function by its module."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.__name__}"
+    return f"python.{target.__module__}.{target.__qualname__}"

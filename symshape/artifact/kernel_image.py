@@ -1,0 +1,17 @@
+"""The kernels of a compiled graph as plain data: what a cache keeps, and what is loaded into the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from symshape.artifact.triton_kernels import TritonKernel
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """CPU kernels are one object file, with the number of each one's arguments; Triton kernels are source."""
+
+    object_code: bytes = b""
+    arguments: Mapping[str, int] = field(default_factory=dict)
+    triton: tuple[TritonKernel, ...] = ()

@@ -1,0 +1,134 @@
+"""Frames that Dynamo compiles for ``symshape.compile``: with the changes of PyTorch that are made for them in force."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import CodeType
+from typing import Any
+
+import torch
+
+from symshape.errors import OptionError
+from symshape.frontend.bridge.dynamo import is_control_flow
+from symshape.frontend.bridge.frame_callback import (
+    FrameCallback,
+    accumulated_recompile_limit,
+    is_anything_kept_for,
+    is_argument_of_compile,
+    kept_for,
+    optimized,
+)
+from symshape.frontend.opaque_calls.frame_decisions import FrameDecisions, compile_with_decisions
+from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
+from symshape.frontend.patches.dynamo_settings import DYNAMO, MORE_SETTINGS, Change, configured
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force
+
+
+def compile_with(
+    fn: Any,
+    backend: Any = "symshape",
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    tracing: Tracing | None = None,
+    **habits: Any,
+) -> Any:
+    """``torch.compile(fn, backend=backend)`` with the changes of a frame in force whenever it compiles.
+
+    ``habits``: what else ``torch._dynamo.optimize`` takes. OptionError for what this
+    version of PyTorch does not know.
+    """
+    for name in habits:
+        if not is_argument_of_compile(name):
+            raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
+    tracing = replace(tracing or Tracing(), more="static" if dynamic is False else "", one_graph=fullgraph)
+    return _compiled(fn, backend, tracing, habits)
+
+
+def compile_apart(fn: Any, backend: Any, tracing: Tracing) -> Any:
+    """``fn`` compiled beside all other code of it: neither uses that of the other, and no limit counts."""
+    habits = {"isolate_recompiles": True} if is_argument_of_compile("isolate_recompiles") else {}
+    return _compiled(fn, backend, replace(tracing, more="unlimited"), habits)
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """How frames are traced. ``probe``: operators without a fake rule are run on made-up operands; ``strict``: an error
+    of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error."""
+
+    probe: bool = True
+    strict: bool = True
+    more: str = ""
+    one_graph: bool = False
+
+
+def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
+    def callback(usual: Any) -> FrameCompiler:
+        return FrameCompiler(usual, tracing)
+
+    return optimized(fn, backend, callback, one_graph=tracing.one_graph, habits=habits)
+
+
+_APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object: how often
+
+
+def _may_be_this_ranks_alone(error: BaseException) -> bool:
+    from symshape.fallbacks import is_local, several_ranks
+
+    return several_ranks() and is_local(error)
+
+
+class FrameCompiler(FrameCallback):
+    """Compiles a frame with the changes of PyTorch in force, as often as a decision about it is missing."""
+
+    def __init__(self, usual: Any, tracing: Tracing) -> None:
+        super().__init__(usual)
+        self._tracing = tracing
+        self._decisions = FrameDecisions()
+
+    def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
+        before = sys.exception()
+        more = (*MORE_SETTINGS[self._tracing.more], *self._limits(frame.f_code))
+        try:
+            return self._traced(usual, more, patched=True)
+        except Exception as error:
+            if not is_control_flow(error):
+                raise
+            found = users_error(error, before)
+            if found is not None:
+                raise found from None
+            if self._tracing.strict or not raised_by_patch(error) or _may_be_this_ranks_alone(error):
+                raise
+            return self._traced_by_usual_rules(usual, more, error)
+
+    def _traced(self, usual: Callable[[], Any], more: Sequence[Change], patched: bool) -> Any:
+        with in_force(Scope("frame", run_operators=self._tracing.probe, only_settings=not patched), more):
+            return compile_with_decisions(usual, self._decisions, self._tracing.one_graph)
+
+    def _traced_by_usual_rules(self, usual: Callable[[], Any], more: Sequence[Change], error: Exception) -> Any:
+        """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
+        from symshape.fallbacks import say
+        from symshape.tools.report import Fallback
+
+        try:
+            traced = self._traced(usual, more, patched=False)
+        except Exception:
+            raise error from None
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        say((Fallback("trace", reason, "a function was traced by PyTorch's own rules"),), "traced")
+        return traced
+
+    def _limits(self, code: CodeType) -> tuple[Change, ...]:
+        """What was compiled apart of a function stays beside the rest of its code, and does not count for that."""
+        if self._tracing.more == "unlimited":
+            kept = kept_for(code)
+            kept[_APART] = kept.get(_APART, 0) + 1
+            return ()
+        apart = kept_for(code).get(_APART, 0) if is_anything_kept_for(code) else 0
+        limit = accumulated_recompile_limit()
+        return (configured(DYNAMO, accumulated_recompile_limit=limit + apart),) if apart else ()

@@ -1,0 +1,1 @@
+"""What the compiler and compiled code both know of this machine and this process."""

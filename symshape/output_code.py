@@ -1,0 +1,22 @@
+"""What ``TORCH_LOGS=output_code`` shows: the code that a graph became, as Inductor's logger shows its own.
+
+``TORCH_LOGS=guards,recompiles`` needs nothing here: Dynamo says them for every backend.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from symshape.frontend.bridge.dynamo import output_code_log
+
+
+def log_output_code(compiled: Any) -> None:
+    """The host program and the kernels of a compiled graph. The report is only made where it is wanted: that of a graph
+    from the cache imports the compiler."""
+    log = output_code_log()
+    if log.isEnabledFor(logging.DEBUG):
+        report = compiled.report
+        log.debug("Output code of a %s graph (symshape, %s):\n%s", report.kind, report.target, report.program_source)
+        for kernel in report.kernels:
+            log.debug("%s (%s):\n%s", kernel.name, kernel.kind, kernel.source)
