@@ -5,8 +5,10 @@ Plain, frozen data without IR handles. Names of scalar operations are MLIR's ("a
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 
 
@@ -32,6 +34,18 @@ class Arg:
     output: bool
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
+
+    @property
+    def bits(self) -> int:
+        """Of an element in memory."""
+        return element_bits(self.dtype)
+
+
+def element_bits(dtype: str) -> int:
+    """Bits of an element in memory: a bool has a byte, an index is as wide as an address."""
+    number = re.search(r"\d+", dtype)
+    bits = int(number[0]) if number else 64
+    return max(8, 2 * bits if dtype.startswith("complex") else bits)
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,7 @@ class LoopKernel:
     args: tuple[Arg, ...]
     symbols: tuple[str, ...]  # index arguments, in order, as named in the expressions ("s0", ...)
     code: tuple[Instr, ...]
+    known: tuple[Condition, ...] = ()  # what its function assumes of the symbols
 
     @property
     def scatter(self) -> Instr | None:

@@ -108,14 +108,13 @@ class _KernelReader:
         self._read_args(func, tensors)
 
     def _read_facts(self, ops: Sequence[Any]) -> SpaceFacts:
-        assumed = [op for op in ops if op.name == "symshape.assume"]
-        if not assumed:
+        conditions = (read_condition(self._sizes, op.operands[0]) for op in ops if op.name == "symshape.assume")
+        self._known = tuple(condition for condition in conditions if condition is not None)
+        if not self._known:
             return space_facts(self._args, self._dims)
         facts = symbol_facts(self._args)
-        for op in assumed:
-            condition = read_condition(self._sizes, op.operands[0])
-            if condition is not None:
-                learn(facts, condition)
+        for condition in self._known:
+            learn(facts, condition)
         return SpaceFacts(facts, self._dims)
 
     def _read_space(self, space: Any) -> tuple[Dim, ...]:
@@ -155,7 +154,8 @@ class _KernelReader:
             raise self._error(op, f"{name} is not supported in a kernel")
 
     def finish(self) -> LoopKernel:
-        return LoopKernel(self._name, self._dims, tuple(self._args), tuple(self._symbols), self._builder.finish())
+        code = self._builder.finish()
+        return LoopKernel(self._name, self._dims, tuple(self._args), tuple(self._symbols), code, self._known)
 
     def _names(self, op: Any, rank: int) -> tuple[str, ...]:
         """The dims of the level that has this rank: the whole space, or its parallel dims renumbered."""

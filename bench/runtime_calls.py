@@ -16,7 +16,7 @@ import contextlib
 import functools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,7 +65,7 @@ def calls_of_the_runtime() -> Iterator[Counter[Call]]:
 
 
 def _call_of(frame: FrameType, module: str) -> Call | None:
-    """None for a call from inside of the runtime, and for the body of a module or class."""
+    """None for a call from inside of the runtime, for the body of a module, and for one by the garbage collector."""
     function = f"{module.removeprefix('symshape.')}.{frame.f_code.co_qualname}"
     caller = frame.f_back
     while caller is not None and _module(caller) in _TRANSPARENT:
@@ -73,7 +73,7 @@ def _call_of(frame: FrameType, module: str) -> Call | None:
     by_torch = caller is not None and _module(caller).partition(".")[0] == "torch"
     while caller is not None and _module(caller).partition(".")[0] != "symshape":
         caller = caller.f_back
-    if caller is None or frame.f_code.co_name == "<module>":
+    if caller is None or frame.f_code.co_name in ("<module>", "__del__"):
         return None
     name = _module(caller)
     part = name.split(".")[1] if name.count(".") else ""
@@ -101,16 +101,14 @@ def counted(calls: Counter[Call]) -> Counter[Call]:
     return Counter({call: number for call, number in calls.items() if call[0] not in (EXCEPTED, REST)})
 
 
-def compile_model(name: str) -> Counter[Call]:
-    """The calls while a model is compiled: inference, training, and by ``symshape.jit``."""
-    model = MODELS[name]
-    inputs = model.inputs(model.tiny_shapes[0])
+def calls_while_compiling(make: Callable[[], torch.nn.Module], inputs: Mapping[str, torch.Tensor]) -> Counter[Call]:
+    """The calls while a module is compiled: inference, training, and by ``symshape.jit``."""
+    torch._dynamo.reset()
     with calls_of_the_runtime() as found:
-        torch._dynamo.reset()
         with torch.no_grad():
-            symshape.compile(model.build("tiny"), cache=False)(**inputs)
-            symshape.jit(model.build("tiny"), options={"cache": False})(**inputs)
-        symshape.compile(model.build("tiny").train(), cache=False)(**inputs)
+            symshape.compile(make().eval(), cache=False)(**inputs)
+            symshape.jit(make().eval(), options={"cache": False})(**inputs)
+        symshape.compile(make().train(), cache=False)(**inputs)
     return found
 
 
@@ -121,7 +119,8 @@ def main() -> int:
     given = parser.parse_args()
     total = 0
     for name in [given.model] if given.model else list(MODELS):
-        calls = compile_model(name)
+        model = MODELS[name]
+        calls = calls_while_compiling(functools.partial(model.build, "tiny"), model.inputs(model.tiny_shapes[0]))
         wrong = counted(calls)
         total += sum(wrong.values())
         print(f"{name}: {len({call[2] for call in wrong})} functions, {sum(wrong.values())} calls")

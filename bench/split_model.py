@@ -21,8 +21,9 @@ from typing import Final
 
 import numpy
 
+from symshape.analysis.access_patterns import Access, KernelAccesses
+from symshape.analysis.loops import Arg, Dim
 from symshape.dialects.plans import PROCESSORS as PROCESSORS_NAME
-from symshape.passes.plans.kernel_view import Access, Argument, Dim, PlanKernel
 from symshape.passes.plans.plan_reductions import PlanReductions
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
@@ -66,14 +67,14 @@ def grid() -> list[tuple[int, int]]:
     return [(o, r) for o in outers for r in reduced]
 
 
-def row_sum() -> PlanKernel:
+def row_sum() -> KernelAccesses:
     """A sum over rows of float32, as the planner sees it."""
     outer, reduced, one = Expr.symbol("s0"), Expr.symbol("s1"), Expr.const(1)
     dims = (Dim("d0", outer, False), Dim("d1", reduced, True))
-    arguments = (Argument("in0", 32, (outer, reduced), (reduced, one)), Argument("out0", 32, (outer,), (one,)))
+    arguments = (Arg("in0", "f32", False, (outer, reduced), (reduced, one)), Arg("out0", "f32", True, (outer,), (one,)))
     address = Expr.symbol("d0") * reduced + Expr.symbol("d1")
-    accesses = (Access(0, address, False, False, False), Access(1, Expr.symbol("d0"), True, True, False))
-    return PlanKernel("row_sum", dims, arguments, accesses, ("s0", "s1"), 1, PARTIAL, ())
+    accesses = (Access(0, address, False, False), Access(1, Expr.symbol("d0"), True, True))
+    return KernelAccesses("row_sum", dims, arguments, accesses, ("s0", "s1"), 1, PARTIAL, ())
 
 
 def planned(outer: int, reduced: int) -> int:

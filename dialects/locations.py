@@ -8,7 +8,7 @@ from torch_mlir import ir
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """A position in a source file; line 0 means unknown."""
 
     file: str = ""
@@ -19,26 +19,26 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>"
 
 
-def place_of(location: ir.Location) -> Place:
+def source_location(location: ir.Location) -> SourceLocation:
     """The first file position inside a location: through names, fusions and call sites."""
     match location:
         case ir.FileLineColLoc():
-            return Place(location.filename, location.start_line, location.start_col)
+            return SourceLocation(location.filename, location.start_line, location.start_col)
         case ir.NameLoc():
-            return place_of(location.child_loc)
+            return source_location(location.child_loc)
         case ir.CallSiteLoc():
-            return place_of(location.callee)
+            return source_location(location.callee)
         case ir.FusedLoc():
-            places = (place_of(part) for part in location.locations)
-            return next((place for place in places if place.line), Place())
+            inner = (source_location(part) for part in location.locations)
+            return next((found for found in inner if found.line), SourceLocation())
         case _:
-            return Place()
+            return SourceLocation()
 
 
 def source_line(location: ir.Location) -> str:
     """``file:line`` of what the user wrote; MLIR's own text where that is not known."""
-    place = place_of(location)
-    return f"{place.file}:{place.line}" if place.line else str(location)
+    found = source_location(location)
+    return f"{found.file}:{found.line}" if found.line else str(location)
 
 
 def source_lines(location: ir.Location) -> tuple[str, ...]:

@@ -55,14 +55,16 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
         return run
 
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
-    return _with_places(load(kernels), named, program.places)
+    return _with_user_lines(load(kernels), named, program.user_lines)
 
 
 _FILE = "<symshape program>"
 
 
-def _with_places(
-    run: Callable[[list[Any]], Any], named: Callable[[], Callable[[list[Any]], Any]], places: Sequence[tuple[int, str]]
+def _with_user_lines(
+    run: Callable[[list[Any]], Any],
+    named: Callable[[], Callable[[list[Any]], Any]],
+    user_lines: Sequence[tuple[int, str]],
 ) -> Callable[[list[Any]], Any]:
     """The program; an error that something it calls raises is the same error, with the user's line as a note.
 
@@ -77,7 +79,7 @@ def _with_places(
         except Exception as error:
             frames = traceback.walk_tb(error.__traceback__)
             lines = [line for frame, line in frames if frame.f_code.co_filename == _FILE]
-            place = max((p for p in places if lines and p[0] <= lines[-1]), default=(0, ""))
+            place = max((p for p in user_lines if lines and p[0] <= lines[-1]), default=(0, ""))
             for line in filter(None, place[1].split("\n")):
                 error.add_note(f"  at: {with_text(line)}")
             raise

@@ -8,29 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from symshape.cache.compiled_graphs import compile_graph
+from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
-from symshape.frontend.graph_rewrites.asserted_sizes import assert_items
-from symshape.frontend.graph_rewrites.inlined_calls import inline_calls
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
-from symshape.frontend.graph_rewrites.out_arguments import copy_into_outs
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
 from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
-from symshape.frontend.patches.input_views import break_where_shared
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, require_known
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
 from symshape.output_code import log_output_code
+from symshape.pipeline import DYNAMO, Timings, steps_on, timed
 from symshape.runtime.eager_errors import with_eager_errors
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -55,9 +52,10 @@ def symshape_backend(
     assumed = assumptions or Assumptions(parsed.assume)
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
+    timings: Timings = []  # of steps before the graph at hand is compiled
     bases: list[torch.fx.GraphModule] = []  # graphs that take bases in the place of inputs
 
-    rewrite = functools.partial(_without_masks, parsed, masks, fallbacks)
+    rewrite = functools.partial(_without_masks, parsed, masks, fallbacks, timings)
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         graph = rewrite(graph) if kind == "inference" else graph
@@ -65,9 +63,10 @@ def symshape_backend(
         check_marked(env)
         guard_where_absolute(graph, env)
         assumed.tie(env)
-        compiled = compile_graph(graph, parsed, kind=kind, keep_stages=reports is not None)
+        compiled = compile_or_reuse(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)
         if reports is not None:
+            compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
             reports.append(_completed(compiled.report, env, masks, fallbacks))
         if kind == "backward" or not base_arguments(graph):
             return compiled.run
@@ -78,7 +77,7 @@ def symshape_backend(
     how |= {"joint": ready_to_split(rewrite), "decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
-    _rewrite_before_tracing(gm, example_inputs)
+    _rewrite_before_tracing(gm, example_inputs, timings)
     scope = Scope("graph", eager_draws=parsed.random == "eager", transforms=has_functional_transforms(gm))
     while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:]
@@ -95,14 +94,19 @@ def symshape_backend(
 
 
 def _without_masks(
-    options: Options, masks: list[MaskReport], fallbacks: list[Fallback], graph: torch.fx.GraphModule
+    options: Options,
+    masks: list[MaskReport],
+    fallbacks: list[Fallback],
+    timings: Timings,
+    graph: torch.fx.GraphModule,
 ) -> torch.fx.GraphModule:
     """Before forward and backward are split: what a mask selects would be saved for backward. The lists take what is
     reported."""
     if NAME in options.disable_passes:
         return graph
     try:
-        graph, masks[:] = rewrite_masks(graph)
+        with timed(NAME, timings):
+            graph, masks[:] = rewrite_masks(graph)
     except Exception as error:
         from symshape.fallbacks import without_rewrite
 
@@ -110,13 +114,11 @@ def _without_masks(
     return graph
 
 
-def _rewrite_before_tracing(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> None:
+def _rewrite_before_tracing(gm: torch.fx.GraphModule, example_inputs: list[Any], timings: Timings) -> None:
     """Changes of Dynamo's graph, in place, before AOTAutograd sees it."""
-    replace_marked(gm)
-    inline_calls(gm)
-    assert_items(gm)
-    break_where_shared(gm, example_inputs)
-    copy_into_outs(gm)
+    for step in steps_on(DYNAMO):
+        with timed(step.name, timings):
+            step.function()(gm, example_inputs) if step.inputs else step.function()(gm)
 
 
 def _completed(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
+from symshape.analysis.loop_form import LoopSteps
 from symshape.artifact.compiled_program import Program
 from symshape.artifact.kernel_image import KernelImage
 from symshape.codegen.host.entry_guards import EntryGuards
@@ -30,12 +30,13 @@ from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
-from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline import parse_pipeline, step_name
-from symshape.passes.framework.registry import ON_GRAPHS, load_pass_file, names
+from symshape.passes.framework.registry import load_pass_file
 from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES
+from symshape.pipeline import Timings, check_optional, timed
 from symshape.prover.numbers.condition import Condition
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import load_program
@@ -58,17 +59,6 @@ class Compiled:
     program: Program
     kernels: KernelImage
     requirements: Sequence[tuple[Condition, str]]
-
-
-@dataclass
-class _Timer:
-    stages: list[tuple[str, float]] = field(default_factory=list)
-    last: float = field(default_factory=time.perf_counter)
-
-    def mark(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.stages.append((stage, now - self.last))
-        self.last = now
 
 
 def compile_graph(
@@ -94,41 +84,44 @@ def _compile(
     gm: torch.fx.GraphModule, options: Options, attempt: Attempt, kind: str, keep_stages: bool
 ) -> Compiled | GraphAsCalls:
     """One attempt. StepFailure where a step fails."""
-    timer = _Timer()
-    graph = common_subexpressions(gm)
+    timings: Timings = []
+    disabled = frozenset(options.disable_passes)
+    with timed("merge-equal-nodes", timings):
+        graph = gm if "merge-equal-nodes" in disabled else common_subexpressions(gm)
     env = shape_env_of(graph)
     if attempt.as_calls:
         return graph_as_calls(graph, env, kind=kind)
     target, device = choose_target(gm, options)
     context = ir.Context()
     dialects.load(context)
-    with _importing(gm, options):
+    with timed("import-graph", timings), _importing(gm, options):
         imported = import_graph(graph, context, env, guards_hold=kind == "backward")
-    report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timer.stages)
+    report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timings)
     _record(report, "imported", imported.module, keep_stages)
-    timer.mark("imported")
 
     require = Requirements(env)
-    pass_context = PassContext(options={"target": target, "kind": kind}, require=require)
+    pass_context = PassContext(options={"target": target, "kind": kind}, disabled=disabled, require=require)
     for stage, steps in stage_pipelines(options, attempt):
-        hooks = Hooks()
+        hooks = Hooks(timings=timings)
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
         _record(report, stage, imported.module, keep_stages)
-        timer.mark(stage)
     report.passes = pass_context.report
     report.constraints = read_constraints(imported.module, pass_context) if keep_stages else []
 
     with context, ir.Location.unknown(context):
         with _replayable("kernel code", target, imported.module, options):
-            kernels = build_kernels(imported.module, target, options.opt_level, options.cpu)
-        timer.mark("kernel code")
+            loop_steps = LoopSteps(disabled)
+            read = pass_context.scratch.get(LOOPS, {})
+            kernels = build_kernels(imported.module, target, options.opt_level, options.cpu, read, loop_steps)
+        timings += loop_steps.timings.items()
         functions = main_functions(imported.module)
-        with _replayable("program", "program", imported.module, options):
+        with timed("program", timings), _replayable("program", "program", imported.module, options):
             text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
-    program = Program(text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.places)
-    with _replayable("load", target, imported.module, options):
+    program = Program(
+        text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.user_lines
+    )
+    with timed("load", timings), _replayable("load", target, imported.module, options):
         run = load_program(program, load_kernels(kernels.image, autotune=options.autotune))
-    timer.mark("program")
     _fill(report, text, kernels)
     takes_boxed_arguments(run)
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
@@ -140,14 +133,8 @@ def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tu
     for file in options.pass_files:
         load_pass_file(file)
     extra = [step for element in options.passes for step in parse_pipeline(element)]
-    disabled = set(options.disable_passes)
-    unknown = disabled - set(names()) - set(ON_GRAPHS) - {step_name(s) for s in extra}
-    if unknown:
-        known = ", ".join([*ON_GRAPHS, *names()])
-        raise OptionError(
-            f"disable_passes: no pass is called {', '.join(sorted(unknown))}", next_step=f"passes: {known}"
-        )
-    disabled |= set(attempt.without)
+    check_optional(options.disable_passes, (step_name(step) for step in extra))
+    disabled = {*options.disable_passes, *attempt.without}
     pipelines = []
     for stage, elements in STAGES.items():
         steps = [step for element in elements for step in parse_pipeline(element)]

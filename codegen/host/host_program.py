@@ -63,7 +63,7 @@ def emit_program(functions: Sequence[Any], *, pointers: bool, checking: frozense
         name = "program" if function is main else function_name(function)
         head, *lines = [f"def {name}(args):\n", *(f"    {line}\n" for line in writer.lines)]
         first = text.source.count("\n") + 2
-        text.places += [(first + line, place) for line, place in writer.places]
+        text.user_lines += [(first + line, lines) for line, lines in writer.user_lines]
         text.source += head + "".join(lines)
         if function is main:
             text.stub = head + "".join(lines[:stub])
@@ -80,7 +80,7 @@ class _Writer:
         self.block, self.pointers, self.checking, self.device, self.text = block, pointers, checking, device, text
         self.sizes = Sizes(block)
         self.lines: list[str] = []
-        self.places: list[tuple[int, str]] = []
+        self.user_lines: list[tuple[int, str]] = []
         self.names: dict[ir.Value, str] = {}
         self.exprs: dict[Expr, str] = {}
         self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
@@ -110,7 +110,7 @@ class _Writer:
             stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
             if op.name in FALLIBLE:
-                self.places.append((len(self.lines), "\n".join(lines_of(op, self.checking))))
+                self.user_lines.append((len(self.lines), "\n".join(lines_of(op, self.checking))))
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):

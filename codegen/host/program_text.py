@@ -29,7 +29,7 @@ class ProgramText:
     targets: dict[str, str] = field(default_factory=dict)  # Python name -> library op
     checks: list[CheckText] = field(default_factory=list)
     launches: list[tuple[str, tuple[Expr, ...]]] = field(default_factory=list)  # in order: kernel, its index arguments
-    places: list[tuple[int, str]] = field(default_factory=list)  # from this line on, what comes from these user's lines
+    user_lines: list[tuple[int, str]] = field(default_factory=list)  # from this line on: the user's lines
     stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
     calls: list[LibraryCall] = field(default_factory=list)  # in order
     entry: EntryGuards = field(default_factory=EntryGuards)

@@ -19,7 +19,7 @@ def without_modes() -> Iterator[None]:
         yield
 
 
-class _Run(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     random = False
     sizes_of_values = False
 
@@ -29,8 +29,8 @@ class _Run(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def what_is_run() -> Any:
+def observed_operators() -> Any:
     """A context that sees what operators do: whether random numbers are drawn (``random``), and whether sizes of
     results are in the data (``sizes_of_values``)."""
-    made: Any = _Run
+    made: Any = _Observer
     return made()

@@ -51,7 +51,7 @@ def source_name(source: Any) -> str:
     return source.name() if callable(source.name) else str(source.name)
 
 
-def place_of_symbol(path: Any) -> tuple[str, tuple[int, ...]]:
+def path_to_symbol(path: Any) -> tuple[str, tuple[int, ...]]:
     """Where a node's result shows a new symbol: what of a tensor it is ("size", "stride"; "" for a number), and the
     positions on the way there."""
     kinds = [step.name for step in path if hasattr(step, "name")]
@@ -63,7 +63,7 @@ def replacements(env: Any) -> list[tuple[Any, Any, tuple[str, int]]]:
     that a second trace gave another name."""
     reasons, renamed = env.replacements_slocs, env.unbacked_renamings
     found = [(s, env.replace(value), user_frame(reasons.get(s))) for s, value in env.replacements.items()]
-    return [(s, value, place) for s, value, place in found if s not in renamed or value != env.replace(renamed[s])]
+    return [(s, value, line) for s, value, line in found if s not in renamed or value != env.replace(renamed[s])]
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,6 @@ def symint_of(env: Any, symbol: Any) -> Any:
 
 
 def unbacked_number(env: Any, kind: type) -> Any:
-    """A new number that only data tells: a SymInt, SymFloat or SymBool for int, float and bool."""
+    """A new unbacked number: a SymInt, SymFloat or SymBool for int, float and bool."""
     make = {int: env.create_unbacked_symint, float: env.create_unbacked_symfloat, bool: env.create_unbacked_symbool}
     return make[kind]()

@@ -64,8 +64,8 @@ _NOT_THE_USERS = frozenset({"torch", "symshape", "contextlib", "functools"})
 
 def user_line(error: BaseException) -> str:
     """``file:line`` of the innermost frame of the user's that an error passed; "" if there is none."""
-    places = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame)]
-    return f"{places[-1][0].f_code.co_filename}:{places[-1][1]}" if places else ""
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if is_users(frame)]
+    return f"{frames[-1][0].f_code.co_filename}:{frames[-1][1]}" if frames else ""
 
 
 def is_users(frame: Any) -> bool:

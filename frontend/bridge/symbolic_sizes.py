@@ -46,7 +46,7 @@ def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
     return number.node.expr
 
 
-def never_one(size: Any) -> bool:
+def known_not_one(size: Any) -> bool:
     """Whether a size is known not to be 1; nothing is assumed of a data-dependent one."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -95,7 +95,7 @@ def first_seen_sizes(sizes: Sequence[Any]) -> tuple[dict[Any, int], list[Any]]:
 
 
 def new_unbacked_size(env: Any) -> Any:
-    """A new size that nobody knows."""
+    """A new unbacked size."""
     from torch.fx.experimental.symbolic_shapes import _constrain_range_for_size
 
     size = env.create_unbacked_symint()
@@ -105,7 +105,7 @@ def new_unbacked_size(env: Any) -> Any:
 
 @contextlib.contextmanager
 def forgetting_new_sizes(env: Any) -> Iterator[Callable[[Any], None]]:
-    """After an error in here, unknown sizes that were made and lost are forgotten.
+    """After an error in here, unbacked sizes that were made and lost are forgotten.
 
     Yields what is told the result of a call: other sizes that were made on the way are lost as well. (A view of a
     tensor that was written to is made twice, once for its gradient.)

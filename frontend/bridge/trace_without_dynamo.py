@@ -78,8 +78,8 @@ def _shape_env_class() -> type:
             self, orig_expr: Any, msg: str, fx_node: Any = None
         ) -> bool:
             frame = user_frame_now()
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
-            return super().guard_or_defer_runtime_assert(orig_expr, f"{place}\n{_check_message()}", fx_node)
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+            return super().guard_or_defer_runtime_assert(orig_expr, f"{line}\n{_check_message()}", fx_node)
 
     return GuardedShapeEnv
 
@@ -100,8 +100,8 @@ class _UserLines(TorchFunctionMetadataMode):
         self.reads_offset = self.reads_offset or func in _OFFSET_READERS
         frame = user_frame_now()
         if frame is not None:
-            place = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
-            node_meta.set_stack_trace([place])
+            line = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
+            node_meta.set_stack_trace([line])
         if self.inner is not None:
             return self.inner.__torch_function__(func, types, args, kwargs)
         return func(*args, **(kwargs or {}))
@@ -226,8 +226,8 @@ class Trace:
         """Assertions on data-dependent sizes, in order: (sympy condition, message, ``file:line``)."""
         found = []
         for condition, packed in deferred_runtime_asserts(self.env):
-            place, _, message = packed.partition("\n")
-            found.append((condition, message, place))
+            line, _, message = packed.partition("\n")
+            found.append((condition, message, line))
         return found
 
 

@@ -56,11 +56,11 @@ def unsupported(op: Any) -> Exception:
 def failed_check(error: BaseException) -> tuple[Any, str] | None:
     """If a ``torch._check`` of the user's raised the error: its condition (a sympy expression, or None where it was
     decided without one) and its ``file:line``."""
-    places = list(traceback.walk_tb(error.__traceback__))
-    check = places[-1][0]
+    frames = list(traceback.walk_tb(error.__traceback__))
+    check = frames[-1][0]
     if check.f_code.co_name != "_check_with" or check.f_globals.get("__name__") != "torch":
         return None
-    caller, line = next(place for place in reversed(places) if place[0].f_globals.get("__name__") != "torch")
+    caller, line = next(one for one in reversed(frames) if one[0].f_globals.get("__name__") != "torch")
     if not is_users(caller):
         return None  # an operator's own check of its operands
     condition = check.f_locals.get("cond")

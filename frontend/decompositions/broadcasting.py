@@ -1,6 +1,6 @@
-"""Broadcasting of sizes that nobody knows: whether a dim is 1 and is repeated is decided when the code runs.
+"""Broadcasting of unbacked sizes: whether a dim is 1 and is repeated is decided when the code runs.
 
-The tracer takes an unknown size for one that is not 1, and asserts that it equals what it meets. Here the size of the
+The tracer takes an unbacked size for one that is not 1, and asserts that it equals what it meets. Here the size of the
 result is right for either, and what is asserted is eager's own rule. Where a tensor must be repeated explicitly (for a
 gradient, or by ``expand``) its elements are picked by index: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
 """
@@ -15,7 +15,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.operators import AutogradKernel
-from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, never_one
+from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, known_not_one
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -66,8 +66,8 @@ def joined(a: Size, b: Size) -> Size:
     """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
     if not undecided(a, b):
         return b if type(a) is int and a == 1 else a
-    if never_one(a) or never_one(b):
-        known, unknown = (a, b) if never_one(a) else (b, a)
+    if known_not_one(a) or known_not_one(b):
+        known, unknown = (a, b) if known_not_one(a) else (b, a)
         _check(either(unknown == 1, unknown == known), lambda: _MESSAGE)
         return known
     _check(either(a == b, a == 1, b == 1), lambda: _MESSAGE)
@@ -82,7 +82,7 @@ def undecided(a: Size, b: Size) -> bool:
     unknown = [isinstance(x, torch.SymInt) and is_unbacked(x) for x in (a, b)]
     if not any(unknown) or any(type(x) is int and x == 1 for x in (a, b)):
         return False
-    return not known_equal(a, b) and not (never_one(a) and never_one(b))
+    return not known_equal(a, b) and not (known_not_one(a) and known_not_one(b))
 
 
 def _aligned(shapes: Sequence[Sequence[Size]]) -> list[tuple[Size, ...]]:
@@ -145,7 +145,7 @@ def perhaps_squeezed(x: torch.Tensor, dim: Any = None) -> bool:
 
 
 def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
-    """As it is traced, a dim of unknown size stays: then it must not be 1."""
+    """As it is traced, a dim of an unbacked size stays: then it must not be 1."""
     if perhaps_squeezed(x, *dim):
         for d in range(x.dim()) if not dim else [dim[0]] if isinstance(dim[0], int) else dim[0]:
             if undecided(x.size(d), 2):
@@ -167,7 +167,7 @@ def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:
     """``x.expand(sizes)`` up to dims that are known to be repeated; None where all of it is known."""
     lead = len(sizes) - x.dim()
     wanted = [x.size(d) if type(s) is int and s == -1 else s for d, s in enumerate(sizes[lead:])]
-    unknown = [(x.size(d), s) for d, s in enumerate(wanted) if not never_one(x.size(d)) and undecided(x.size(d), s)]
+    unknown = [(x.size(d), s) for d, s in enumerate(wanted) if not known_not_one(x.size(d)) and undecided(x.size(d), s)]
     if not unknown:
         return None
     for size, asked in unknown:

@@ -25,7 +25,7 @@ def joined(real: torch.Tensor, imaginary: torch.Tensor) -> Any:
     for i, part in enumerate((real, imaginary)):  # of a stack the kernel reads both parts for each element
         pairs = torch.select_scatter(pairs, part, -1, i)
     whole = torch.view_as_complex(pairs)
-    in_order = all(d == place for place, d in enumerate(order))
+    in_order = all(d == position for position, d in enumerate(order))
     return whole if in_order else whole.permute([order.index(d) for d in range(len(order))])
 
 

@@ -28,11 +28,11 @@ def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
     pairs = rows * (rows - 1) // 2
     if rows < 2 or length == 0:
         return x.new_zeros(pairs)
-    place = torch.arange(pairs, device=x.device)
+    pair = torch.arange(pairs, device=x.device)
     # The first row is the root of a quadratic equation, of half integers: nothing is lost to rounding.
     half = rows - 0.5
-    first = (half - (half * half - 2.0 * place.to(torch.float64) - 1.0).sqrt()).to(torch.int64)
-    second = place - rows * first + first * (first + 1) // 2 + first + 1
+    first = (half - (half * half - 2.0 * pair.to(torch.float64) - 1.0).sqrt()).to(torch.int64)
+    second = pair - rows * first + first * (first + 1) // 2 + first + 1
     return norm(x[first] - x[second], p)
 
 

@@ -131,13 +131,13 @@ def _by_operands(x: torch.Tensor, *operands: Any) -> Order:
 def _by_index(x: torch.Tensor, operand: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> Order:
     """By the dims of the operand that are kept, then by the indices: their dims stand where the first of them is, in
     front if others lie between them."""
-    places = [d for d, index in enumerate(indices) if index is not None]
+    indexed = [d for d, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     if not given or any(index.dtype in (torch.bool, torch.uint8) for index in given):
         return range(x.dim())
     rank = max(index.dim() for index in given)
-    start = places[0] if places[-1] - places[0] == len(places) - 1 else 0
-    kept = [stride for d, stride in enumerate(operand.stride()) if d not in places]
+    start = indexed[0] if indexed[-1] - indexed[0] == len(indexed) - 1 else 0
+    kept = [stride for d, stride in enumerate(operand.stride()) if d not in indexed]
     chosen = x.shape[start : start + rank]
     rows = [[0] * start + _repeated(index, chosen) + [0] * (x.dim() - start - rank) for index in given]
     return _by_strides(x.shape, [kept[:start] + [0] * rank + kept[start:], *rows])
@@ -166,14 +166,14 @@ def _by_strides(sizes: Sequence[Size], operands: Sequence[Sequence[Size]]) -> Or
 
     inner_first = list(reversed(range(len(sizes))))
     for i in range(1, len(sizes)):  # as dims may be in no order, the order depends on which are compared
-        place = i
+        position = i
         for other in reversed(range(i)):
-            outcome = compare(inner_first[other], inner_first[place])
+            outcome = compare(inner_first[other], inner_first[position])
             if outcome < 0:
                 break
             if outcome > 0:
-                inner_first[other], inner_first[place] = inner_first[place], inner_first[other]
-                place = other
+                inner_first[other], inner_first[position] = inner_first[position], inner_first[other]
+                position = other
     return inner_first[::-1]
 
 

@@ -1,4 +1,4 @@
-"""Sampling at the points of a grid, and its gradient, in parts: reads and sums at places along flattened dims.
+"""Sampling at the points of a grid, and its gradient, in parts: reads and sums at indices along flattened dims.
 
 Each result is a sum over taps: one element of the source for each way to choose a neighbour along every dim, times the
 product of the neighbours' weights. The formulas are those of ATen's ``GridSampler.h``.
@@ -41,7 +41,7 @@ class Neighbour:
 class Tap:
     """One element for each point: its place in the flattened source, whether there is one, weights of all dims."""
 
-    place: Tensor
+    index: Tensor
     inside: Tensor
     neighbours: tuple[Neighbour, ...]
 
@@ -75,7 +75,7 @@ def grid_sampler_backward(
         total = torch.zeros_like(_flat(wide), dtype=_exact_type(x), memory_format=torch.contiguous_format)
         for tap in taps:
             written = torch.where(tap.inside, given * tap.weight(), 0).to(total.dtype)
-            total = total.scatter_add(2, tap.place.expand(-1, channels, -1), written)
+            total = total.scatter_add(2, tap.index.expand(-1, channels, -1), written)
         by_x = total.view(x.shape).to(x.dtype)
     if mode == NEAREST:
         return by_x, torch.zeros_like(grid, memory_format=torch.contiguous_format)
@@ -102,7 +102,7 @@ def _flat(x: Tensor) -> Tensor:
 
 def _read(x: Tensor, tap: Tap) -> Tensor:
     """(N, C, points); 0 where there is no element."""
-    values = _flat(x).gather(2, tap.place.expand(-1, x.size(1), -1))
+    values = _flat(x).gather(2, tap.index.expand(-1, x.size(1), -1))
     return torch.where(tap.inside, values, 0)
 
 
@@ -124,10 +124,10 @@ def _taps(x: Tensor, grid: Tensor, mode: int, padding: int, align: bool) -> tupl
 def _tap(neighbours: tuple[Neighbour, ...], sizes: Sequence[int]) -> Tap:
     checks = [(n.position >= 0) & (n.position < size) for n, size in zip(neighbours, sizes)]
     inside = math.prod(checks[1:], start=checks[0])
-    place = torch.zeros_like(neighbours[0].position, dtype=torch.int64)
+    index = torch.zeros_like(neighbours[0].position, dtype=torch.int64)
     for n, size in reversed(list(zip(neighbours, sizes))):
-        place = place * size + torch.where(inside, n.position, 0).to(torch.int64)
-    return Tap(place, inside, neighbours)
+        index = index * size + torch.where(inside, n.position, 0).to(torch.int64)
+    return Tap(index, inside, neighbours)
 
 
 def _neighbours(position: Position, size: int, mode: int, padding: int, align: bool) -> Iterator[Neighbour]:

@@ -95,8 +95,8 @@ def _invalid_where_it_is(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition into an operator that counts negative places from the end: here they are out of range."""
+def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition into an operator that counts negative indices from the end: here they are out of range."""
 
     def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         size = x.size(dim) if x.dim() else 1
@@ -106,14 +106,14 @@ def _without_negative_places(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """``index_fill``, which takes negative places: the decomposition would make an ``index_copy`` of it."""
+    """``index_fill``, which takes negative indices: the decomposition would make an ``index_copy`` of it."""
 
     def decomposition(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
         if not x.dim():
             return rule(x, dim, index, value)
         filled = value.to(x.dtype) if isinstance(value, torch.Tensor) else x.new_full((), value)
-        places = [None] * (dim % x.dim()) + [index.reshape(-1)]
-        return torch.ops.aten.index_put.default(x, places, filled)
+        indices = [None] * (dim % x.dim()) + [index.reshape(-1)]
+        return torch.ops.aten.index_put.default(x, indices, filled)
 
     return decomposition
 
@@ -170,8 +170,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten._to_copy.default, to_complex),
     (aten.silu.default, silu),
     (aten.logsumexp.default, _for_known_sizes),
-    (aten.index_add.default, _without_negative_places),
-    (aten.index_copy.default, _without_negative_places),
+    (aten.index_add.default, _without_negative_indices),
+    (aten.index_copy.default, _without_negative_indices),
     (aten.clamp.default, _of_real_bounds),
     (aten.clamp_min.default, _of_real_bounds),
     (aten.clamp_max.default, _of_real_bounds),

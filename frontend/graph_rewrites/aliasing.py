@@ -13,7 +13,7 @@ from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.operators import schema_of
 
 
-def matters(view: torch.fx.Node) -> bool:
+def is_view_observable(view: torch.fx.Node) -> bool:
     """``view``: a node of a Dynamo graph whose results are views of its operands."""
     results = set(_storages(view))
     operands = {storage for node in view.all_input_nodes for storage in _storages(node)}

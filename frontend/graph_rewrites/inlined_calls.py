@@ -28,13 +28,13 @@ def _inlined(gm: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
     body = getattr(gm, str(function.target)) if isinstance(function, torch.fx.Node) else None
     if not isinstance(body, torch.fx.GraphModule) or any(user.target is not operator.getitem for user in node.users):
         return False
-    places: dict[Any, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), operands, strict=True))
+    copies: dict[Any, Any] = dict(zip(body.graph.find_nodes(op="placeholder"), operands, strict=True))
     with graph.inserting_before(node):
         for held in body.graph.find_nodes(op="get_attr"):
             name = f"{node.name}_{held.target}".replace(".", "_")
             setattr(gm, name, getattr(body, held.target))
-            places[held] = graph.get_attr(name)
-        results: Any = graph.graph_copy(body.graph, places)
+            copies[held] = graph.get_attr(name)
+        results: Any = graph.graph_copy(body.graph, copies)
     for user in list(node.users):
         user.replace_all_uses_with(results[user.args[1]])
         graph.erase_node(user)

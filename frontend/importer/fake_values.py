@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.types import DTYPES, tensor_type
-from symshape.frontend.bridge.shape_env import place_of_symbol, symbol_range, symbols_of
+from symshape.frontend.bridge.shape_env import path_to_symbol, symbol_range, symbols_of
 from symshape.frontend.importer.traced_symbols import INT64_MAX, SymbolRow, layout_of, size_expr
 from symshape.frontend.importer.unbacked_offsets import start_offset
 from symshape.prover.numbers.condition import equals
@@ -77,13 +77,13 @@ def bind(importer: Importer, value: ir.Value, fake: Any, location: ir.Location) 
     ir.Operation.create("symshape.bind", [], [value, *operands], loc=location)
 
 
-Places = set[tuple[int, str, int]]  # of sizes and strides: result, which of both, dim
+ResultDims = set[tuple[int, str, int]]  # of sizes and strides: result, which of both, dim
 
 
-def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> Places:
+def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: Any, results: list[Any]) -> ResultDims:
     """Symbols that first appear in a call's results: read off the results' sizes, or off an integer result, which they
     replace in ``results``. Returns where they are read."""
-    places: Places = set()
+    dims_defined: ResultDims = set()
     for i, result in zip(kept, op.results):
         fake = fakes[i]
         if isinstance(fake, torch.SymInt):
@@ -94,8 +94,8 @@ def define_unbacked(importer: Importer, fakes: list[Any], kept: list[int], op: A
                 for name in expr.symbols:
                     if expr == Expr.symbol(name) and expr not in importer.sizes:
                         emit_unbacked(importer, result, name, kind, dim)
-                        places.add((i, kind, dim))
-    return places
+                        dims_defined.add((i, kind, dim))
+    return dims_defined
 
 
 def define_offset(importer: Importer, node: torch.fx.Node, fake: Any) -> None:
@@ -119,7 +119,7 @@ def _define_number(importer: Importer, result: ir.Value, expr: Expr) -> ir.Value
     return result
 
 
-def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, ir.Value], defined: Places) -> None:
+def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, ir.Value], defined: ResultDims) -> None:
     """Where an assertion says what a size of a result is (``torch._check(y.shape[0] == x.shape[0])``), the tracer has
     that in place of the symbol, and takes the assertion for true: the size is read, and checked before any use.
 
@@ -128,7 +128,7 @@ def check_replaced(importer: Importer, node: torch.fx.Node, results: dict[int, i
     fakes: Any = node.meta.get("val")
     for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
         read = Expr.symbol(str(symbol))
-        kind, positions = place_of_symbol(path)
+        kind, positions = path_to_symbol(path)
         if kind not in ("size", "stride") or read in importer.sizes:
             continue
         *way, dim = positions

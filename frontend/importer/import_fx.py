@@ -76,10 +76,10 @@ class Importer:
         if not lines:
             return ir.Location.name(node.name)
         file, line = lines[-1]
-        place = self.files.get((file, line))
-        if place is None:
-            place = self.files[(file, line)] = ir.Location.file(file, line, 1)
-        return ir.Location.name(node.name, place)
+        found = self.files.get((file, line))
+        if found is None:
+            found = self.files[(file, line)] = ir.Location.file(file, line, 1)
+        return ir.Location.name(node.name, found)
 
 
 def import_graph(

@@ -31,16 +31,16 @@ class Specialisation:
 
     text: str
     reason: str
-    places: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shown = [f"{place} ({text})" if (text := _line_text(place)) else place for place in self.places]
+        shown = [f"{line} ({text})" if (text := _line_text(line)) else line for line in self.lines]
         return f"{self.text}   {self.reason}{' ' if shown else ''}{', '.join(shown)}"
 
 
-def _line_text(place: str) -> str:
-    file, _, line = place.rpartition(":")
-    return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+def _line_text(line: str) -> str:
+    file, _, number = line.rpartition(":")
+    return linecache.getline(file, int(number)).strip() if number.isdigit() else ""
 
 
 def plain_source(source: str) -> str:
@@ -72,10 +72,10 @@ def check_marked(env: Any) -> None:
             value = _only_value(env, tensor.sizes[dim])
             if value is not None:
                 name = f"{plain_source(tensor.source)}.size({dim})"
-                places = dict.fromkeys(_place(one) for one in _reasons(env, tensor, dim))
-                lines = "".join(f"\n    {place}: {_line_text(place)}" for place in places)
+                lines = dict.fromkeys(_line(one) for one in _reasons(env, tensor, dim))
+                listed = "".join(f"\n    {line}: {_line_text(line)}" for line in lines)
                 raise ShapeConstraintError(
-                    f"{name} is marked dynamic, but these lines together leave it the value {value} only:{lines}",
+                    f"{name} is marked dynamic, but these lines together leave it the value {value} only:{listed}",
                     next_step=f"do not mark {name}: each such size then has a graph of its own; or write the branches "
                     "as tensor operations (torch.where, torch.cond)",
                 )
@@ -120,7 +120,7 @@ def _guarded(env: Any, names: Mapping[str, str]) -> Iterator[Specialisation]:
             if part.kind != "eq" or "%" in str(part) or part.symbols & solved:
                 continue
             if not facts_of(env, [other for other in everything if other is not known]).equal(part.expr, 0):
-                yield Specialisation(_text(part, names), "pinned at", (_place(known),))
+                yield Specialisation(_text(part, names), "pinned at", (_line(known),))
 
 
 def _joint(env: Any) -> Iterator[Specialisation]:
@@ -128,9 +128,9 @@ def _joint(env: Any) -> Iterator[Specialisation]:
         for dim, size in enumerate(tensor.sizes):
             value = _only_value(env, size)
             if value is not None:
-                places = tuple(dict.fromkeys(_place(one) for one in _reasons(env, tensor, dim)))
+                lines = tuple(dict.fromkeys(_line(one) for one in _reasons(env, tensor, dim)))
                 text = f"{plain_source(tensor.source)}.size({dim}) == {value}"
-                yield Specialisation(text, "pinned together at", places)
+                yield Specialisation(text, "pinned together at", lines)
 
 
 def _duck(env: Any) -> Iterator[Specialisation]:
@@ -163,5 +163,5 @@ def _reasons(env: Any, tensor: InputSizes, dim: int) -> Sequence[Known]:
     return kept
 
 
-def _place(known: Known) -> str:
+def _line(known: Known) -> str:
     return f"{known.file}:{known.line}"

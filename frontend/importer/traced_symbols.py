@@ -126,13 +126,13 @@ def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> 
     """
     bindings: dict[str, str] = {}
     needed: dict[str, str] = {}
-    for place, expr in _readings(values):
+    for reading, expr in _readings(values):
         for name in sorted(expr.symbols):
-            needed.setdefault(name, place)
+            needed.setdefault(name, reading)
             if expr == Expr.symbol(name):
-                bindings.setdefault(name, place)
-    for place, expr in _readings(values):
-        solved = None if bindings.keys() >= expr.symbols else _solved(expr, place)
+                bindings.setdefault(name, reading)
+    for reading, expr in _readings(values):
+        solved = None if bindings.keys() >= expr.symbols else _solved(expr, reading)
         if solved:
             bindings.setdefault(*solved)
     for name in needed if all_needed else ():
@@ -146,16 +146,16 @@ def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> 
     return [_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()]
 
 
-def _solved(expr: Expr, place: str) -> tuple[str, str] | None:
+def _solved(expr: Expr, reading: str) -> tuple[str, str] | None:
     """A symbol and where it is read, of a size such as ``2 * s0 + 4``: a tangent's size may be all that shows it."""
-    if len(expr.symbols) != 1 or has_functions(expr) or place.endswith(".offset"):
+    if len(expr.symbols) != 1 or has_functions(expr) or reading.endswith(".offset"):
         return None
     (name,) = expr.symbols
     rest = expr.evaluate({name: 0})
     factor = expr.evaluate({name: 1}) - rest
     if expr != Expr.symbol(name) * factor + rest or factor == 0:
         return None
-    return name, f"({place} - {rest}) // {factor}"
+    return name, f"({reading} - {rest}) // {factor}"
 
 
 def _row(name: str, symbol: Any, env: Any, binding: str) -> SymbolRow:

@@ -23,7 +23,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of
-from symshape.frontend.bridge.running_operators import what_is_run, without_modes
+from symshape.frontend.bridge.running_operators import observed_operators, without_modes
 from symshape.frontend.opaque_calls.sample_tensors import KINDS, made_up
 from symshape.frontend.opaque_calls.size_formulas import Formula, fit
 
@@ -286,7 +286,7 @@ class _Experiment:
             before = [operand.clone() for operand in operands]
             args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)
             try:
-                with what_is_run() as seen, warnings.catch_warnings():
+                with observed_operators() as seen, warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of inputs that nobody has
                     result = self.call.op(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - whatever it raises for inputs that it does not like

@@ -1,6 +1,6 @@
-"""What a call returns, found by running it with sizes picked for those that nobody knows.
+"""What a call returns, found by running it with sizes picked for unbacked ones.
 
-A tracing rule that asks for an unknown size fails, but the call itself needs only sizes that fit. It is run on tensors
+A tracing rule that asks for an unbacked size fails, but the call itself needs only sizes that fit. It is run on tensors
 without data for several choices: the rank and the type of its results must be the same for all, 0 and 1 among them, and
 a size of a result that follows one of an operand in every run, and moved in some, is that size; any other is unknown.
 """
@@ -17,7 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.fake_tensors import storage_of, version_of
-from symshape.frontend.bridge.running_operators import what_is_run, without_modes
+from symshape.frontend.bridge.running_operators import observed_operators, without_modes
 from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
 from symshape.frontend.opaque_calls.write_calls import NotOpaque
 
@@ -35,7 +35,7 @@ class Probe:
     call: Callable[[Sequence[torch.Tensor], Sequence[int]], Any]
     tensors: Sequence[torch.Tensor]
     sizes: Sequence[Any]
-    known: Values = field(default_factory=dict)  # what some unknown sizes are at this call
+    known: Values = field(default_factory=dict)  # what some unbacked sizes are at this call
     random: bool = False
     shares: bool = False  # whether a result is in the memory of an operand
     by_values: bool = False  # whether sizes of results are in the data of operands
@@ -112,7 +112,7 @@ class Probe:
                 before = [t.clone() for t in operands] if device == "cpu" else operands
                 versions = [version_of(t) for t in operands]
                 try:
-                    with what_is_run() as seen, warnings.catch_warnings():
+                    with observed_operators() as seen, warnings.catch_warnings():
                         warnings.simplefilter("ignore")  # of sizes that nobody has
                         result = self.call(operands, sizes)
                 except NotOpaque:

@@ -23,14 +23,14 @@ from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
-from symshape.frontend.graph_rewrites.aliasing import matters
+from symshape.frontend.graph_rewrites.aliasing import is_view_observable
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
 from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
 from symshape.frontend.opaque_calls.probing import Probe
-from symshape.frontend.opaque_calls.tensor_comparisons import answers, ask_for_item
+from symshape.frontend.opaque_calls.tensor_comparisons import is_comparison, read_as_item
 from symshape.frontend.opaque_calls.write_calls import NotOpaque, encode, name_of
 from symshape.runtime.opaque_call import opaque_call
 from symshape.runtime.opaque_random_call import opaque_random_call
@@ -61,8 +61,8 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             written = trace_without_out(node, args, kwargs, frame.one_graph)
             if written is not None:
                 return written
-        if answers(node):
-            args, kwargs = (ask_for_item(node, args, kwargs),), {}
+        if is_comparison(node):
+            args, kwargs = (read_as_item(node, args, kwargs),), {}
         try:
             with forgetting_new_sizes(env) as keep_those_of:
                 run = functools.partial(usual, graph, node, args, kwargs, module)
@@ -213,7 +213,7 @@ def _autocast_at(node: torch.fx.Node) -> list[list[Any]]:
 
 def refuse_shared(node: torch.fx.Node, call: str) -> None:
     """NotOpaque for a view where it matters that it is one: results of an operator are tensors of their own."""
-    if json.loads(call)["shares"] and matters(node):
+    if json.loads(call)["shares"] and is_view_observable(node):
         raise NotOpaque("its result is a view, and what it shows is changed or returned")
 
 

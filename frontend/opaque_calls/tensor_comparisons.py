@@ -1,6 +1,6 @@
-"""Functions that answer whether tensors are equal with a Python number, at which the tracer breaks the graph.
+"""Functions that compare tensors and return a Python bool, at which the tracer breaks the graph.
 
-Here the answer is a tensor, and what reads it an ``item``, which can be returned, asserted, and branched on as others.
+Here the result is a tensor, and what reads it an ``item``, which can be returned, asserted, and branched on as others.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def is_equal(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         same = same & (pair[0] == pair[1])
     whole = input.reshape(-1)
     longer = torch.cat([other.reshape(-1), other.new_zeros(1)])  # read in bounds whatever its length is
-    places = torch.arange(whole.size(0), device=input.device).clamp(max=longer.size(0) - 1)
-    return same & (whole == longer[places]).all()
+    indices = torch.arange(whole.size(0), device=input.device).clamp(max=longer.size(0) - 1)
+    return same & (whole == longer[indices]).all()
 
 
-_ANSWERS: dict[Any, Callable[..., torch.Tensor]] = {
+_COMPARISONS: dict[Any, Callable[..., torch.Tensor]] = {
     torch.allclose: is_close,
     torch.equal: is_equal,
     "allclose": is_close,
@@ -47,14 +47,14 @@ _ANSWERS: dict[Any, Callable[..., torch.Tensor]] = {
 }
 
 
-def answers(node: torch.fx.Node) -> bool:
-    """Whether a call of a Dynamo graph gives such an answer."""
-    return node.op in ("call_function", "call_method") and node.target in _ANSWERS
+def is_comparison(node: torch.fx.Node) -> bool:
+    """Whether a call of a Dynamo graph compares tensors so."""
+    return node.op in ("call_function", "call_method") and node.target in _COMPARISONS
 
 
-def ask_for_item(node: torch.fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+def read_as_item(node: torch.fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
     """The call becomes an ``item`` of a tensor, which is computed before it, and whose traced value is returned."""
-    function = _ANSWERS[node.target]
+    function = _COMPARISONS[node.target]
     value = function(*args, **kwargs)
     with node.graph.inserting_before(node):
         found = node.graph.call_function(function, node.args, node.kwargs)

@@ -81,5 +81,5 @@ def encode(value: Any, tensors: list[Any], sizes: list[Any], is_tensor: Any, is_
 def _number(value: torch.SymFloat) -> float:
     """Of an argument that is a number: what it is at this call, and a graph of its own for another."""
     if first_seen(value) is None:
-        raise NotOpaque("a number that only data tells")
+        raise NotOpaque("an unbacked float")
     return float(value)

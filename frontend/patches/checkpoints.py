@@ -21,7 +21,7 @@ from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariab
 
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.fake_tensors import is_fake
-from symshape.frontend.bridge.running_operators import what_is_run
+from symshape.frontend.bridge.running_operators import observed_operators
 from symshape.frontend.patches.patch import Changes
 
 
@@ -67,7 +67,7 @@ def _draws(body: torch.fx.GraphModule) -> bool:
     mode: Any = next((fake.fake_mode for fake in fakes if is_fake(fake)), None)
     if mode is None:
         return True
-    with torch.no_grad(), mode.shape_env.ignore_fresh_unbacked_symbols(), mode, what_is_run() as seen:
+    with torch.no_grad(), mode.shape_env.ignore_fresh_unbacked_symbols(), mode, observed_operators() as seen:
         torch.fx.Interpreter(body).run(*fakes)
     return bool(seen.random)
 

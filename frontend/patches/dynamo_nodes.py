@@ -18,7 +18,7 @@ from symshape.frontend.patches.patch import Changes, current_scope
 
 
 def opaque_calls(changes: Changes) -> None:
-    """Dynamo's tracing goes on where a call asks for an unknown size."""
+    """Dynamo's tracing goes on where a call asks for an unbacked size."""
     changes.attribute(utils, "run_node", node_runner(_may_run_operators, utils.run_node))
 
 

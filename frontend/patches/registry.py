@@ -132,7 +132,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             "torch._meta_registrations._maybe_broadcast",
         ),
         broadcast_rules.broadcast_at_call_time,
-        "the tracer takes an unknown size for one that is not 1; here it may be either",
+        "the tracer takes an unbacked size for one that is not 1; here it may be either",
         (
             Takes("torch._refs._broadcast_shapes", "*_shapes"),
             Takes("torch._meta_registrations._broadcast_shapes", "*_shapes"),
@@ -147,7 +147,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ("frame",),
         ("torch._decomp.decomposition_table[aten.expand.default]",),
         broadcast_rules.expand_at_call_time,
-        "a dim of unknown size that is expanded is taken for one that is not 1",
+        "a dim of an unbacked size that is expanded is taken for one that is not 1",
         (Takes("torch._decomp.decomposition_table[aten.expand.default]", "a, *shape, implicit"),),
     ),
     Patch(
@@ -379,7 +379,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.utils.run_node",),
         dynamo_nodes.opaque_calls,
-        "a call whose tracing asks for an unknown size becomes one operator",
+        "a call whose tracing asks for an unbacked size becomes one operator",
         (
             Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
             Says("torch._dynamo.utils._get_fake_value_impl", "run_node"),
@@ -503,7 +503,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "gradients of unknown sizes",
+        "gradients of unbacked sizes",
         ("graph",),
         autograd_kernels.kernel_targets(gradient_kernels),
         autograd_kernels.gradients_of_unknown_sizes,

@@ -19,6 +19,8 @@ from torch_mlir import ir
 from symshape.errors import CompileError, OptionError
 from symshape.prover.numbers.condition import Condition
 
+LOOPS = "loops"
+
 
 def _require_nothing(condition: Condition, reason: str) -> None:
     raise CompileError(
@@ -32,15 +34,18 @@ class PassContext:
     """What the passes of one compile share. State travels here, never in globals.
 
     ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
+    ``disabled`` names of steps that the user leaves out: for passes that run steps of code generation.
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``report``   free-form findings by pass name ("fuse-kernels" -> {...}); ``symshape.explain`` reads it.
     ``scratch``  what passes that follow each other share of what they have read; the manager empties it when a step
-                 may have changed anything else than what it says that it has changed.
+                 may have changed anything else than what it says that it has changed. ``LOOPS``: the loop forms of
+                 kernels by name, as read, which code generation takes over.
     ``require``  called with (condition, reason) when a pass must require something of an input. The frontend turns it
                  into a guard of the compiled entry; without a frontend it is an error.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
+    disabled: frozenset[str] = frozenset()
     facts: Any = None
     report: dict[str, Any] = field(default_factory=dict)
     scratch: dict[str, Any] = field(default_factory=dict)

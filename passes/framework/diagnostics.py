@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch_mlir import ir
 
-from symshape.dialects.locations import Place, node_names, place_of
+from symshape.dialects.locations import SourceLocation, node_names, source_location
 
 
 @dataclass(frozen=True)
@@ -16,14 +16,14 @@ class Diagnostic:
     """One message of MLIR's. ``severity`` is "error", "warning", "remark" or "note"; ``operations`` are the graph nodes
     that it is about."""
 
-    place: Place
+    location: SourceLocation
     severity: str
     message: str
     notes: tuple[Diagnostic, ...] = ()
     operations: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        own = f"{self.place}: {self.severity}: {self.message}"
+        own = f"{self.location}: {self.severity}: {self.message}"
         return "\n".join([own, *(str(note) for note in self.notes)])
 
 
@@ -55,4 +55,4 @@ def read(diagnostic: ir.Diagnostic) -> Diagnostic:
     severity = str(diagnostic.severity).rpartition(".")[2].lower()
     notes = tuple(read(n) for n in diagnostic.notes)
     where = diagnostic.location
-    return Diagnostic(place_of(where), severity, diagnostic.message, notes, node_names(where))
+    return Diagnostic(source_location(where), severity, diagnostic.message, notes, node_names(where))

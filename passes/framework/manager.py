@@ -14,7 +14,7 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from symshape.dialects import verify
-from symshape.errors import CompileError, OptionError, StepFailure, SymshapeError
+from symshape.errors import CompileError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.passes.framework import registry
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.framework.diagnostics import Diagnostic, collect_diagnostics
@@ -46,7 +46,7 @@ class PassFailure(StepFailure):
             step=step_name(step),
             command=command,
             operations=[name for diagnostic in diagnostics for name in diagnostic.operations],
-            where=str(diagnostics[0].place) if diagnostics else "",
+            where=str(diagnostics[0].location) if diagnostics else "",
             next_step=f"the IR before this pass is in {dump}; replay it with\n    {command}" if dump else "",
         )
 
@@ -128,6 +128,15 @@ def _run_step(
         except Exception as error:
             reason = _reason(error, diagnostics)
             dump, command = _dump(before, step, debug_dir or Path("symshape-debug"))
+            if isinstance(error, KernelFailure):  # a kernel that cannot be read is not the pass's fault
+                raise KernelFailure(
+                    reason,
+                    step=error.step,
+                    operations=error.operations,
+                    command=command,
+                    where=error.where,
+                    next_step=f"the IR is in {dump}; replay it with\n    {command}",
+                ) from error
             raise PassFailure(step, reason, diagnostics, dump, command) from error
 
 

@@ -38,9 +38,6 @@ TABLE: dict[str, str] = {
     "reuse-buffers": "symshape.passes.memory.reuse_buffers:ReuseBuffers",
 }
 
-# Passes over traced graphs, before there is IR: they have a name, so that they can be left out.
-ON_GRAPHS: tuple[str, ...] = ("mask-to-where",)
-
 ENTRY_POINT_GROUP = "symshape.passes"
 
 _plugins: dict[str, type[Pass]] = {}  # registered at run time

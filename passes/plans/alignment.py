@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
+from symshape.analysis.access_patterns import Access, KernelAccesses
+from symshape.analysis.loops import Dim
 from symshape.dialects.plans import address_name
-from symshape.passes.plans.kernel_view import Access, Dim, PlanKernel
 from symshape.passes.plans.variant_table import ALIGNMENT
 from symshape.prover.numbers.atoms import Function, Symbol
 from symshape.prover.numbers.expr import Expr
@@ -26,7 +27,7 @@ class Needs:
     tested: tuple[Expr, ...]
 
 
-def needs_of(kernel: PlanKernel, tile: tuple[str, ...], allocated: Collection[int]) -> Needs | None:
+def needs_of(kernel: KernelAccesses, tile: tuple[str, ...], allocated: Collection[int]) -> Needs | None:
     """What a kernel needs along its fast dim, or along both dims of a tile; None where nothing can be gained.
 
     ``allocated``: positions of the tensor arguments that are known to be aligned.
@@ -44,7 +45,7 @@ def needs_of(kernel: PlanKernel, tile: tuple[str, ...], allocated: Collection[in
 class _Search:
     """Collects arguments, symbols and mask bounds. Symbols are what a compiler can be told of: it derives the rest."""
 
-    def __init__(self, kernel: PlanKernel) -> None:
+    def __init__(self, kernel: KernelAccesses) -> None:
         self.kernel = kernel
         self.symbols: dict[str, None] = {}
         self.arguments: dict[int, None] = {}

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from symshape.analysis.access_patterns import KernelAccesses
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.plans.kernel_view import PlanKernel
 from symshape.passes.plans.variant_table import Row, at_most, tables, write_all
 from symshape.prover.numbers.condition import all_of
 from symshape.prover.numbers.expr import Expr
@@ -57,7 +57,7 @@ def _has_wide_form(row: Row, rows: list[Row]) -> bool:
     return row.form == "split" or row is rows[-1]
 
 
-def bounds(kernel: PlanKernel, limit: int) -> list[Expr]:
+def bounds(kernel: KernelAccesses, limit: int) -> list[Expr]:
     """What addresses, counts and arguments come to at most, without what facts keep below the limit or another."""
     found: dict[Expr, None] = dict.fromkeys([kernel.xnumel, kernel.rnumel])
     for argument in kernel.arguments:
@@ -73,7 +73,7 @@ def bounds(kernel: PlanKernel, limit: int) -> list[Expr]:
     return [bound for bound in open_ if not any(_within(bound, o, kernel) for o in open_ if o is not bound)]
 
 
-def _within(expr: Expr, product: Expr, kernel: PlanKernel) -> bool:
+def _within(expr: Expr, product: Expr, kernel: KernelAccesses) -> bool:
     """Whether the expression is the product without some of its factors, none of which is less than 1."""
     rest = product.exact_quotient(expr) if len(product.terms) == 1 and len(expr.terms) == 1 and expr.symbols else None
     if rest is None or rest.constant:

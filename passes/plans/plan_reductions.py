@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from symshape.analysis.access_patterns import KernelAccesses
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.plans.kernel_view import PlanKernel
 from symshape.passes.plans.variant_table import Row, at_most, processors, remaining, tables, write_all
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
@@ -74,7 +74,7 @@ class PlanReductions(Pass):
                 changed.append(table)
         return write_all(changed)
 
-    def _rows(self, kernel: PlanKernel) -> list[Row]:
+    def _rows(self, kernel: KernelAccesses) -> list[Row]:
         column = is_column(kernel)
         rows = [self._persistent(kernel, rblock, column) for rblock in self._rungs(kernel, column)]
         xblock, rblock, warps = (self.column_rows, 32, 8) if column else (1, 2048, 8)
@@ -84,25 +84,25 @@ class PlanReductions(Pass):
             rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=warps, splits=splits))
         return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=warps)]
 
-    def _rungs(self, kernel: PlanKernel, column: bool) -> list[int]:
+    def _rungs(self, kernel: KernelAccesses, column: bool) -> list[int]:
         """Reduced points of the persistent variants. Where the longest row is known, the last holds just that."""
-        ladder = self.column if column else self.once if kernel.passes == 1 else self.persistent
+        ladder = self.column if column else self.once if kernel.sweeps == 1 else self.persistent
         low, high = kernel.facts.bounds(kernel.rnumel)
         longest = None if high is None else max(ladder[0], 1 << (high - 1).bit_length()) if high > 0 else ladder[0]
-        if longest is None or longest > (ladder[-1] if column or kernel.passes == 1 else self.largest):
+        if longest is None or longest > (ladder[-1] if column or kernel.sweeps == 1 else self.largest):
             return list(ladder)
         return [longest] if low == high else [*(rung for rung in ladder if rung < longest), longest]
 
-    def _persistent(self, kernel: PlanKernel, rblock: int, column: bool) -> Row:
+    def _persistent(self, kernel: KernelAccesses, rblock: int, column: bool) -> Row:
         xblock = self.column_rows if column else max(1, self.tile // rblock)
         warps = min(16, max(1, xblock * rblock // 256))
         condition = at_most(kernel.rnumel, rblock)
         return Row(f"persistent{rblock}", "persistent", condition, xblock, rblock=rblock, num_warps=warps)
 
-    def split(self, kernel: PlanKernel, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:
+    def split(self, kernel: KernelAccesses, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:
         """When to split rows, and into how many parts each; None where that is never."""
-        if kernel.xnumel.as_int() == 0:
-            return None
+        if kernel.xnumel.as_int() == 0 or not kernel.partial_bytes:
+            return None  # no rows, or nothing that is combined over them
         groups = kernel.xnumel if xblock == 1 else ceildiv(kernel.xnumel, xblock)
         if remaining(at_most(2 * kernel.xnumel, self.most_waves * processors() * xblock), kernel) == FALSE:
             return None  # rows enough for every wave
@@ -119,12 +119,12 @@ class PlanReductions(Pass):
         return condition, maximum(1, minimum(*parts))
 
 
-def is_column(kernel: PlanKernel) -> bool:
+def is_column(kernel: KernelAccesses) -> bool:
     """Whether rows, and not their reduced points, lie next to each other in memory."""
     return kernel.fast is not None and not kernel.fast.reduced
 
 
-def row_bytes(kernel: PlanKernel) -> int:
+def row_bytes(kernel: KernelAccesses) -> int:
     """Bytes that are read for a reduced point."""
     names = {d.name for d in kernel.reduced}
     read = {a.arg for a in kernel.accesses if not a.store and not a.row and not names.isdisjoint(a.address.symbols)}

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from symshape.analysis.access_patterns import Access, KernelAccesses
+from symshape.analysis.loops import Dim
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.plans.kernel_view import Access, Dim, PlanKernel
 from symshape.passes.plans.variant_table import Row, at_most, processors, tables, write_all
 from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
 
@@ -59,7 +60,7 @@ class PlanTiles(Pass):
                 changed.append(table)
         return write_all(changed)
 
-    def _blocks(self, kernel: PlanKernel) -> list[Row]:
+    def _blocks(self, kernel: KernelAccesses) -> list[Row]:
         vector = _VECTOR // max((a.bits for a in kernel.arguments), default=32)
         small = 2 * _LANES * vector
         large = self.warps * _LANES * max(2 * vector, 8)
@@ -69,7 +70,7 @@ class PlanTiles(Pass):
             Row(f"block{large}", "pointwise", TRUE, large, num_warps=self.warps),
         ]
 
-    def _tiles(self, kernel: PlanKernel) -> list[Row]:
+    def _tiles(self, kernel: KernelAccesses) -> list[Row]:
         sides = crossing(kernel)
         if sides is None:
             return []
@@ -87,7 +88,7 @@ def _tile(side: int, condition: Condition, dims: tuple[str, ...]) -> Row:
     return Row(f"tile{side}", "tile", condition, side, side, num_warps=min(8, warps), dims=dims)
 
 
-def crossing(kernel: PlanKernel) -> tuple[Dim, Dim] | None:
+def crossing(kernel: KernelAccesses) -> tuple[Dim, Dim] | None:
     """(dim along which loads are fast that stride along the other, dim along which stores are fast), if there are."""
     stored = _fast_dims(kernel, [access for access in kernel.accesses if access.store])
     if not stored:
@@ -97,7 +98,7 @@ def crossing(kernel: PlanKernel) -> tuple[Dim, Dim] | None:
     return (loaded[0], stored[0]) if loaded else None
 
 
-def _fast_dims(kernel: PlanKernel, accesses: list[Access]) -> list[Dim]:
+def _fast_dims(kernel: KernelAccesses, accesses: list[Access]) -> list[Dim]:
     """Dims along which elements are neighbours in memory, by the number of accesses."""
     votes: dict[Dim, int] = {}
     for access in accesses:

@@ -8,11 +8,14 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
+from symshape.analysis.access_patterns import KernelAccesses, read_accesses
+from symshape.analysis.loop_form import LoopSteps, read_loops
+from symshape.analysis.loops import LoopKernel
+from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
 from symshape.dialects.conditions import emit_condition, emit_multiples, read_condition
 from symshape.dialects.plans import PROCESSORS, PlanSizes
 from symshape.dialects.symshape import attribute
-from symshape.passes.framework.base import PassContext
-from symshape.passes.plans.kernel_view import PlanKernel, kernels, read_plan_kernel
+from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.prover.numbers.atoms import Function
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least, equals
 from symshape.prover.numbers.expr import Expr
@@ -48,7 +51,7 @@ class Row:
 class Table:
     """The table of one kernel function. ``rows`` may be replaced; ``write`` brings the function up to date."""
 
-    def __init__(self, function: Any, attributes: dict[Any, ir.Attribute]) -> None:
+    def __init__(self, function: Any, loops: LoopKernel, attributes: dict[Any, ir.Attribute]) -> None:
         self.block = function.regions[0].blocks[0]
         self.sizes = PlanSizes(self.block)
         self.operations = [view.operation for view in self.block.operations]
@@ -64,7 +67,7 @@ class Table:
                 condition = read_condition(self.sizes, op.results[0])
                 if condition is not None:
                     self._conditions.setdefault(condition, op.results[0])
-        self.kernel = read_plan_kernel(function, self.operations, self.sizes)
+        self.kernel = read_accesses(loops)
         self._old = [self._read(op) for op in variants]
         self.rows: list[Row] = list(self._old) or [general(self.kernel)]
 
@@ -175,12 +178,20 @@ class Table:
 def tables(module: ir.Module, context: PassContext) -> list[Table]:
     """The tables of all kernels.
 
-    Passes one after the other work on the same tables; the manager forgets them when another pass has run.
+    Passes one after the other work on the same tables; the manager forgets them when another pass has run. What was
+    read of the kernels is kept for code generation as well.
     """
     if "tables" not in context.scratch:
         attributes: dict[Any, ir.Attribute] = {}
-        context.scratch["tables"] = [Table(function, attributes) for function in kernels(module)]
+        steps = LoopSteps(context.disabled)
+        loops = context.scratch[LOOPS] = {function_name(f): read_loops(f, steps) for f in _planned(module)}
+        context.scratch["tables"] = [Table(f, loops[function_name(f)], attributes) for f in _planned(module)]
     return list(context.scratch["tables"])
+
+
+def _planned(module: ir.Module) -> list[Any]:
+    """The kernels whose variants are planned: scatters have those that code generation knows."""
+    return [function for function in kernel_functions(module) if kernel_kind(function) != "scatter"]
 
 
 def write_all(planned: Iterable[Table]) -> list[ir.Operation]:
@@ -188,14 +199,14 @@ def write_all(planned: Iterable[Table]) -> list[ir.Operation]:
     return [op for table in planned for op in table.write()]
 
 
-def general(kernel: PlanKernel) -> Row:
+def general(kernel: KernelAccesses) -> Row:
     """What is right at every size."""
     if kernel.reduced:
         return Row("looped", "looped", TRUE, 1, rblock=1024, num_warps=8)
     return Row("block512", "pointwise", TRUE, 512)
 
 
-def pruned(rows: Sequence[Row], kernel: PlanKernel) -> list[Row]:
+def pruned(rows: Sequence[Row], kernel: KernelAccesses) -> list[Row]:
     """The rows that can be taken, with what is left of their conditions."""
     kept: list[Row] = []
     for row in rows:
@@ -207,7 +218,7 @@ def pruned(rows: Sequence[Row], kernel: PlanKernel) -> list[Row]:
     return kept
 
 
-def remaining(condition: Condition, kernel: PlanKernel) -> Condition:
+def remaining(condition: Condition, kernel: KernelAccesses) -> Condition:
     """The condition without the parts that always hold; FALSE where one never does."""
     parts = condition.operands if condition.kind == "and" else (condition,)
     left = []

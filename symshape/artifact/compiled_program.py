@@ -20,7 +20,7 @@ class Program:
     constants: list[Any] = field(default_factory=list)
     device: str = "cpu"
     pointers: bool = True  # kernels take data pointers (CPU code) instead of tensors
-    places: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
+    user_lines: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
 
 
 def target_name(target: Any) -> str:

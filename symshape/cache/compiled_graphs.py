@@ -91,7 +91,7 @@ class Loaded:
         return guards
 
 
-def compile_graph(
+def compile_or_reuse(
     gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
 ) -> Compiled | GraphAsCalls | Loaded:
     """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages`` the graph is
@@ -123,9 +123,9 @@ def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
 
 
 def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool) -> Compiled | GraphAsCalls:
-    from symshape.compiler import compile_graph as compile_now
+    from symshape.compiler import compile_graph
 
-    return compile_now(gm, options, kind=kind, keep_stages=keep_stages)
+    return compile_graph(gm, options, kind=kind, keep_stages=keep_stages)
 
 
 # --- the key ----------------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class _Writer:
         ours = guards_are_ours(env)
         lines = [f"guards{' of ours' if ours else ''}"]
         guards = shape_env_guards(env) if ours else [(guard.expr, None) for guard in env.guards]
-        lines += [f"{self.expr(relation)} {place}" for relation, place in guards]
+        lines += [f"{self.expr(relation)} {line}" for relation, line in guards]
         lines += ["asserted", *(self.expr(relation) for relation, _ in deferred_runtime_asserts(env))]
         lines += ["replaced", *(f"{self.expr(s)} {self.expr(value)}" for s, value in env.replacements.items())]
         return [*lines, "symbols", *(self._symbol(env, symbol) for symbol in self.symbols)]

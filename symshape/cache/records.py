@@ -34,25 +34,25 @@ def from_json(data: bytes) -> Any:
 # A tuple is a JSON array; everything else that is no scalar is an object with one key that says what it is.
 
 
-def _encode(value: Any, place: str) -> Any:
+def _encode(value: Any, path: str) -> Any:
     if type(value) in _SCALARS:
         return value
     if type(value) is tuple:
-        return [_encode(item, f"{place}[{i}]") for i, item in enumerate(value)]
+        return [_encode(item, f"{path}[{i}]") for i, item in enumerate(value)]
     if type(value) is list:
-        return {"list": [_encode(item, f"{place}[{i}]") for i, item in enumerate(value)]}
+        return {"list": [_encode(item, f"{path}[{i}]") for i, item in enumerate(value)]}
     if type(value) is bytes:
         return {"bytes": value.hex()}
     if type(value) is Expr:
         return {"expr": _encode_expr(value)}
     if isinstance(value, Mapping):
-        pairs = [[_encode(key, f"{place}.keys()"), _encode(item, f"{place}[{key!r}]")] for key, item in value.items()]
+        pairs = [[_encode(key, f"{path}.keys()"), _encode(item, f"{path}[{key!r}]")] for key, item in value.items()]
         return {"dict": pairs}
     cls: Any = type(value)
     if hasattr(cls, "__dataclass_fields__") and cls.__module__.startswith(_PACKAGE):
-        fields = [_encode(getattr(value, name), f"{place}.{name}") for name in _fields(cls)]
+        fields = [_encode(getattr(value, name), f"{path}.{name}") for name in _fields(cls)]
         return {f"{cls.__module__}:{cls.__qualname__}": fields}
-    raise CacheError(f"a {cls.__module__}.{cls.__qualname__} is not plain data", where=place)
+    raise CacheError(f"a {cls.__module__}.{cls.__qualname__} is not plain data", where=path)
 
 
 def _decode(value: Any) -> Any:

@@ -71,9 +71,9 @@ class Input:
 
     def source(self, dim: int | None = None) -> str:
         """Where a size (or the value) is read, as ``Origin.parse`` takes it, with the name of the dim."""
-        place = self.name if dim is None else f"{self.name}.size()[{dim}]"
+        source = self.name if dim is None else f"{self.name}.size()[{dim}]"
         spec = self.dims[dim or 0]
-        return f"{spec.name}: {place}" if spec.name and spec.derived is None else place
+        return f"{spec.name}: {source}" if spec.name and spec.derived is None else source
 
     def sizes(self) -> list[tuple[DimSpec, Expr, str]]:
         """(spec, expression, source) of each size, or of the integer."""

@@ -32,13 +32,13 @@ class ModuleState:
     def __init__(self, fn: Any) -> None:
         found = list(_modules_at(fn))
         # The places on the way to each module: what leads there may be exchanged, or have more in it.
-        links = {(id(place[0]), place[1]): place for chain, _ in found for place in chain}
-        self._places = list(links.values())
-        self._there = [_value_at(place) for place in self._places]  # kept alive: identities are compared
+        links = {(id(slot[0]), slot[1]): slot for chain, _ in found for slot in chain}
+        self._slots = list(links.values())
+        self._there = [_value_at(slot) for slot in self._slots]  # kept alive: identities are compared
         self._containers = list(
             {
                 id(table): table
-                for table, _ in self._places
+                for table, _ in self._slots
                 if isinstance(table, (list, dict)) and "__builtins__" not in table
             }.values()
         )
@@ -89,9 +89,9 @@ class ModuleState:
     def _read_structure(self) -> tuple[Any, ...]:
         chain = itertools.chain.from_iterable
         found = [*map(len, self._tables)], [*chain(self._names)], [*chain(self._structure)]
-        if not self._places:
+        if not self._slots:
             return found
-        return (*found, [*map(id, map(_value_at, self._places))], [*map(len, self._containers)])
+        return (*found, [*map(id, map(_value_at, self._slots))], [*map(len, self._containers)])
 
 
 class _Holder(torch.nn.Module):
@@ -115,14 +115,14 @@ class _Holder(torch.nn.Module):
         return result
 
 
-Place = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key in it
+Slot = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key in it
 
 
-def _modules_at(fn: Any) -> Iterator[tuple[tuple[Place, ...], torch.nn.Module]]:
+def _modules_at(fn: Any) -> Iterator[tuple[tuple[Slot, ...], torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
     attributes of an object, or in functions that it calls; and the places on the way to each."""
     seen: set[int] = set()
-    waiting: list[tuple[tuple[Place, ...], Any, int]] = [((), fn, _DEPTH)]
+    waiting: list[tuple[tuple[Slot, ...], Any, int]] = [((), fn, _DEPTH)]
     while waiting:
         chain, item, depth = waiting.pop(0)
         if isinstance(item, torch.nn.Module):
@@ -133,7 +133,7 @@ def _modules_at(fn: Any) -> Iterator[tuple[tuple[Place, ...], torch.nn.Module]]:
             waiting += [((*chain, part), _value_at(part), below) for part in (_parts(item) if below >= 0 else ())]
 
 
-def _parts(item: Any) -> list[Place]:
+def _parts(item: Any) -> list[Slot]:
     """Places of the values that an object refers to."""
     if isinstance(item, functools.partial):
         called = (item.func, *item.args)
@@ -155,7 +155,7 @@ def _parts(item: Any) -> list[Place]:
     return [(attributes, key) for key in attributes]
 
 
-def _names(function: types.FunctionType) -> Iterator[Place]:
+def _names(function: types.FunctionType) -> Iterator[Slot]:
     """Where the values of a function's free names are."""
     yield from ((cell, None) for cell in function.__closure__ or ())
     yield from (
@@ -168,9 +168,9 @@ def _global_names(code: types.CodeType) -> list[str]:
     return list(dict.fromkeys([*code.co_names, *inner]))
 
 
-def _value_at(place: Place) -> Any:
+def _value_at(slot: Slot) -> Any:
     """None where nothing is now."""
-    table, key = place
+    table, key = slot
     try:
         return table.cell_contents if isinstance(table, types.CellType) else table[key]
     except (ValueError, LookupError):

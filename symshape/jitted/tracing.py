@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.cache.compiled_graphs import compile_graph
+from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
@@ -129,7 +129,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
         if kind != "backward":
             _reject_constants(graph)
             _insert_assertions(graph, trace)
-        compiled = compile_graph(graph, options, kind=kind)
+        compiled = compile_or_reuse(graph, options, kind=kind)
         reports.append(compiled.report)
         entries.extend([] if kind == "backward" else [compiled.entry])
         return compiled.run
@@ -233,7 +233,7 @@ def _place_of(node: torch.fx.Node) -> str:
 
 def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
     """AOTAutograd leaves assertions on data-dependent sizes to Dynamo: each is put where its sizes are known."""
-    for number, (expr, message, place) in enumerate(trace.deferred()):
+    for number, (expr, message, location) in enumerate(trace.deferred()):
         missing, after = {str(symbol) for symbol in expr.free_symbols}, None
         for node in graph.graph.nodes:
             if node.op == "output" or not missing:
@@ -242,7 +242,7 @@ def _insert_assertions(graph: torch.fx.GraphModule, trace: Trace) -> None:
             after = node
         if after is None or missing:
             continue  # about a size that nothing computes
-        file, _, line = place.rpartition(":")
+        file, _, line = location.rpartition(":")
         with graph.graph.inserting_after(after):
             # The importer reads the condition off the value; the number keeps two of them apart.
             condition = graph.graph.call_function(operator.ge, (number, 0))

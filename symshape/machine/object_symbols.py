@@ -49,12 +49,12 @@ def _references(data: bytes) -> set[tuple[str, str]]:
     return {(one, other) for one, other in found if one and other}  # data is no function
 
 
-def _function_at(symbols: list[_Symbol], section: int, place: int) -> str:
+def _function_at(symbols: list[_Symbol], section: int, offset: int) -> str:
     return next(
         (
             name
             for name, info, where, value, size in symbols
-            if info & 15 == _FUNCTION and where == section and value <= place < value + size
+            if info & 15 == _FUNCTION and where == section and value <= offset < value + size
         ),
         "",
     )

@@ -52,11 +52,11 @@ def check(file: str, text: str, diagnostics: Sequence[Diagnostic]) -> list[str]:
     complaints = []
     reported = [d for diagnostic in diagnostics for d in (diagnostic, *diagnostic.notes)]
     for d in reported:
-        hit = next((e for e in waiting if e.matches(d.severity, d.place.line, d.message)), None)
+        hit = next((e for e in waiting if e.matches(d.severity, d.location.line, d.message)), None)
         if hit is not None:
             waiting.remove(hit)
         elif d.severity != "note":  # notes may be left unmentioned
-            complaints.append(f"{file}:{d.place.line}: error: unexpected {d.severity}: {d.message}")
+            complaints.append(f"{file}:{d.location.line}: error: unexpected {d.severity}: {d.message}")
     complaints += [
         f'{file}:{e.written_at}: error: expected {e.severity} "{e.text}" was not produced on line {e.line}'
         for e in waiting

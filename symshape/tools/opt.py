@@ -37,6 +37,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
     ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
     ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
+    ("--list-pipeline", _SWITCH, "list all steps of a compile in order, passes among them, and stop"),
     ("--split-input-file", _SWITCH, "treat the parts between '// -----' lines separately"),
     ("--verify-diagnostics", _SWITCH, "check what is reported against '// expected-error' comments"),
     ("--allow-unregistered-dialect", _SWITCH, "accept ops of unknown dialects"),
@@ -57,7 +58,8 @@ _OF_PASSES = (
     "--mlir-timing",
     "--debug-dir",
 )
-_OF_LISTS = ("--list-passes", "--load-pass")
+_LISTS = ("--list-passes", "--list-pipeline")
+_OF_LISTS = (*_LISTS, "--load-pass")
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,11 @@ def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
     for file in args.load_pass:
         registry.load_pass_file(file)
-    if args.list_passes:
+    if args.list_passes or args.list_pipeline:
         others = [name for name, _, _ in _FLAGS if name not in _OF_LISTS]
-        forbid([*given(args, _parser(), others), *rest], "beside --list-passes", "leave it out")
-        return _list_passes()
+        listing = next(iter(given(args, _parser(), _LISTS)))
+        forbid([*given(args, _parser(), others), *rest], f"beside {listing}", "leave it out")
+        return _list_pipeline() if args.list_pipeline else _list_passes()
     steps, outputs, failed = read_steps(args, rest), [], False
     _check_printing(args, steps)
     timings: list[tuple[str, float]] = []
@@ -255,11 +258,11 @@ def _report(source: Source, outcome: Outcome) -> None:
     lines = source.text.split("\n")
     for diagnostic in outcome.diagnostics:
         for d in (diagnostic, *diagnostic.notes):
-            own = d.place.file == "-"  # the name MLIR has for text that it did not read from a file
-            place = f"{source.file}:{d.place.line}:{d.place.column}" if own else str(d.place)
-            print(f"{place}: {d.severity}: {d.message}", file=sys.stderr)
-            if own and 0 < d.place.line <= len(lines):
-                print(f"{lines[d.place.line - 1]}\n{' ' * (d.place.column - 1)}^", file=sys.stderr)
+            own = d.location.file == "-"  # the name MLIR has for text that it did not read from a file
+            location = f"{source.file}:{d.location.line}:{d.location.column}" if own else str(d.location)
+            print(f"{location}: {d.severity}: {d.message}", file=sys.stderr)
+            if own and 0 < d.location.line <= len(lines):
+                print(f"{lines[d.location.line - 1]}\n{' ' * (d.location.column - 1)}^", file=sys.stderr)
     if outcome.failure is not None:
         cause = outcome.failure.__cause__
         if cause is not None and not isinstance(cause, SymshapeError):
@@ -281,6 +284,13 @@ def _list_passes() -> int:
     for name in registry.names():
         cls = registry.lookup(name)
         print(f"  --{name:<28} {cls.description() if cls else ''}")
+    return 0
+
+
+def _list_pipeline() -> int:
+    from symshape.pipeline import pipeline_text
+
+    print(pipeline_text(), end="")
     return 0
 
 

@@ -100,6 +100,7 @@ def _op_fields(cls: Any) -> Iterable[str]:
 def _passes() -> Iterable[str]:
     from symshape.passes.framework import registry
     from symshape.passes.stages import STAGES
+    from symshape.pipeline import OPTIONAL
 
     yield from _head("Passes", "passes/")
     yield "`symshape-opt in.mlir --NAME`, `--pass-pipeline='builtin.module(NAME{option=value})'`, and the options"
@@ -108,7 +109,8 @@ def _passes() -> Iterable[str]:
         ("stage", "passes that make it, in order"),
         [(f"`{stage}`", ", ".join(_link(name) for name in names) or "the importer") for stage, names in STAGES.items()],
     )
-    yield f"\nOver traced graphs, before there is IR: {', '.join(f'`{name}`' for name in registry.ON_GRAPHS)}."
+    others = [name for name in OPTIONAL if name not in registry.TABLE]
+    yield f"\nSteps besides passes that can be left out: {', '.join(f'`{name}`' for name in others)}."
     staged = [name for names in STAGES.values() for name in names]
     for name in [*staged, *(name for name in registry.TABLE if name not in staged)]:
         cls = registry.lookup(name)

@@ -17,9 +17,9 @@ from symshape.tools.command_line import Once
 
 
 def _kernels(module: Any) -> list[Any]:
-    from symshape.codegen.kernels import read_loops
+    from symshape.analysis.loop_form import finish_loops, read_loops
 
-    return [read_loops(function) for function in _some(_functions(module))]
+    return [finish_loops(function, read_loops(function)) for function in _some(_functions(module))]
 
 
 def _functions(module: Any) -> list[Any]:
@@ -60,14 +60,13 @@ def triton(module: Any) -> str:
 def program(module: Any) -> str:
     """The host program of CPU tensors: Python that binds sizes, checks, allocates, launches and calls."""
     from symshape.codegen.host.host_program import emit_program
-    from symshape.codegen.kernels import read_loops
     from symshape.dialects.accessors import is_branch, main_functions
 
     functions = main_functions(module)
     mains = [op for op in functions if not is_branch(op)]
     if len(mains) != 1:
         raise CompileError(f"a program is made of one main function, not of {len(mains)}", next_step="split the module")
-    kernels = [read_loops(function) for function in _functions(module)]
+    kernels = _kernels(module) if _functions(module) else []
     checking = frozenset(kernel.name for kernel in kernels if kernel.has_error_slot("cpu"))
     return emit_program(functions, pointers=True, checking=checking, device="cpu").source
 

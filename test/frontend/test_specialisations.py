@@ -16,7 +16,7 @@ from symshape.frontend.importer.specialisations import plain_source
 def _log(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[str, tuple[str, ...]]]:
     torch._dynamo.reset()
     report = symshape.explain(fn, *args)
-    return {one.text: (one.reason, one.places) for one in report.specialisations}
+    return {one.text: (one.reason, one.lines) for one in report.specialisations}
 
 
 def test_a_line_that_pins_a_size() -> None:
@@ -27,7 +27,7 @@ def test_a_line_that_pins_a_size() -> None:
 
     report = symshape.explain(fn, torch.randn(5, 4))
     (one,) = report.specialisations
-    assert one.text == "x.size(0) == 5" and one.places == (line(fn, "x.shape[0] == 5"),)
+    assert one.text == "x.size(0) == 5" and one.lines == (line(fn, "x.shape[0] == 5"),)
     assert str(one) == f"x.size(0) == 5   pinned at {one.places[0]} (if x.shape[0] == 5:)"
     assert f"  {one}" in str(report).splitlines()
 
@@ -43,9 +43,9 @@ def test_sizes_that_become_equal() -> None:
 
 def test_sizes_of_parameters_have_the_users_names() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(6, 4))
-    ((text, (reason, places)),) = _log(module, torch.randn(5, 6)).items()
+    ((text, (reason, lines)),) = _log(module, torch.randn(5, 6)).items()
     assert text.endswith(".size(1) == 6") and "'" not in text and reason == "pinned at"
-    assert "linear.py:" in places[0]
+    assert "linear.py:" in lines[0]
 
 
 def test_an_expression_is_pinned() -> None:
@@ -55,8 +55,8 @@ def test_an_expression_is_pinned() -> None:
 
     log = _log(fn, torch.randn(4), torch.randn(8))
     assert log["x.size(0) // 4 == 1"] == ("pinned at", (line(fn, "rows * y"),))
-    reason, places = log["x.size(0) == 4"]  # a multiple of 4, and 1 when divided by 4
-    assert reason == "pinned together at" and set(places) == {line(fn, "rows * y"), line(fn, "x.view")}
+    reason, lines = log["x.size(0) == 4"]  # a multiple of 4, and 1 when divided by 4
+    assert reason == "pinned together at" and set(lines) == {line(fn, "rows * y"), line(fn, "x.view")}
 
 
 def test_divisibility_pins_nothing() -> None:

@@ -146,6 +146,15 @@ def test_every_variant_is_taken_and_right(name: str) -> None:
             assert torch.allclose(result, wanted, rtol=1e-5, atol=1e-4), (variant.name, size)
 
 
+def test_reduced_dims_without_a_reduction() -> None:
+    """What was reduced may have been stored elsewhere since: there is nothing to split then."""
+    k = KernelText("copied", 2, [(S0, "p"), (S1, "r")])
+    x, out = k.arg("f32", [S0, S1]), k.arg("f32", [S0, S1], output=True)
+    k.store(k.generic([k.view(x, IDENTITY)], "f32", "%r = math.exp %a0 : f32"), out, IDENTITY)
+    _, variants = plan(k)
+    assert {v.form for v in variants} == {"persistent", "looped"}
+
+
 def test_alignment_is_of_addresses_strides_and_bounds() -> None:
     _, variants = plan(mixed())
     names = ("in0", "in1", "in2", "in3", "out0", "out1", "s1")

@@ -126,7 +126,7 @@ class Rewriter:
         ranks, count = w.ranks(space), w.count(space)
         if inner is None:
             if has_unbacked_sizes(operand.meta["val"]):
-                raise Cannot("values of a number that only data tells")
+                raise Cannot("values of an unbacked number")
             source, size = operand, w.sizes(operand)[dim]
             last = size - 1 if isinstance(size, int) else w.call(operator.sub, size, 1)
             if last == -1:
@@ -173,11 +173,11 @@ class Rewriter:
             device=ranks.meta["val"].device,
             requires_grad=False,
         )
-        place = w.call(aten.searchsorted.Tensor, ranks, wanted)
+        index = w.call(aten.searchsorted.Tensor, ranks, wanted)
         last = self.length(value.space)
         last = last - 1 if isinstance(last, int) else w.call(operator.sub, last, 1)
-        place = w.call(aten.clamp.default, place, 0, last)
-        return w.call(aten.index_select.default, self.flattened(value), value.dim, place)
+        index = w.call(aten.clamp.default, index, 0, last)
+        return w.call(aten.index_select.default, self.flattened(value), value.dim, index)
 
     def length(self, space: Space) -> Any:
         """Elements of the mask."""

@@ -1,9 +1,9 @@
-"""Operations that read or write at places which tensors name, beside the selected elements or by them.
+"""Operations that read or write at indices which tensors hold, beside the selected elements or by them.
 
 Before: %g = gather(%a, 1, %i)        %a = index(%x, [%m]), %i = index(%y, [%m])
 After:  %g = gather(%x, 1, where(%m, %y, 0))
 
-A hidden place may be out of range: it becomes 0.
+A hidden index may be out of range: it becomes 0.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def beside(r: Rewriter, node: Node) -> Found:
     found = [r.compact(operand) for operand in (operands[0], *operands[2:])]
     first, index = found[0], found[1]
     if first is None or index is None or index.space is not first.space or index.dim != first.dim:
-        raise Cannot("places of other elements than those selected")
+        raise Cannot("indices of other elements than those selected")
     rank = operands[0].meta["val"].dim()
     (dim,) = normal_dims(operands[1], rank)
     if dim == first.dim:
-        raise Cannot("places among the selected elements")
-    places = r.write.selected(index, rank, 0)
+        raise Cannot("indices among the selected elements")
+    indices = r.write.selected(index, rank, 0)
     rest = [r.whole(operand, rank, first.space, rank - 1 - first.dim) for operand in operands[3:]]
-    made = r.write.call(node.target, first.full, first.dims(rank)[dim][0], places, *rest, **node.kwargs)
+    made = r.write.call(node.target, first.full, first.dims(rank)[dim][0], indices, *rest, **node.kwargs)
     return Compact(made, first.space, first.dim)
 
 
@@ -42,34 +42,34 @@ def rows_of(position: int) -> Callable[[Rewriter, Node], Found]:
         args: list[Any] = list(node.args)
         index = r.compact(args[position])
         if index is None or r.compact(args[0]) is not None:
-            raise Cannot("selected elements are read at places")
+            raise Cannot("selected elements are read at indices")
         rank = args[position].meta["val"].dim()
         before = normal_dims(args[1], args[0].meta["val"].dim())[0] if position == 2 else 0
-        places = r.write.selected(index, rank, 0)
+        indices = r.write.selected(index, rank, 0)
         if position == 2 and index.space.rank > 1:
-            return Compact(_rows_of_many(r, args[0], before, places), index.space, before)
-        args[position] = places
+            return Compact(_rows_of_many(r, args[0], before, indices), index.space, before)
+        args[position] = indices
         return Compact(r.write.call(node.target, *args, **node.kwargs), index.space, before + index.dim)
 
     return rule
 
 
-def _rows_of_many(r: Rewriter, source: Node, dim: int, places: Node) -> Node:
-    """``index_select`` at places of several dims."""
+def _rows_of_many(r: Rewriter, source: Node, dim: int, indices: Node) -> Node:
+    """``index_select`` of indices with several dims."""
     w, sizes = r.write, r.write.sizes(source)
-    read = w.call(aten.index_select.default, source, dim, w.reshape(places, [-1]))
-    return w.reshape(read, [*sizes[:dim], *w.sizes(places), *sizes[dim + 1 :]])
+    read = w.call(aten.index_select.default, source, dim, w.reshape(indices, [-1]))
+    return w.reshape(read, [*sizes[:dim], *w.sizes(indices), *sizes[dim + 1 :]])
 
 
 def embedding_gradient(r: Rewriter, node: Node) -> Found:
     """Gradients of rows added up: hidden ones add 0 to row 0."""
     gradient, index, *rest = node.args
-    found, places = r.compact(gradient), r.compact(index)
-    if found is None or places is None or found.space is not places.space or found.dim != places.dim:
-        raise Cannot("places of other elements than those selected")
+    found, indices = r.compact(gradient), r.compact(index)
+    if found is None or indices is None or found.space is not indices.space or found.dim != indices.dim:
+        raise Cannot("indices of other elements than those selected")
     rank = index.meta["val"].dim()  # type: ignore[union-attr]
     full = r.write.selected(found, rank + 1, 0)
-    return Uniform(r.write.call(node.target, full, r.write.selected(places, rank, 0), *rest))
+    return Uniform(r.write.call(node.target, full, r.write.selected(indices, rank, 0), *rest))
 
 
 RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {

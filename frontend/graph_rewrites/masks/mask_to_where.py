@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from symshape.frontend.bridge.fake_tensors import fake_mode_of
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
-from symshape.frontend.graph_rewrites.masks import indexed_accesses as places
+from symshape.frontend.graph_rewrites.masks import indexed_accesses
 from symshape.frontend.graph_rewrites.masks import masked_assignments as assignments
 from symshape.frontend.graph_rewrites.masks import masked_reads as reads
 from symshape.frontend.graph_rewrites.masks import masked_reductions as reductions
@@ -27,7 +27,7 @@ RULES: dict[Any, Callable[[Rewriter, Node], Found]] = {
     **pointwise.RULES,
     **shapes.RULES,
     **reductions.RULES,
-    **places.RULES,
+    **indexed_accesses.RULES,
     **assignments.RULES,
     **reads.RULES,
 }
@@ -82,10 +82,10 @@ def _report(rewriter: Rewriter, component: Component) -> MaskReport:
     nodes = [node for node, own in rewriter.components.items() if own.root() is component]
     masks = dict.fromkeys(space.origin.name for space in component.spaces)
     lines = next((found for node in nodes if (found := user_lines(node))), [])
-    place = f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
+    line = f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
     reason = ""
     if component.reasons:
         why, node = component.reasons[0]
         at = user_lines(node)
         reason = f"{why} ({at[-1][0]}:{at[-1][1]})" if at else why
-    return MaskReport(", ".join(masks), place, tuple(dict.fromkeys(component.patterns)), reason)
+    return MaskReport(", ".join(masks), line, tuple(dict.fromkeys(component.patterns)), reason)

@@ -3,7 +3,7 @@
 Before: %r = index_put(%y, [%m], %v)                 v: a number, something that broadcasts, f(%y)[%m], or [u]
 After:  %r = where(%m, %v, %y)
 
-Accumulating adds: where(%m, %y + %v, %y). Values that come one for each selected element are read at their place among
+Accumulating adds: where(%m, %y + %v, %y). Values that come one for each selected element are read at their index among
 them, cumsum(%m) - 1.
 """
 
@@ -53,26 +53,26 @@ def _is_zero(node: Node) -> bool:
 
 
 def _at_places(r: Rewriter, target: Node, indices: Sequence[Any], value: Node, accumulate: bool) -> Found:
-    """Adding at places that are themselves selected: hidden elements add 0 to place 0."""
+    """Adding at indices that are themselves selected: hidden elements add 0 at index 0."""
     compacts = [r.compact(i) for i in indices if i is not None]
     selected = [c for c in compacts if c is not None]
     if not selected and r.compact(value) is None and r.compact(target) is None:
         return None
     if not accumulate or r.compact(target) is not None or not selected:
-        raise Cannot("selected elements are written to places")
+        raise Cannot("selected elements are written to indices")
     space, rank = selected[0].space, max(i.meta["val"].dim() for i in indices if i is not None)
     given = [d for d, i in enumerate(indices) if i is not None]
     one_dim = all(i.meta["val"].dim() == 1 for i in indices if i is not None)
     if not one_dim or any(c is None or c.space is not space for c in compacts) or given[-1] - given[0] >= len(given):
-        raise Cannot("selected elements are written to places of several dims")
-    places = [
+        raise Cannot("selected elements are written to indices of several dims")
+    positions = [
         i if i is None else r.write.selected(Compact(r.whole(i, rank, space, 0), space, 0), 1, 0) for i in indices
     ]
     after = target.meta["val"].dim() - given[-1] - 1
     full = r.whole(value, value.meta["val"].dim(), space, after)
     mask = r.write.mask_of(space, after)
     added = r.write.call(aten.where.self, mask, full, r.write.scalar(0, full.meta["val"]))
-    return Uniform(r.write.call(aten.index_put.default, target, places, added, True))
+    return Uniform(r.write.call(aten.index_put.default, target, positions, added, True))
 
 
 def masked_scatter(r: Rewriter, node: Node) -> Found:
@@ -111,10 +111,10 @@ def masked_scatter_backward(r: Rewriter, node: Node) -> Found:
     for size in sizes:  # type: ignore[union-attr]
         total = size if total == 1 else w.call(operator.mul, total, size)
     read = r.selected_first(Compact(whole, space, 0), total)
-    place = w.call(
+    index = w.call(
         prims.iota.default, total, start=0, step=1, dtype=torch.int64, device=value.device, requires_grad=False
     )
-    written = w.call(aten.lt.Tensor, place, w.count(space))
+    written = w.call(aten.lt.Tensor, index, w.count(space))
     made = w.call(aten.where.self, written, read, w.scalar(0, value))
     return Uniform(made if value.dim() == 1 else w.reshape(made, list(sizes)))  # type: ignore[arg-type]
 

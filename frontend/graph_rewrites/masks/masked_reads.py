@@ -86,16 +86,16 @@ def within(r: Rewriter, operand: Node, space: Space, dim: int) -> Compact | None
 
 
 def _at_places(r: Rewriter, node: Node, source: Node, indices: Sequence[Any]) -> Found:
-    """Reading at places that are themselves selected: hidden places become 0."""
+    """Reading at indices that are themselves selected: hidden indices become 0."""
     if r.compact(source) is not None:
-        raise Cannot("selected elements are read at places")
+        raise Cannot("selected elements are read at indices")
     value = node.meta["val"]
     found = [c for i in indices if i is not None and (c := r.compact(i)) is not None]
     space, rank = found[0].space, max(i.meta["val"].dim() for i in indices if i is not None)
     trailing = {i.meta["val"].dim() - 1 - c.dim for i in indices if i is not None and (c := r.compact(i)) is not None}
     given = [d for d, i in enumerate(indices) if i is not None]
     if len(trailing) != 1 or any(c.space is not space for c in found) or given != list(range(given[0], given[-1] + 1)):
-        raise Cannot("places of different selections")
+        raise Cannot("indices of different selections")
     behind = trailing.pop()
     whole: list[Any] = []
     for i in indices:

@@ -185,8 +185,8 @@ def _nonempty(reduction: Reduction, made: Node) -> Node:
         )
         return made
     # An index that is out of range where the count is 0: kernels report it, and nothing waits for it.
-    place = w.unsqueeze(w.cast(w.call(aten.eq.Scalar, count, 0), torch.int64), 0)
-    return w.call(aten.squeeze.dims, w.call(aten.index_select.default, w.unsqueeze(made, 0), 0, place), [0])
+    index = w.unsqueeze(w.cast(w.call(aten.eq.Scalar, count, 0), torch.int64), 0)
+    return w.call(aten.squeeze.dims, w.call(aten.index_select.default, w.unsqueeze(made, 0), 0, index), [0])
 
 
 def mean(r: Rewriter, node: Node) -> Found:
@@ -275,7 +275,7 @@ def extremum_dim(r: Rewriter, node: Node) -> Found:
     dims, keepdim = _arguments(node, "dim", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
     if reduction.across:
-        raise Cannot("the place of an extremum among selected elements")
+        raise Cannot("the index of an extremum among selected elements")
     made = r.write.call(node.target, reduction.value.full, reduction.full_dims[0], reduction.keepdim)
     return _results(r, node, reduction, made)
 
@@ -290,12 +290,12 @@ def _typed(node: Node, results: Sequence[Found]) -> Sequence[Any]:
     return results
 
 
-def place(r: Rewriter, node: Node) -> Found:
+def index(r: Rewriter, node: Node) -> Found:
     """argmax, argmin: along a dim beside the selected one."""
     dims, keepdim = _arguments(node, "dim", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
     if reduction.across:
-        raise Cannot("the place of an extremum among selected elements")
+        raise Cannot("the index of an extremum among selected elements")
     return reduction.result(r.write.call(node.target, reduction.value.full, reduction.full_dims[0], reduction.keepdim))
 
 
@@ -345,8 +345,8 @@ RULES: dict[Any, Rule] = {
     aten.min.default: extremum(_highest, aten.amin.default, aten.minimum.default),
     aten.max.dim: extremum_dim,
     aten.min.dim: extremum_dim,
-    aten.argmax.default: place,
-    aten.argmin.default: place,
+    aten.argmax.default: index,
+    aten.argmin.default: index,
     aten.logsumexp.default: logsumexp,
     aten.var.correction: var,
     aten.std.correction: std,

@@ -97,5 +97,5 @@ class Writer:
         """eager's RuntimeError where the condition, a 0-dim bool tensor, is false; nothing waits for it on a GPU."""
         assert self.at is not None
         lines = user_lines(self.at)
-        place = f" ({lines[-1][0]}:{lines[-1][1]})" if lines else ""
-        self.call(aten._assert_async.msg, condition, message + place)
+        line = f" ({lines[-1][0]}:{lines[-1][1]})" if lines else ""
+        self.call(aten._assert_async.msg, condition, message + line)

@@ -1,0 +1,129 @@
+"""The pipeline: every step of a compile, in order, one line each.
+
+``symshape-opt --list-pipeline`` prints it, ``GraphReport.timings`` has the time of each step by its name, and
+``options={"disable_passes": [...]}`` leaves out those that are optional. The passes of a stage stand in
+``passes/stages.py``, which ``symshape-opt`` shares; all others stand here. (One list, after tinygrad's
+``full_rewrite_to_sink``.)
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from symshape.errors import OptionError
+from symshape.passes.framework.registry import TABLE, lookup, names
+from symshape.passes.stages import STAGES
+
+# What a step works on.
+DYNAMO, JOINT, TRACED = "Dynamo's graph, in place", "the graph before it is split", "each traced graph"
+IR, KERNEL, PROGRAM = "IR", "each kernel", "the program"
+
+Timings = list[tuple[str, float]]  # (step, seconds), in order
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its name, what it works on, ``module:name`` of its code, what it does.
+
+    ``optional``: the result is right without it. ``inputs``: it takes the example inputs too. ``stage``: of a pass.
+    """
+
+    name: str
+    on: str
+    code: str
+    does: str
+    optional: bool = False
+    inputs: bool = False
+    stage: str = ""
+
+    def function(self) -> Callable[..., Any]:
+        """What ``code`` names."""
+        module, _, name = self.code.partition(":")
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        return found
+
+
+def _passes() -> Iterator[Step]:
+    for stage, elements in STAGES.items():
+        for name in elements:
+            yield Step(name, IR, TABLE[name], "", optional=True, stage=stage)
+
+
+_REWRITES: Final = "symshape.frontend.graph_rewrites"
+_CALLS, _VIEWS = "symshape.frontend.opaque_calls.selection", "symshape.frontend.patches.input_views"
+_IMPORT, _LOOPS = "symshape.frontend.importer.import_fx", "symshape.analysis"
+_KERNELS, _OBJECTS = "symshape.codegen", "symshape.codegen.cpu.objects.compile_objects"
+_HOST, _RUNTIME = "symshape.codegen.host.host_program", "symshape.runtime.program"
+
+PIPELINE: Final[tuple[Step, ...]] = (
+    Step("replace-marked", DYNAMO, f"{_CALLS}:replace_marked", "calls that cannot be traced become opaque"),
+    Step("inline-calls", DYNAMO, f"{_REWRITES}.inlined_calls:inline_calls", "calls of subgraphs become their nodes"),
+    Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "items of a known size are checked"),
+    Step("break-where-shared", DYNAMO, f"{_VIEWS}:break_where_shared", "in-place views of shared memory", inputs=True),
+    Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
+    Step("mask-to-where", JOINT, f"{_REWRITES}.masks:rewrite_masks", "boolean masks become selects", optional=True),
+    Step("merge-equal-nodes", TRACED, f"{_REWRITES}.common_subexpressions:common_subexpressions", "CSE", optional=True),
+    Step("import-graph", TRACED, f"{_IMPORT}:import_graph", "one host.call for each node"),
+    *_passes(),
+    Step("read-kernel", KERNEL, f"{_LOOPS}.read_kernel:read_kernel", "its function as a loop program"),
+    Step("fold-loops", KERNEL, f"{_LOOPS}.fold_loops:fold", "index arithmetic that is known goes", optional=True),
+    Step("guard-empty-tensors", KERNEL, f"{_LOOPS}.empty_tensors:guard_empty_tensors", "empty tensors are not read"),
+    Step("normalise-loops", KERNEL, f"{_LOOPS}.normalise_loops:normalise", "the simplest iteration space"),
+    Step("read-variants", KERNEL, f"{_KERNELS}.variants:read_variants", "the table of a kernel for a GPU"),
+    Step("emit-triton", KERNEL, f"{_KERNELS}.triton.kernel:emit_triton", "Triton source"),
+    Step("emit-cpu", KERNEL, f"{_KERNELS}.cpu.emit.kernel:emit_cpu", "MLIR's llvm dialect"),
+    Step("compile-cpu", PROGRAM, f"{_OBJECTS}:compile_objects", "one object of all kernels"),
+    Step("program", PROGRAM, f"{_HOST}:emit_program", "the host program's Python source"),
+    Step("load", PROGRAM, f"{_RUNTIME}:load_program", "source and kernels become a callable"),
+)
+
+OPTIONAL: Final = tuple(step.name for step in PIPELINE if step.optional)
+
+
+def steps_on(what: str) -> list[Step]:
+    """The steps that work on this, in order."""
+    return [step for step in PIPELINE if step.on == what]
+
+
+def check_optional(wanted: Iterable[str], more: Iterable[str] = ()) -> None:
+    """OptionError for a name that is no optional step, no pass of a plugin and none of ``more``."""
+    known = [*(name for name in OPTIONAL if name not in TABLE), *names()]
+    needed = [name for name in wanted if any(s.name == name and not s.optional for s in PIPELINE)]
+    if needed:
+        raise OptionError(
+            f"disable_passes: {', '.join(needed)} cannot be left out", next_step=f"passes: {', '.join(known)}"
+        )
+    unknown = sorted(set(wanted) - set(known) - set(more))
+    if unknown:
+        raise OptionError(
+            f"disable_passes: no pass is called {', '.join(unknown)}", next_step=f"passes: {', '.join(known)}"
+        )
+
+
+@contextmanager
+def timed(name: str, timings: Timings) -> Iterator[None]:
+    """Notes how long the step in here takes, whether it fails or not."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        timings.append((name, time.perf_counter() - start))
+
+
+def pipeline_text() -> str:
+    """The list, as ``symshape-opt --list-pipeline`` prints it."""
+    lines: list[str] = []
+    group = ""
+    for step in PIPELINE:
+        title = f"{step.on}: to stage '{step.stage}'" if step.stage else step.on
+        lines += [] if title == group else [f"{title}"]
+        group = title
+        cls = lookup(step.name) if step.stage else None
+        does = cls.description() if cls else step.does
+        lines.append(f"  {step.name:<28} {'optional' if step.optional else '        '}  {does}")
+    return "\n".join(lines) + "\n"
