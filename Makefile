@@ -4,6 +4,7 @@
 # make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations
 # make conformance  PyTorch's operator databases: 1 hour
 # make test-cpus    the tests as on other processors: three times as long as make test
+# make test-torch V=2.15.0  the wheel with another PyTorch: smoke, probes, a tenth of the tests
 #
 # The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
 
@@ -16,7 +17,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all test-cpus conformance fuzz lint docs smoke bench clean
+.PHONY: demo test test-all test-cpus test-torch conformance fuzz lint docs smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -41,6 +42,11 @@ test-all: $(READY)
 # PyTorch's kernels and ours held to older processors' instructions, and one thread: test/cpus.py.
 test-cpus: $(READY)
 	$(BIN)/python test/cpus.py -n $(JOBS) --dist worksteal test
+
+# The wheel with another PyTorch, in an environment outside of the repository: test/torch_versions.py.
+test-torch: $(READY)
+	test -n "$(V)" || { echo "usage: make test-torch V=2.15.0" >&2; exit 2; }
+	$(BIN)/python test/torch_versions.py $(V) --jobs $(JOBS)
 
 # PyTorch's operator databases; goes on where it was left. CONFORMANCE="--dtype bfloat16" and the like: see run.py.
 conformance: $(READY)

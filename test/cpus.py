@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from symshape.machine.instruction_sets import NATIVE, VARIABLE, held
+from symshape.knobs import CPU
+from symshape.machine.instruction_sets import NATIVE, held
 
 ROOT = Path(__file__).parent.parent
 
@@ -19,12 +20,12 @@ ROOT = Path(__file__).parent.parent
 def runs() -> list[dict[str, str]]:
     """The environment of each run; on a machine with no levels (aarch64) there are two."""
     levels = held()
-    found = [{"ATEN_CPU_CAPABILITY": "default", VARIABLE: levels[0] if levels else NATIVE}]
+    found = [{"ATEN_CPU_CAPABILITY": "default", CPU.name: levels[0] if levels else NATIVE}]
     if "x86-64-v3" in levels:
         # oneDNN is left as it is: held to AVX2 it has no bfloat16 LSTM, which eager mode asks the processor for.
-        held_to_avx2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", VARIABLE: "x86-64-v3"}
+        held_to_avx2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", CPU.name: "x86-64-v3"}
         found.append(held_to_avx2)
-    found.append({VARIABLE: levels[-1] if levels else NATIVE, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+    found.append({CPU.name: levels[-1] if levels else NATIVE, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
     return found
 
 
