@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from symshape.artifact.compiled_program import named
+
 aten: Any = torch.ops.aten
 
 
@@ -63,6 +65,24 @@ def draw(
     given: tuple[Any, ...] = (*numbers, *(None for _ in range(FILLING[op] - len(numbers)))) if p is None else (p,)
     filled: torch.Tensor = op(made, *given)
     return filled
+
+
+@named("symshape.draw_and_save_state")
+def draw_and_save_state(op: Any, /, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
+    """The state of the CPU's generator, and what the operator draws from there. PyTorch's own (``rng_prims``) looks for
+    the device among the arguments, where it need not be."""
+    return torch.get_rng_state(), op(*args, **kwargs)
+
+
+@named("symshape.draw_from_state")
+def draw_from_state(state: torch.Tensor, op: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """What the operator draws from this state of the CPU's generator, which goes on from where it was."""
+    now = torch.get_rng_state()
+    torch.set_rng_state(state)
+    try:
+        return op(*args, **kwargs)
+    finally:
+        torch.set_rng_state(now)
 
 
 def _fake_draw(

@@ -19,7 +19,7 @@ from symshape.errors import SymshapeError, with_text
 from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.matrix_products import cpu_products
-from symshape.runtime.draw import draw
+from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
@@ -127,6 +127,8 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,
     "symshape.draw.default": draw,
+    "symshape.draw_and_save_state": draw_and_save_state,
+    "symshape.draw_from_state": draw_from_state,
     "symshape.mask_positions.default": mask_positions,
     "symshape.scatter.default": scatter,
     "symshape.select_at.default": select_at,

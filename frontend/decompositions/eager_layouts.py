@@ -37,6 +37,7 @@ _CONTIGUOUS = (
     aten.log_sigmoid_forward.default,
     aten.adaptive_max_pool3d.default,
     aten.nll_loss2d_forward.default,
+    aten.take.default,
 )
 _BY_OPERANDS = (
     aten.fmax.default,

@@ -18,6 +18,7 @@ import torch
 
 from symshape.frontend.bridge.aot_autograd import is_recomputed
 from symshape.frontend.bridge.operators import run_with_states
+from symshape.runtime.draw import draw_and_save_state, draw_from_state
 
 Tag = torch.Tag
 _HIGHER_ORDER = torch._ops.HigherOrderOperator
@@ -101,22 +102,6 @@ def with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any,
 
 def _is_on_cpu(node: torch.fx.Node) -> bool:
     return all(x.is_cpu for x in torch.utils._pytree.tree_leaves(node.meta["val"]) if isinstance(x, torch.Tensor))
-
-
-def draw_and_save_state(op: Any, /, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, Any]:
-    """The state of the CPU's generator, and what the operator draws from there. PyTorch's own (``rng_prims``) looks for
-    the device among the arguments, where it need not be."""
-    return torch.get_rng_state(), op(*args, **kwargs)
-
-
-def draw_from_state(state: torch.Tensor, op: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """What the operator draws from this state of the CPU's generator, which goes on from where it was."""
-    now = torch.get_rng_state()
-    torch.set_rng_state(state)
-    try:
-        return op(*args, **kwargs)
-    finally:
-        torch.set_rng_state(now)
 
 
 def reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:

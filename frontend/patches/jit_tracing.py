@@ -6,6 +6,7 @@ process is set for all of it.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,23 @@ def _no_callback(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return callback
 
 
+def tensors_keep_their_class(changes: Changes) -> None:
+    """``x.as_subclass(torch.Tensor)`` is an alias, as in ``torch/csrc/autograd/python_variable.cpp``."""
+    changes.wrap(torch.Tensor, "as_subclass", _alias)
+
+
+def _alias(usual: Callable[..., Any]) -> Callable[..., Any]:
+    tracing = threading.get_ident()
+
+    @functools.wraps(usual)
+    def as_subclass(x: torch.Tensor, cls: type) -> Any:
+        if cls is not torch.Tensor or threading.get_ident() != tracing:
+            return usual(x, cls)
+        return torch.ops.aten.alias.default(x)
+
+    return as_subclass
+
+
 def function_sees_compiler(changes: Changes) -> None:
     """``torch.compiler.is_compiling()`` is true in the user's function."""
     compiler: Any = torch.compiler
@@ -52,4 +70,8 @@ def function_sees_compiler(changes: Changes) -> None:
 
 def frames_are_not_counted(changes: Changes) -> None:
     """A compiled function in the user's function that must be one graph is not told that nothing was compiled."""
-    changes.callback(eval_frame.set_fullgraph_compiled_frame_count, eval_frame.set_fullgraph_compiled_frame_count(0))
+    count = eval_frame.set_fullgraph_compiled_frame_count  # returns what was set before; nothing else tells
+    before = count(0)
+    count(before)
+    changes.callback(count, before)
+    count(0)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
+from torch.utils._config_module import ConfigModule
 
 
 class Probe(Protocol):
@@ -61,6 +62,8 @@ def current_value(target: Target) -> Any:
         table, key = entry_of(target)
         return table.get(key, MISSING)
     owner, name = owner_of(target)
+    if isinstance(owner, ConfigModule):
+        return getattr(owner, name)
     found = vars(owner).get(name, MISSING) if isinstance(owner, type | types.ModuleType) else getattr(owner, name)
     return dict(found) if isinstance(found, dict) else found
 

@@ -572,6 +572,17 @@ JIT_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "as_subclass",
+        ("function",),
+        (added("torch.Tensor.as_subclass"),),
+        jit_tracing.tensors_keep_their_class,
+        "of a traced tensor it would make one of another class, which the tracer does not see; modes are not asked",
+        (
+            Exists("torch.Tensor.as_subclass", "method_descriptor"),
+            Exists("torch.ops.aten.alias.default", "OpOverload"),
+        ),
+    ),
+    Patch(
         "torch.compiler.is_compiling",
         ("function",),
         ("torch.compiler._is_compiling_flag",),
@@ -626,7 +637,7 @@ def in_force(scope: Scope, more: Sequence[Change] = ()) -> Iterator[None]:
                 _in_force.add(patch.name)
                 patch.change(changes)
         for change in more:
-            changes.callback(change())
+            change(changes)
         yield
 
 

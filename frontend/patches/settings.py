@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Any
 
 from symshape.frontend.patches.patch import Changes, Patch, Phase, Scope, always
 from symshape.frontend.patches.probes import Exists
 
-Change = Callable[[], Callable[[], None]]  # makes a change, and returns what reverts it
+Change = Callable[[Changes], None]
 
 
 def setting(
@@ -25,19 +26,30 @@ def setting(
     when: Callable[[Scope], bool] = always,
 ) -> Patch:
     """A row that sets an entry of a configuration module of PyTorch."""
-    change = configured(module, **{name: value})
-
-    def make(changes: Changes) -> None:
-        changes.callback(change())
-
     probe = Exists(f"{module}.{name}", "bool")
-    return Patch(f"{name} = {value}", phases, (probe.name,), make, why, (probe,), is_setting=True, when=when)
+    return Patch(
+        f"{name} = {value}",
+        phases,
+        (probe.name,),
+        configured(module, **{name: value}),
+        why,
+        (probe,),
+        is_setting=True,
+        when=when,
+    )
 
 
 def configured(module: str, **values: int) -> Change:
     """Sets entries of a configuration module."""
-    change: Change = importlib.import_module(module)._make_closure_patcher(**values)
-    return change
+    config: Any = importlib.import_module(module)
+    change = config._make_closure_patcher(**values)
+
+    def make(changes: Changes) -> None:
+        # What reverts the change is made by one that changes no value, so that it is known before.
+        changes.callback(config._make_closure_patcher(**{name: getattr(config, name) for name in values})())
+        change()
+
+    return make
 
 
 DYNAMO = "torch._dynamo.config"

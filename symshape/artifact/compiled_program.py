@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,10 +24,24 @@ class Program:
     user_lines: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+_NAMES: dict[Any, str] = {}
+
+
+def named(name: str) -> Callable[[Function], Function]:
+    """A function of the runtime that traced graphs call: by this name, which is no path of a module, in IR as well."""
+
+    def register(function: Function) -> Function:
+        _NAMES[function] = name
+        return function
+
+    return register
+
+
 def target_name(target: Any) -> str:
     """The name under which the host program finds a callable again: an op overload, or a function by its module."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
         return f"higher_order.{target.__name__}"
-    return f"python.{target.__module__}.{target.__qualname__}"
+    return _NAMES.get(target) or f"python.{target.__module__}.{target.__qualname__}"

@@ -24,7 +24,7 @@ def test_pages_are_up_to_date(name: str) -> None:
 
 
 def test_no_page_is_left_over() -> None:
-    assert {path.stem for path in reference.FOLDER.glob("*.md")} - {"patches"} == set(PAGES)
+    assert {path.stem for path in reference.FOLDER.glob("*.md")} == set(PAGES)
 
 
 def test_check_finds_a_stale_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from symshape.frontend.patches import probes, registry
 from symshape.frontend.patches.patch import Changes, Patch, Scope
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
 from symshape.frontend.patches.registry import PATCHES, in_force
+from symshape.frontend.patches.settings import configured
 from symshape.tools.reference import pages
 
 PHASES = ("frame", "graph", "jit", "split", "function")
@@ -143,7 +144,7 @@ def test_an_interrupt_of_the_reverting_is_no_end_of_it() -> None:
             if pass_on:
                 raise pass_on.pop()
 
-        with in_force(Scope("graph"), [lambda: interrupted]):
+        with in_force(Scope("graph"), [lambda changes: changes.callback(interrupted)]):
             pass
     assert changed(before) == []
 
@@ -154,7 +155,10 @@ def test_an_error_of_the_reverting_is_raised_when_all_is_reverted() -> None:
     def fail() -> None:
         raise ValueError("no way back")
 
-    with pytest.raises(ValueError, match="no way back"), in_force(Scope("frame"), [lambda: fail]):
+    with (
+        pytest.raises(ValueError, match="no way back"),
+        in_force(Scope("frame"), [lambda changes: changes.callback(fail)]),
+    ):
         pass
     # A revert that raises would raise again: it is left out, all others are made.
     assert changed(before) == []
@@ -176,7 +180,7 @@ def test_a_scope_inside_of_another_one_changes_once() -> None:
 
 def test_settings_are_set_again_inside() -> None:
     config = torch._dynamo.config
-    with in_force(Scope("frame"), [config._make_closure_patcher(assume_static_by_default=True)]):
+    with in_force(Scope("frame"), [configured("torch._dynamo.config", assume_static_by_default=True)]):
         assert config.assume_static_by_default
         with in_force(Scope("frame")):
             assert not config.assume_static_by_default

@@ -107,7 +107,7 @@ def test_values_and_storages_are_those_of_eager(name: str) -> None:
             assert a.stride() == e.stride() or min(a.shape) <= 1
     for report in reports:
         found = report.statistics["reuse-buffers"]
-        assert found["reused"] + found["in place"] > 0
+        assert found["reused"] + found["in_place"] > 0
 
 
 def test_arguments_that_share_memory() -> None:

@@ -14,6 +14,9 @@ from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
+from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.registry import in_force, splitting
 from symshape.machine.instruction_sets import held
 from symshape.options import Options
 from symshape.prover.numbers.condition import all_of, any_of, at_least, differs, equals
@@ -135,7 +138,9 @@ def test_symbols_of_other_numbers_are_the_same() -> None:
             return graph
 
         kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
-        trace.run(_Module(lambda x, y: (fn(x, y),)), inputs, seeded=True, **kinds)
+        how = {"joint": lambda graph: graph, "splitting": splitting, "decompositions": decomposition_table()}
+        with in_force(Scope("jit")):
+            trace.run(_Module(lambda x, y: (fn(x, y),)), inputs, **kinds, **how)
         (key,) = found
         return key.digest, dict(key.symbols)
 

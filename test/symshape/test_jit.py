@@ -396,3 +396,14 @@ def test_gradient_of_bags() -> None:
         counts = torch.bincount(i, minlength=10)[:, None] * y.detach().sum()
         torch.testing.assert_close(bags.weight.grad, counts.expand(10, 3))
         bags.weight.grad = None
+
+
+def test_a_tensor_as_a_plain_tensor_is_an_alias() -> None:
+    compiled = symshape.jit(lambda x: (x.as_subclass(torch.Tensor) * 2, x.as_subclass(torch.Tensor)))
+    for n in (2, 3, 7):
+        x = torch.randn(n, requires_grad=True)
+        doubled, same = compiled(x)
+        assert torch.equal(doubled, x * 2) and same.data_ptr() == x.data_ptr()
+        (doubled.sum() + same.sum()).backward()
+        assert torch.equal(x.grad, torch.full((n,), 3.0))
+    assert "as_subclass" not in vars(torch.Tensor)
