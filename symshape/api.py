@@ -127,14 +127,8 @@ def compile(
         "shapes_spec": shapes_spec,
     }
     given = {key: value for key, value in habits.items() if value is not None and value is not False}
-    return compile_with(
-        model,
-        configured,
-        fullgraph=fullgraph,
-        dynamic=dynamic,
-        tracing=Tracing(parsed.probe_custom_operators, parsed.strict),
-        **given,
-    )
+    tracing = Tracing(parsed.probe_custom_operators, parsed.strict)
+    return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, tracing=tracing, **given)
 
 
 def _check_dynamic(dynamic: Any, shapes_spec: Any) -> None:

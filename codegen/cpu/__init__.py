@@ -1,1 +1,1 @@
-"""CPU kernels: a `LoopKernel` becomes MLIR text (`emit`), then an object file (`jit`)."""
+"""CPU kernels: a `LoopKernel` becomes MLIR text (`emit`), then an object file (`objects`)."""

@@ -100,7 +100,7 @@ AutogradKernel = Callable[..., Any]
 
 def is_differentiated_inside(op: Any, values: Any) -> bool:
     """Whether eager mode differentiates what a user's operator does: it has no formula of its own. Its call is one
-    operator then, which does the same (``symshape::whole``)."""
+    operator then, which does the same (``symshape::opaque_call``)."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     if not torch.is_grad_enabled() or any(has(op.name(), key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA")):
         return False

@@ -224,10 +224,6 @@ class _Description:
 _PLAIN = (bool, int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-def _expression(value: torch.SymInt) -> Any:
-    return expression_of(value)
-
-
 class _Keyed:
     """A call, for the table of what was learnt: equal to another one that has the same rule."""
 

@@ -663,8 +663,3 @@ def require_known(scope: Scope) -> None:
 def probe_all() -> dict[str, str]:
     """What is wrong with each patch, by name; "" for those that PyTorch is as they need it."""
     return {patch.name: "; ".join(patch.wrong()) for patch in PATCHES}
-
-
-def is_in_force(name: str) -> bool:
-    """Whether a row is in force now, in this process."""
-    return name in _in_force
