@@ -24,6 +24,7 @@ from symshape.frontend.patches import (
     data_parallel,
     dynamo_nodes,
     empty_sizes,
+    float_constants,
     input_views,
     integer_inputs,
     jit_tracing,
@@ -102,6 +103,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
                 "self, fake_mode, t, make_constant, shape_env, source, symbolic_context, trace",
             ),
             Exists("torch._subclasses.fake_tensor.FakeTensor.item_memo"),
+        ),
+    ),
+    Patch(
+        "floats that are no arguments",
+        ("frame",),
+        ("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat",),
+        float_constants.floats_are_constants,
+        "a symbol for each `eps` of a module makes Dynamo trace the frame twice",
+        (
+            Takes("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat", "self, value"),
+            Says("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat", "assume_static_by_default"),
+            Exists("torch._dynamo.config.assume_static_by_default", "bool"),
+            Takes("torch._dynamo.source.get_local_source_name", "source, only_allow_input"),
         ),
     ),
     Patch(
