@@ -51,14 +51,6 @@ def partition_after(
     return partition
 
 
-def merge_equal_calls(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """The graph with calls of equal arguments merged. Strides are compared too: merged values keep their layout."""
-    from torch._functorch.compile_utils import fx_graph_cse
-
-    found: torch.fx.Graph = fx_graph_cse(graph)
-    return found
-
-
 def is_recomputed(node: torch.fx.Node) -> bool:
     """Whether a node of a joint graph is in a checkpoint, and is to be computed again in backward."""
     from torch._functorch.partitioners import must_recompute

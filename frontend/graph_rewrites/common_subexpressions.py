@@ -1,42 +1,108 @@
-"""Equal calls of a traced graph become one."""
+"""Equal calls of a traced graph become one.
+
+As ``torch._functorch.compile_utils.fx_graph_cse``, which loads Inductor's lowerings (0.35 s of a first call), and which
+takes -0.0 for 0.0 and a draw of random numbers for any other call.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from symshape.frontend.bridge.aot_autograd import merge_equal_calls
+from symshape.frontend.bridge.operators import schema_of
 from symshape.frontend.graph_rewrites.draw_order import draws
+
+aten = torch.ops.aten
+_UNINITIALISED = (aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided)
+_KEPT = ("placeholder", "get_attr", "output")
 
 
 def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same graph with repeated pure nodes merged. Strides are compared too: merged values keep their layout."""
+    """The same graph with repeated pure nodes merged."""
     return torch.fx.GraphModule(gm, merged_nodes(gm.graph))
 
 
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
-    """Nodes that read one value into data-dependent sizes of their own are kept: what follows is traced with both.
-    So are those that draw random numbers, and those that differ in the sign of a zero alone, which Python takes for
-    equal."""
-    tag = "differs_by"
+    """A copy of the graph, with one node for calls of one function with equal arguments.
+
+    Kept apart are: draws of random numbers; uninitialised memory; nodes that read one value into data-dependent sizes
+    of their own, for what follows is traced with both; calls before and after a write to memory; and values that share
+    memory with a result, for eager mode returns two tensors.
+    """
+    merged = torch.fx.Graph()
+    new: dict[torch.fx.Node, torch.fx.Node] = {}
+    first: dict[Hashable, torch.fx.Node] = {}
+    of_results = _storages_of_results(graph)
+    writes = 0
     for node in graph.nodes:
-        text = _differences(node)
-        if text:
-            node.kwargs = {**node.kwargs, tag: text}
-    found = merge_equal_calls(graph)
-    for node in (*graph.nodes, *found.nodes):
-        if tag in node.kwargs:
-            node.kwargs = {name: value for name, value in node.kwargs.items() if name != tag}
+        writes += _writes(node)
+        key = _key(node, new) if _may_merge(node, of_results) else None
+        found = None if key is None else first.get((writes, key))
+        if found is None:
+            found = merged.node_copy(node, new.__getitem__)
+            if key is not None:
+                first[writes, key] = found
+        new[node] = found
+    return merged
+
+
+def _may_merge(node: torch.fx.Node, of_results: set[StorageWeakRef]) -> bool:
+    if node.op in _KEPT or draws(node) or node.meta.get("unbacked_bindings"):
+        return False
+    if getattr(node.target, "overloadpacket", node.target) in _UNINITIALISED:
+        return False
+    return _storage(node) not in of_results
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    if isinstance(node.target, torch._ops.OpOverload):
+        return bool(schema_of(node.target).is_mutable)
+    return node.kwargs.get("out") is not None
+
+
+def _storages_of_results(graph: torch.fx.Graph) -> set[StorageWeakRef]:
+    (output,) = graph.find_nodes(op="output")
+    return {storage for storage in map(_storage, output.all_input_nodes) if storage is not None}
+
+
+def _storage(node: torch.fx.Node) -> StorageWeakRef | None:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    try:
+        return StorageWeakRef(value.untyped_storage())
+    except NotImplementedError:  # sparse tensors and the like
+        return None
+
+
+def _key(node: torch.fx.Node, new: dict[torch.fx.Node, torch.fx.Node]) -> Hashable | None:
+    """Equal for calls with one result; None where an argument cannot be compared."""
+    key = (node.op, node.target, _value(node.args, new.__getitem__), _value(node.kwargs, new.__getitem__))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _value(value: Any, new: Callable[[torch.fx.Node], torch.fx.Node]) -> Hashable:
+    """An argument, such that equal means the same: 1, 1.0 and True differ, and so do zeros of either sign."""
+    if isinstance(value, torch.fx.Node):
+        return new(value)
+    if isinstance(value, list | tuple):
+        return (type(value), *(_value(one, new) for one in value))
+    if isinstance(value, dict):
+        return (dict, *((name, _value(one, new)) for name, one in value.items()))
+    if isinstance(value, slice):
+        return (slice, *(_value(one, new) for one in (value.start, value.stop, value.step)))
+    if isinstance(value, float):
+        return float, value.hex()
+    if isinstance(value, complex):
+        return complex, value.real.hex(), value.imag.hex()
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return type(value), value.node
+    found: Hashable = (type(value), value)
     return found
-
-
-def _differences(node: torch.fx.Node) -> str:
-    """What tells a call from others that have equal arguments; "" if nothing does."""
-    if node.op != "call_function":
-        return ""
-    symbols = sorted(map(str, node.meta.get("unbacked_bindings") or ()))
-    numbers = [x for x in (*node.args, *node.kwargs.values()) if isinstance(x, float)]
-    negative = any(x == 0 and math.copysign(1, x) < 0 for x in numbers)
-    own = [node.name] if draws(node) else []
-    return ",".join([*symbols, *own]) + (f" negative zeros: {numbers}" if negative else "")

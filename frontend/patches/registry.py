@@ -33,6 +33,7 @@ from symshape.frontend.patches import (
     random_draws,
     size_reads,
     storage_offsets,
+    symbolic_arithmetic,
     torch_checks,
     torch_layers,
     trace_messages,
@@ -104,6 +105,17 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             ),
             Exists("torch._subclasses.fake_tensor.FakeTensor.item_memo"),
         ),
+    ),
+    Patch(
+        "arithmetic on sizes",
+        ("frame",),
+        (
+            "torch._dynamo.output_graph.ShapeEnv",
+            *(f"torch.fx.experimental.sym_node.SymNode.{name}" for name in symbolic_arithmetic.BINARY),
+        ),
+        symbolic_arithmetic.remember_arithmetic,
+        "the same few expressions are computed by sympy a hundred times for each tensor",
+        (),
     ),
     Patch(
         "floats that are no arguments",
