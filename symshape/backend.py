@@ -12,6 +12,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
+from symshape.frontend.bridge.size_memory import remember
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
@@ -78,6 +79,7 @@ def symshape_backend(
     how |= {"decompositions": decomposition_table(parsed.random == "eager")}
     before = len(reports or ())
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
+    remember(traced_env_of(gm))
     _rewrite_before_tracing(gm, example_inputs, timings)
     scope = Scope("graph", eager_draws=parsed.random == "eager", transforms=has_functional_transforms(gm))
     while True:  # every round makes one more call opaque

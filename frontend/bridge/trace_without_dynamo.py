@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import (
 from symshape.frontend.bridge.aot_autograd import partition_after
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.shape_env import source_name
+from symshape.frontend.bridge.size_memory import remember
 from symshape.frontend.bridge.source_lines import user_frame_now
 
 
@@ -131,6 +132,7 @@ class Trace:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.env: Any = _shape_env_class()(duck_shape=False)
+        remember(self.env)
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.context = TracingContext(self.mode)
         self.lines = _UserLines()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from torch._dynamo.convert_frame import compile_lock
 
+from symshape.frontend.bridge.size_memory import BINARY
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
 from symshape.frontend.patches import (
@@ -31,6 +32,7 @@ from symshape.frontend.patches import (
     lazy_modules,
     operator_rules,
     random_draws,
+    silent_logs,
     size_reads,
     storage_offsets,
     symbolic_arithmetic,
@@ -45,6 +47,7 @@ from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLoca
 from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, setting
 
 _SIZES = "torch.fx.experimental.symbolic_shapes"
+_NODE = "torch.fx.experimental.sym_node.SymNode"
 _VARIABLES = "torch._dynamo.variables"
 _TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
 _IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
@@ -108,14 +111,36 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "arithmetic on sizes",
-        ("frame",),
+        ("frame", "graph"),
         (
             "torch._dynamo.output_graph.ShapeEnv",
-            *(f"torch.fx.experimental.sym_node.SymNode.{name}" for name in symbolic_arithmetic.BINARY),
+            *(f"{_NODE}.{name}" for name in (*BINARY, "expr", "maybe_as_int", "wrap_int")),
+            f"{_SIZES}.ShapeEnv.evaluate_sym_node",
         ),
         symbolic_arithmetic.remember_arithmetic,
-        "the same few expressions are computed by sympy a hundred times for each tensor",
-        (),
+        "sympy computes the same few expressions some hundred times for each tensor",
+        (
+            Takes(f"{_NODE}.__init__", "self, expr, shape_env, pytype, hint, constant, fx_node, optimized_summation"),
+            *(Takes(f"{_NODE}.{name}", "self, other") for name in BINARY),
+            Takes(f"{_NODE}.maybe_as_int", "self"),
+            Takes(f"{_NODE}.wrap_int", "self, num"),
+            Takes(f"{_SIZES}.ShapeEnv.evaluate_sym_node", "self, sym_node, size_oblivious, fallback_value"),
+            Says(f"{_SIZES}.ShapeEnv._set_replacement", "_replacements_version_counter"),
+            Behaves("torch.fx.experimental.sym_node.SymNode", symbolic_arithmetic.nodes_are_as_made),
+        ),
+    ),
+    Patch(
+        "names in silent logs",
+        ("frame",),
+        ("torch._dynamo.symbolic_convert.get_funcname",),
+        silent_logs.no_names_for_silent_logs,
+        "Dynamo tokenises each source file that it traces, for lines of a log that is off",
+        (
+            Takes("torch._dynamo.symbolic_convert.get_funcname", "filename, lineno"),
+            Says(f"{_TRANSLATOR}.get_line_of_code_header", "get_funcname"),
+            Exists("torch._dynamo.symbolic_convert.trace_call_log", "Logger"),
+            Exists("torch._dynamo.symbolic_convert.trace_source_log", "Logger"),
+        ),
     ),
     Patch(
         "floats that are no arguments",

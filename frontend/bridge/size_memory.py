@@ -1,0 +1,51 @@
+"""What was computed with the symbolic sizes of one shape environment, so that it is not computed again.
+
+The operations that ask are in ``frontend/patches/symbolic_arithmetic.py``. An environment has a memory only if it
+traces for symshape (``remember``): other threads trace with environments of their own, and see nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+ON_INTEGERS = (
+    "add", "sub", "mul", "int_floordiv", "eq", "ne", "lt", "le", "gt", "ge", "sym_max", "sym_min",
+)  # fmt: skip
+ON_BOOLEANS = ("and_", "or_")
+BINARY = (*ON_INTEGERS, *ON_BOOLEANS)  # methods of SymNode; `mod` asks for the ranges of symbols, and is not here
+ATTRIBUTE = "symshape_memory"  # of a shape environment
+
+# What a SymNode is made of: its expression, type, value at the first call, and whether it is a sum of symbols.
+Parts = tuple[Any, type, Any, bool]
+
+
+class Memory:
+    """The memory of one shape environment.
+
+    ``decisions``: (expression, size-oblivious, guards suppressed) -> what a guard was made for; ``integers``:
+    expression -> the number that it is, or None; ``numbers``: number -> its ``SymNode``. None of them ever changes.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._version = env._replacements_version_counter
+        self._results: dict[str, dict[tuple[Any, Any], Parts]] = {name: {} for name in BINARY}
+        self.decisions: dict[tuple[Any, bool, bool], Any] = {}
+        self.integers: dict[Any, int | None] = {}
+        self.numbers: dict[int, Any] = {}
+
+    def results(self, operation: str, env: Any) -> dict[tuple[Any, Any], Parts]:
+        """Operands -> the result of ``operation``. Forgotten when a symbol is replaced: an operand is kept as it was
+        made, and means another expression then."""
+        version = env._replacements_version_counter
+        if version != self._version:
+            for results in self._results.values():
+                results.clear()
+            self._version = version
+        return self._results[operation]
+
+
+def remember(env: Any) -> None:
+    """``env`` has a memory from now on, unless PyTorch is asked to record or to validate what is done with it."""
+    if env is not None and not env._translation_validation_enabled and not env.should_record_events:
+        if not hasattr(env, ATTRIBUTE):
+            setattr(env, ATTRIBUTE, Memory(env))
