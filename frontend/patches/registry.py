@@ -120,13 +120,12 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         symbolic_arithmetic.remember_arithmetic,
         "sympy computes the same few expressions some hundred times for each tensor",
         (
-            Takes(f"{_NODE}.__init__", "self, expr, shape_env, pytype, hint, constant, fx_node, optimized_summation"),
             *(Takes(f"{_NODE}.{name}", "self, other") for name in BINARY),
             Takes(f"{_NODE}.maybe_as_int", "self"),
             Takes(f"{_NODE}.wrap_int", "self, num"),
             Takes(f"{_SIZES}.ShapeEnv.evaluate_sym_node", "self, sym_node, size_oblivious, fallback_value"),
             Says(f"{_SIZES}.ShapeEnv._set_replacement", "_replacements_version_counter"),
-            Behaves("torch.fx.experimental.sym_node.SymNode", symbolic_arithmetic.nodes_are_as_made),
+            Behaves(f"{_NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
     ),
     Patch(
