@@ -100,7 +100,8 @@ def _compile(
     _record(report, "imported", imported.module, keep_stages)
 
     require = Requirements(env)
-    pass_context = PassContext(options={"target": target, "kind": kind}, disabled=disabled, require=require)
+    chosen = {"target": target, "cpu": options.cpu, "kind": kind}
+    pass_context = PassContext(options=chosen, disabled=disabled, require=require)
     for stage, steps in stage_pipelines(options, attempt):
         hooks = Hooks(timings=timings)
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
