@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import call_arguments, call_target, reading_of
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.locations import node_names, source_line
 from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes

@@ -16,7 +16,7 @@ from symshape.dialects.accessors import (
     set_reading_dim,
 )
 from symshape.dialects.conditions import emit_condition
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import CallOp
 from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Sizes

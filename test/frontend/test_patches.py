@@ -17,6 +17,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._config_module import ConfigModule
 
 import symshape
 from symshape.errors import PatchError
@@ -36,7 +37,23 @@ X = torch.arange(6.0).reshape(2, 3)
 def state() -> dict[str, Any]:
     """Every target as it is."""
     targets = [(patch.name, target) for patch in PATCHES for target in patch.all_targets]
-    return {f"{name}: {target}": probes.current_value(target) for name, target in targets}
+    return {f"{name}: {target}": current_value(target) for name, target in targets}
+
+
+def current_value(target: probes.Target) -> Any:
+    """What a target is now, for comparisons: the object itself, a copy of a table, ``MISSING``."""
+    if isinstance(target, probes.Named):
+        return target.read()
+    if "[" in target:
+        table, key = probes.entry_of(target)
+        return table.get(key, probes.MISSING)
+    owner, name = probes.owner_of(target)
+    if isinstance(owner, ConfigModule):
+        return getattr(owner, name)
+    found = (
+        vars(owner).get(name, probes.MISSING) if isinstance(owner, type | types.ModuleType) else getattr(owner, name)
+    )
+    return dict(found) if isinstance(found, dict) else found
 
 
 def changed(before: dict[str, Any]) -> list[str]:

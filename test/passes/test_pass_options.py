@@ -10,7 +10,7 @@ import pytest
 from symshape.errors import OptionError
 from symshape.passes.framework import registry
 from symshape.passes.framework.base import Pass
-from symshape.passes.framework.pipeline import parse_pipeline, parse_step, print_pipeline, split_top_level
+from symshape.passes.framework.pipeline_text import parse_pipeline, parse_step, print_pipeline, split_top_level
 from symshape.passes.stages import STAGES, last_pass, passes_between
 
 
