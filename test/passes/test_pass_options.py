@@ -71,6 +71,11 @@ def test_unbalanced_pipelines_are_errors(text: str) -> None:
         split_top_level(text, ",")
 
 
+@pytest.mark.parametrize("name", sorted(registry.TABLE))
+def test_every_pass_says_what_it_counts(name: str) -> None:
+    assert registry.lookup(name).statistics
+
+
 def test_stages() -> None:
     between = [*STAGES["shaped"], *STAGES["linalg"], *STAGES["kernels"]]
     assert passes_between("imported", "kernels") == between

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from symshape.analysis.loops import Dim, Instr
-from symshape.codegen.cpu.emit import rows_along_lanes as together
-from symshape.codegen.cpu.emit import split, transpose
+from symshape.codegen.cpu.emit import rows_along_lanes, split, transpose
 from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.emit.expressions import floor_divide, scalar
 from symshape.codegen.cpu.emit.state import State
-from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, PassLoops, Values, instruction, peel, side_by_side
+from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, SweepLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
 from symshape.codegen.cpu.schedule.sweep_order import Schedule
 
@@ -66,7 +65,7 @@ class Body:
         state, layout, pure = self.state, self.layout, self.state.writer.pure
         state.uniform_depth = state.writer.depth
         if layout.rows is not None:
-            self._together(layout.rows)
+            self._rows_along_lanes(layout.rows)
             return
         if layout.lane is None or layout.across:
             inside()
@@ -141,7 +140,7 @@ class Body:
         for instr in layout.returned:
             transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
 
-    def _together(self, dim: Dim) -> None:
+    def _rows_along_lanes(self, dim: Dim) -> None:
         """Each sweep for the rows of a vector of them, one after the other; the row level's work for all at once."""
         state, pure = self.state, self.state.writer.pure
         width, size = state.constant(state.width, "i64"), scalar(state, dim.size)
@@ -165,18 +164,18 @@ class Body:
     def _rows_in_turn(self, k: int, dim: Dim, first: str, count: str, values: Values) -> Accumulators:
         """Sweep number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
         state, reductions = self.state, self.reductions[k]
-        waiting = together.spill(state, self.schedule.sweeps[k], values)
-        rooms = together.rooms(state, reductions)
+        waiting = rows_along_lanes.spill(state, self.schedule.sweeps[k], values)
+        rooms = rows_along_lanes.rooms(state, reductions)
 
         def row(index: str, _: list[str]) -> list[str]:
             state.symbols[dim.name] = state.writer.pure(f"arith.addi {first}, {index} : i64")
             state.uniform_depth = state.writer.depth
-            (found,) = self._pass(k, [together.reload(state, waiting, values, index)])
-            together.save(state, reductions, found, rooms, index)
+            (found,) = self._sweep(k, [rows_along_lanes.reload(state, waiting, values, index)])
+            rows_along_lanes.save(state, reductions, found, rooms, index)
             return []
 
         state.writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], row)
-        return together.totals(state, reductions, rooms)
+        return rows_along_lanes.totals(state, reductions, rooms)
 
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
         """body(k) for the vectors of the unit."""
@@ -190,16 +189,16 @@ class Body:
         values: list[Values] = [{} for _ in range(self.copies)]
         self._rows(0, values)
         for k in range(len(self.schedule.sweeps)):
-            accumulators = self._pass(k, values)
+            accumulators = self._sweep(k, values)
             if self.layout.split is not None:
                 self._finish_or_save(accumulators, values)
                 return
             self._finish(self.reductions[k], accumulators, values)
             self._rows(k + 1, values)
 
-    def _pass(self, k: int, values: list[Values]) -> list[Accumulators]:
+    def _sweep(self, k: int, values: list[Values]) -> list[Accumulators]:
         """The accumulators of sweep number ``k``."""
-        loops = PassLoops(
+        loops = SweepLoops(
             self.state,
             self.layout,
             self.schedule.sweeps[k],

@@ -1,9 +1,9 @@
 """Several sweeps over few long rows: each sweep over a row is a launch of its own, in which threads share its chunks.
 
     @k_rows0(context, unit)           what the row level does before the first sweep
-    @k_pass0(context, begin, end)     chunks of sweep 0, whose accumulators wait in the workspace
+    @k_sweep0(context, begin, end)    chunks of sweep 0, whose accumulators wait in the workspace
     @k_rows1(context, unit)           chunks combined in their order; the row level's work before the second sweep
-    @k_pass1 ...
+    @k_sweep1 ...
 
 All of it for one row, then for the next: a sweep may find in the cache what the sweep before it has read. For the sake
 of rows that do not fit there, every other sweep begins with the last chunk. Values of the row level wait in the
@@ -66,7 +66,7 @@ class Staged(Body):
         for_units(self.state, counters, unit, after, one)
 
     def _chunk(self, number: int, unit: str) -> None:
-        accumulators = self._pass(number, self._reloaded(number + 1, unit))
+        accumulators = self._sweep(number, self._reloaded(number + 1, unit))
         if self.reductions[number]:
             uniform = self.layout.lane is None
             split.save(self.state, self.reductions[number], accumulators, self.unit, uniform)
@@ -153,7 +153,7 @@ def room(state: State, schedule: Schedule, layout: Layout) -> int:
 
 
 def stages(schedule: Schedule) -> list[tuple[str, int]]:
-    """The functions in the order in which they run: ("rows" or "pass", number). Row stages with nothing to do are left
+    """The functions in the order in which they run: ("rows" or "sweep", number). Row stages with nothing to do are left
     out."""
     found: list[tuple[str, int]] = []
     for number, rows in enumerate(schedule.rows):
@@ -161,7 +161,7 @@ def stages(schedule: Schedule) -> list[tuple[str, int]]:
         if reduced or any(instr.op not in _ANYWHERE for instr in rows):
             found.append(("rows", number))
         if number < len(schedule.sweeps):
-            found.append(("pass", number))
+            found.append(("sweep", number))
     return found
 
 
@@ -200,7 +200,7 @@ def start(
             if kind == "rows":
                 launch.call(writer, f"{name}_rows{number}", context, unit)
             else:
-                launch.start(writer, f"{name}_pass{number}", context, splits, works[number])
+                launch.start(writer, f"{name}_sweep{number}", context, splits, works[number])
         return []
 
     writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], one)

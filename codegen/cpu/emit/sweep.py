@@ -107,7 +107,7 @@ def peel(state: State, begin: str, end: str, step: int) -> str:
     return pure(f"arith.addi {begin}, {whole} : i64")
 
 
-class PassLoops:
+class SweepLoops:
     """Writes the loops of one sweep. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
     run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim;
     ``given``: full-level values that are there already; ``rooms``: buffers that accesses are made in instead."""
