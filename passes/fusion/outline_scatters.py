@@ -1,4 +1,4 @@
-"""outline-scatters: writes at data-dependent places become kernels."""
+"""outline-scatters: writes at data-dependent indices become kernels."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Body:
         self.copies, self.full = layout.copies, layout.full(state.width)
         self.ranges: dict[str, Bounds] = {}
         self.given: Values = {}
-        self.rooms: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
+        self.buffers: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
 
     def compute(self, begin: str, end: str) -> None:
         """All of the units in [begin, end)."""
@@ -110,15 +110,15 @@ class Body:
         rows = pure(f"arith.minsi {left}, {width} : i64")
         columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
         state.symbols[tile.name], state.symbols[lane.name] = first, self.position
-        rooms = [transpose.buffer(state, instr) for instr in layout.transposed]
-        for instr, room in zip(layout.transposed, rooms, strict=True):
-            transpose.fill(state, instr, lane, room, rows, columns)
+        buffers = [transpose.new_buffer(state, instr) for instr in layout.transposed]
+        for instr, buffer in zip(layout.transposed, buffers, strict=True):
+            transpose.fill(state, instr, lane, buffer, rows, columns)
 
         def row(index: str, _: list[str]) -> list[str]:
             state.symbols[tile.name] = pure(f"arith.addi {first}, {index} : i64")
             state.uniform_depth = state.writer.depth
-            pairs = zip(layout.transposed, rooms, strict=True)
-            self.given = {instr.results[0]: transpose.row(state, instr, room, index) for instr, room in pairs}
+            pairs = zip(layout.transposed, buffers, strict=True)
+            self.given = {instr.results[0]: transpose.row(state, instr, buffer, index) for instr, buffer in pairs}
             self._stages()
             return []
 
@@ -131,14 +131,14 @@ class Body:
         assert tile is not None and lane is not None
         width, rows = state.constant(state.width, "i64"), scalar(state, tile.size)
         columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
-        self.rooms = {instr: transpose.buffer(state, instr) for instr in (*layout.transposed, *layout.returned)}
+        self.buffers = {instr: transpose.new_buffer(state, instr) for instr in (*layout.transposed, *layout.returned)}
         state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
         for instr in layout.transposed:
-            transpose.fill(state, instr, lane, self.rooms[instr], rows, columns)
+            transpose.fill(state, instr, lane, self.buffers[instr], rows, columns)
         self._stages()
         state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
         for instr in layout.returned:
-            transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
+            transpose.drain(state, instr, lane, self.buffers[instr], rows, columns)
 
     def _rows_along_lanes(self, dim: Dim) -> None:
         """Each sweep for the rows of a vector of them, one after the other; the row level's work for all at once."""
@@ -165,17 +165,17 @@ class Body:
         """Sweep number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
         state, reductions = self.state, self.reductions[k]
         waiting = rows_along_lanes.spill(state, self.schedule.sweeps[k], values)
-        rooms = rows_along_lanes.rooms(state, reductions)
+        buffers = rows_along_lanes.new_buffers(state, reductions)
 
         def row(index: str, _: list[str]) -> list[str]:
             state.symbols[dim.name] = state.writer.pure(f"arith.addi {first}, {index} : i64")
             state.uniform_depth = state.writer.depth
             (found,) = self._sweep(k, [rows_along_lanes.reload(state, waiting, values, index)])
-            rows_along_lanes.save(state, reductions, found, rooms, index)
+            rows_along_lanes.save(state, reductions, found, buffers, index)
             return []
 
         state.writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], row)
-        return rows_along_lanes.totals(state, reductions, rooms)
+        return rows_along_lanes.totals(state, reductions, buffers)
 
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
         """body(k) for the vectors of the unit."""
@@ -206,7 +206,7 @@ class Body:
             self._vectors,
             self.ranges,
             self.given,
-            self.rooms,
+            self.buffers,
         )
         return loops.run(values)
 

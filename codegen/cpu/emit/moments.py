@@ -135,7 +135,7 @@ class _Block:
             loops.vectors,
             {**loops.ranges, lane.name: self.bounds},
             loops.given,
-            loops.rooms,
+            loops.buffers,
         )
         return part.run([{**self.values, **(more or {})}])[0]
 
