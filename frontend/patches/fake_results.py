@@ -26,8 +26,9 @@ def _marked(mark: str, usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def cache_key(self: Any, state: Any, func: Any, args: Any, kwargs: Any) -> Any:
         key = usual(self, state, func, args, kwargs)
-        # The same object: PyTorch has told the finalizers of what is in the key to remove it.
-        key.__init__((*key.key, mark))
+        # The same object: PyTorch has told the finalizers of what is in the key to remove it. To hash all of it again
+        # would take as long as the first time.
+        key.key, key.hashvalue = (*key.key, mark), hash((key.hashvalue, mark))
         return key
 
     return cache_key

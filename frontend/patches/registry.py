@@ -267,8 +267,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (
             Takes("torch._subclasses.fake_tensor.FakeTensorMode._cache_key", "self, state, func, args, kwargs"),
             Says("torch._subclasses.fake_tensor.FakeTensorMode._cached_dispatch_impl", "_cache_key"),
-            Takes("torch._subclasses.fake_tensor._DispatchCacheKey.__init__", "self, tup"),
-            Says("torch._subclasses.fake_tensor._DispatchCacheKey.__init__", "key"),
+            Says("torch._subclasses.fake_tensor._DispatchCacheKey.__eq__", "key"),
+            Says("torch._subclasses.fake_tensor._DispatchCacheKey.__hash__", "hashvalue"),
         ),
     ),
     Patch(
