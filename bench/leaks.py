@@ -52,7 +52,7 @@ def entries() -> tuple[int, int]:
     found: dict[int, Any] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "symshape" and module is not None:
-            found |= {id(one): one for one in vars(module).values() if hasattr(one, "cache_info")}
+            found |= {id(one): one for one in vars(module).values() if hasattr(one, "cache_parameters")}
     sizes = [one.cache_info() for one in found.values()]
     libraries = sum(isinstance(one, Library) for one in gc.get_objects())
     own = libraries + sum(1 for name in linecache.cache if name.startswith(("<triton", "<symshape")))
