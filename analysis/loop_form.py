@@ -32,7 +32,6 @@ FINISHING: dict[str, LoopStep] = {
     "guard-empty-tensors": guard_empty_tensors,
     "normalise-loops": normalise,
 }
-LOOP_STEPS = (*READING, *FINISHING)
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class LoopKernel:
 
     @property
     def scatter(self) -> Instr | None:
-        """What a kernel does that writes at data-dependent places: it does nothing else."""
+        """What a kernel does that writes at data-dependent indices: it does nothing else."""
         return next((i for i in self.code if i.op == "scatter"), None)
 
     @property

@@ -27,7 +27,7 @@ from torch_mlir import ir
 from symshape import dialects
 from symshape.compiler import compile_graph
 from symshape.dialects.conditions import read_condition
-from symshape.dialects.facts import row_of
+from symshape.dialects.function_facts import row_of
 from symshape.dialects.sizes import Sizes
 from symshape.frame_compiler import compile_with
 from symshape.frontend.bridge.aot_autograd import aot_compile

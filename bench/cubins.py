@@ -67,7 +67,8 @@ def distinct_kernels(names: list[str], progress: Progress) -> dict[str, tuple[st
 
 def compile_one(model: str, loops: Any, variant: Any, aligned: bool, arch: int) -> list[Row]:
     """In a worker process: Triton to machine code, and what it costs."""
-    from symshape.codegen.triton.access_width import accesses, widest
+    from access_width import accesses, widest
+
     from symshape.codegen.triton.kernel import emit_triton
     from symshape.tools.compile_ahead import compile_for
 

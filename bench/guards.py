@@ -20,15 +20,16 @@ import statistics
 import time
 import timeit
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch._dynamo
+from guard_stubs import Binding, StubText, emit_stub
 from torch.export import Dim
 
 import symshape
-from symshape.codegen.host.guard_stub import Binding, Constraint, StubText, emit_stub
+from symshape.codegen.host.guard_stub import Constraint
 from symshape.prover.numbers.condition import at_least, equals
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.checks import fail, load_function
@@ -92,11 +93,18 @@ def tensor_runs(count: int, dynamic: bool) -> Runs:
     shapes = None if dynamic else tuple((Dim.STATIC, Dim.STATIC) for _ in tensors)
     ours = symshape.jit(function, dynamic_shapes=shapes)
     ours(*tensors)
-    check, manager = ours.finder(*tensors), entry.guard_manager
+    check, manager = lookup(ours, *tensors), entry.guard_manager
     wrong = (*tensors[:-1], tensors[-1][:1])
     assert check(tensors) is not None and check(wrong) is None
     assert manager.check(scope) and not manager.check(scope | {f"x{count - 1}": wrong[-1]})
     return {"ours": functools.partial(check, tensors), "pytorch": functools.partial(manager.check, scope)}
+
+
+def lookup(function: Any, *args: Any) -> Callable[[Sequence[Any]], Any]:
+    """What a call of a jitted function with these arguments (tensors and constants, no containers) runs first: a
+    function of the argument tuple, with an entry as its result, or None."""
+    found: Callable[[Sequence[Any]], Any] = function._states[0].flat[len(args)].find
+    return found
 
 
 def by_value(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -125,12 +133,12 @@ def entry_runs(entries: int) -> dict[str, Runs]:
         one(*last)
         assert len(many.entries) == entries and len(one.entries) == 1
         # Each call's entry is its own: the last one must not be found because it is tried first.
-        assert len({id(many.finder(*args)(args)) for args, _ in calls}) == entries
+        assert len({id(lookup(many, *args)(args)) for args, _ in calls}) == entries
         first = calls[0][0]
         found[name] = {
-            "first of many": functools.partial(many.finder(*first), first),
-            "last of many": functools.partial(many.finder(*last), last),
-            "only one": functools.partial(one.finder(*last), last),
+            "first of many": functools.partial(lookup(many, *first), first),
+            "last of many": functools.partial(lookup(many, *last), last),
+            "only one": functools.partial(lookup(one, *last), last),
         }
     return found
 

@@ -5,7 +5,7 @@
 The dynamic compilations meet a small size first and are never dropped: one graph serves the sweep (counted). The static
 one is compiled for each size by itself. Times are whole calls, guards and all. A figure is the median over rounds; a
 ratio the median of the rounds' ratios. Every result is compared with float64: where it is a few numbers, for several
-draws of the inputs (`symshape.tools.accuracy`), all sides for the same ones. ``--out`` also draws FILE.png.
+draws of the inputs (`accuracy`), all sides for the same ones. ``--out`` also draws FILE.png.
 ``--clock processor`` with ``--threads 1`` leaves out what other processes do to the machine meanwhile.
 """
 
@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accuracy import Errors, accurate, draws
 from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, meet
 from torch._dynamo.utils import counters
 
 import symshape
-from symshape.tools.accuracy import Errors, accurate, draws
 from symshape.tools.measure import Clock, geometric_mean, samples, tensors_of, write_result
 from symshape.tools.terminal import Progress, heading, table
 
@@ -39,7 +39,7 @@ _SMALL = 10_000  # elements: below, a call is mostly overhead and the difference
 
 @dataclass(frozen=True)
 class Row:
-    """``ratios``: symshape's time over theirs; ``errors``: against float64, see `symshape.tools.accuracy.Errors`;
+    """``ratios``: symshape's time over theirs; ``errors``: against float64, see `accuracy.Errors`;
     ``repeats``: two runs gave the same bits."""
 
     kernel: str

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from symshape.runtime.cpu.load_objects import loaded_libraries
+from symshape.runtime.cpu.load_objects import Library
 from symshape.tools.measure import write_result
 from symshape.tools.terminal import Progress, table
 
@@ -52,9 +52,10 @@ def entries() -> tuple[int, int]:
     found: dict[int, Any] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "symshape" and module is not None:
-            found |= {id(one): one for one in vars(module).values() if hasattr(one, "cache_info")}
+            found |= {id(one): one for one in vars(module).values() if hasattr(one, "cache_parameters")}
     sizes = [one.cache_info() for one in found.values()]
-    own = loaded_libraries() + sum(1 for name in linecache.cache if name.startswith(("<triton", "<symshape")))
+    libraries = sum(isinstance(one, Library) for one in gc.get_objects())
+    own = libraries + sum(1 for name in linecache.cache if name.startswith(("<triton", "<symshape")))
     unbounded = own + sum(info.currsize for info in sizes if info.maxsize is None)
     return own + sum(info.currsize for info in sizes), unbounded
 

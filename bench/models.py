@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from steady_state import BACKENDS
 from torch.profiler import ProfilerActivity, profile
+from trained_models import TRAINED, TRAINING_SHAPES, without_dropout
 
 from symshape.tools.measure import geometric_mean, interleaved, tensors_of, write_result
 from symshape.tools.terminal import Progress, heading, table
 from symshape.tools.zoo import Model, Shape, Size
-from symshape.tools.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
 
 _RATE = 1e-3
 

@@ -1,4 +1,4 @@
-"""What the emitters of both targets need of a kernel that writes at data-dependent places."""
+"""What the emitters of both targets need of a kernel that writes at data-dependent indices."""
 
 from __future__ import annotations
 

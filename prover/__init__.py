@@ -4,6 +4,7 @@ There are two engines. ``numbers/`` answers from bounds and divisibility of cano
 and it imports nothing of the other. ``solver/`` decides what is left, by isl with branch and bound.
 
 Their one facade is ``ConditionStore`` (``solver/condition_store.py``): it asks the first, then the second, and says
-what an answer follows from. ``ConstraintStore`` (``store.py``) is the same in sympy's terms, for people and PyTorch.
+what an answer follows from. ``ConstraintStore`` (``constraint_store.py``) is the same in sympy's terms, for people and
+PyTorch.
 Passes and emitters that ask thousands of questions about the facts of one kernel take ``Facts`` itself.
 """

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from symshape.artifact.constraint_checks import CheckText, error_of
 
 # What a condition's text may call (``Condition.python``).
-_FUNCTIONS: dict[str, Any] = {"__builtins__": {}, "max": max, "min": min}
+_FUNCTIONS: dict[str, object] = {"__builtins__": {}, "max": max, "min": min}
 
 
 def holds(check: CheckText, values: Mapping[str, int]) -> bool:
@@ -27,9 +27,9 @@ def fail(checks: Sequence[CheckText], values: Mapping[str, int]) -> NoReturn:
     raise error_of(next(check for check in checks if not holds(check, values)), values)
 
 
-def load_function(source: str, name: str, namespace: Mapping[str, Any], file: str) -> Callable[..., Any]:
+def load_function(source: str, name: str, namespace: Mapping[str, object], file: str) -> Callable[..., Any]:
     """The function ``name`` that a generated source defines; tracebacks call the source ``file``."""
-    scope = dict(namespace)
+    scope: dict[str, Any] = dict(namespace)
     exec(compile(source, file, "exec"), scope)
     loaded: Callable[..., Any] = scope[name]
     return loaded

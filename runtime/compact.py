@@ -10,22 +10,25 @@ from typing import Any
 
 import torch
 
+from symshape.machine.instruction_sets import NATIVE
+
 _library: Any = torch.library.Library
 _LIBRARY = _library("symshape", "FRAGMENT")
-_LIBRARY.define("mask_positions(Tensor mask, str target) -> Tensor")
+_LIBRARY.define("mask_positions(Tensor mask, str target, str cpu='native') -> Tensor")
 _LIBRARY.define("select_at(Tensor x, Tensor positions, int dim, int rank) -> Tensor")
 _LIBRARY.define("unravel_positions(Tensor mask, Tensor positions) -> Tensor")
 
 
-def mask_positions(mask: torch.Tensor, target: str) -> torch.Tensor:
-    """int64: where a bool tensor is true, as row-major positions in it, in order. ``target``: "cpu" or "triton".
+def mask_positions(mask: torch.Tensor, target: str, cpu: str = NATIVE) -> torch.Tensor:
+    """int64: where a bool tensor is true, as row-major positions in it, in order. ``target``: "cpu" or "triton";
+    ``cpu``: the instructions that code for the former may use (`symshape/machine/instruction_sets.py`).
 
     The host waits for a GPU once, for their number.
     """
     if target == "cpu":
         from symshape.runtime.cpu import compact as compact_cpu
 
-        return compact_cpu.positions(mask)
+        return compact_cpu.positions(mask, cpu)
     from symshape.runtime.triton import compact as compact_triton
 
     return compact_triton.positions(mask)

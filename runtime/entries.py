@@ -65,7 +65,7 @@ def properties(value: Any) -> Properties:
     raise TypeError(f"{type(value).__name__}")
 
 
-def _is_numpy_number(value: Any) -> bool:
+def _is_numpy_number(value: object) -> bool:
     numpy = sys.modules.get("numpy")  # PyTorch works without it
     return numpy is not None and isinstance(value, numpy.generic)
 
@@ -85,7 +85,7 @@ def stand_in(value: torch.Tensor) -> torch.Tensor:
     return empty if tensor_check([empty], free, free)(value) else value
 
 
-def surroundings() -> tuple[Any, ...]:
+def surroundings() -> tuple[object, ...]:
     """What else decides how PyTorch runs a function: gradients, inference mode, default dtype, autocast, modes, the
     default device, forward differentiation."""
     own = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast_state()
@@ -100,7 +100,7 @@ class InputClass:
     """``inputs``: the properties of each; ``around``: ``surroundings``."""
 
     inputs: tuple[Properties, ...]
-    around: tuple[Any, ...]
+    around: tuple[object, ...]
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> InputClass:
@@ -178,7 +178,7 @@ def _class_finder(kind: InputClass, entries: Sequence[Entry], match: Match) -> F
     # The C++ call rejects a tensor that is there twice.
     once = [i for i, p in enumerate(tensors) if kind.inputs[p][_SAME_AS] is None]
     positions, strides = [tensors[i] for i in once], [match.strides[i] for i in once]
-    namespace: dict[str, Any] = {
+    namespace: dict[str, object] = {
         **_FUNCTIONS,
         **{f"e{i}": entry for i, entry in enumerate(entries)},
         **{f"c{i}": own[-1] for i, own in enumerate(kind.inputs)},
@@ -250,7 +250,7 @@ def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bo
     return len(set(written)) == len(written) and read.isdisjoint(written)
 
 
-_FUNCTIONS: dict[str, Any] = {
+_FUNCTIONS: dict[str, object] = {
     "is_contiguous": torch.Tensor.is_contiguous,
     "is_grad_enabled": torch.is_grad_enabled,
     "apart": apart,
@@ -316,7 +316,7 @@ def _columns(kinds: Sequence[InputClass]) -> list[tuple[int, int]]:
     return chosen
 
 
-def _load(lines: Sequence[str], namespace: dict[str, Any]) -> Find:
+def _load(lines: Sequence[str], namespace: dict[str, object]) -> Find:
     source = "def find(inputs):\n" + "".join(f" {line}\n" for line in lines)
     found: Find = load_function(source, "find", namespace, "<symshape guards>")
     return found

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from symshape.artifact.kernel_image import KernelImage
 
 
-def load_kernels(image: KernelImage, *, autotune: bool = False) -> dict[str, Callable[..., Any]]:
+def load_kernels(image: KernelImage, *, autotune: bool = False) -> dict[str, Callable[..., None]]:
     """Name -> callable, in the launch convention of the target. ``autotune``: Triton kernels choose among their
     variants by measured time."""
-    loaded: dict[str, Callable[..., Any]] = {}
+    loaded: dict[str, Callable[..., None]] = {}
     if image.arguments:
         from symshape.runtime.cpu.load_objects import load_object
 

@@ -14,6 +14,7 @@ import torch
 from symshape.artifact.call_text import made_from, parse, result_size, run
 from symshape.runtime.torch_c import differentiated
 
+Size = int | torch.SymInt
 _library: Any = torch.library.Library
 LIBRARY = _library("symshape", "FRAGMENT")
 LIBRARY.define("opaque_call(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]")
@@ -61,13 +62,13 @@ def gradients_of_call(
     return [torch.zeros_like(t) if g is None else g.contiguous().clone() for g, t in zip(made, tensors)]
 
 
-def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
+def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size]) -> list[torch.Tensor]:
     context = torch.library.get_ctx()
     return made_from(call, tensors, sizes, context.new_dynamic_size)
 
 
 def sizes_of_gradient(
-    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], gradients: Any
+    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size], gradients: Any
 ) -> list[torch.Tensor]:
     return [t.new_empty(t.size()) for t in tensors]
 
@@ -84,7 +85,7 @@ def _backward(ctx: Any, gradients: Any) -> Any:
     return without_integers(tensors, ctx.sizes, found)
 
 
-def without_integers(tensors: Sequence[torch.Tensor], sizes: Sequence[Any], found: Sequence[torch.Tensor]) -> Any:
+def without_integers(tensors: Sequence[torch.Tensor], sizes: Sequence[Size], found: Sequence[torch.Tensor]) -> Any:
     """The gradients of ``call, tensors, sizes``."""
     of_sizes: Any = None if sizes else []  # an empty list is taken for one of tensors
     return None, [g if t.is_floating_point() or t.is_complex() else None for g, t in zip(found, tensors)], of_sizes

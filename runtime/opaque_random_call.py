@@ -71,14 +71,14 @@ def _opaque_random_call_gradient(
         return gradients_of_call(call, tensors, sizes, gradients)
 
 
-def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
+def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torch.SymInt]) -> list[torch.Tensor]:
     found = made_from(call, tensors, sizes, torch.library.get_ctx().new_dynamic_size)
     state = torch.empty([_state_bytes(_device(call, tensors).type)], dtype=torch.uint8, device="cpu")
     return [*found, state]
 
 
 def _fake_gradient(
-    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Any], state: torch.Tensor, gradients: Any
+    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torch.SymInt], state: torch.Tensor, gradients: Any
 ) -> list[torch.Tensor]:
     return sizes_of_gradient(call, tensors, sizes, gradients)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -11,7 +10,7 @@ import torch
 def with_name(name: str, kernel: Callable[..., None]) -> Callable[..., None]:
     """The kernel as an event of the profiler: ``symshape::NAME``."""
 
-    def launch(*args: Any) -> None:
+    def launch(*args: object) -> None:
         with torch.profiler.record_function(f"symshape::{name}"):
             kernel(*args)
 

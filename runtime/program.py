@@ -25,8 +25,11 @@ from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
 from symshape.runtime.torch_c import empty_strided_cpu, is_profiling, reinterpret_tensor
 
+Run = Callable[[list[Any]], Any]  # of a compiled program: the list of its inputs, which it empties
+Kernels = Mapping[str, Callable[..., None]]  # by name
 
-def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
+
+def load_program(program: Program, kernels: Kernels) -> Run:
     """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
     namespace: dict[str, Any] = {
         "torch": torch,
@@ -48,10 +51,10 @@ def load_program(program: Program, kernels: Mapping[str, Callable[..., Any]]) ->
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
     code = compile(program.source, _FILE, "exec")
 
-    def load(own: Mapping[str, Callable[..., Any]]) -> Callable[[list[Any]], Any]:
+    def load(own: Kernels) -> Run:
         given = {**namespace, **own}
         exec(code, given)
-        run: Callable[[list[Any]], Any] = given["program"]
+        run: Run = given["program"]
         return run
 
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
@@ -62,10 +65,10 @@ _FILE = "<symshape program>"
 
 
 def _with_user_lines(
-    run: Callable[[list[Any]], Any],
-    named: Callable[[], Callable[[list[Any]], Any]],
+    run: Run,
+    named: Callable[[], Run],
     user_lines: Sequence[tuple[int, str]],
-) -> Callable[[list[Any]], Any]:
+) -> Run:
     """The program; an error that something it calls raises is the same error, with the user's line as a note.
 
     ``named()``: the same, with launches that a profiler sees.

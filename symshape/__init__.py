@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what type checkers see of the names below
     from symshape.errors import ContradictionError as ContradictionError
     from symshape.errors import ShapeConstraintError as ShapeConstraintError
     from symshape.errors import SymshapeError as SymshapeError
-    from symshape.prover.store import ConstraintStore as ConstraintStore
+    from symshape.prover.constraint_store import ConstraintStore as ConstraintStore
     from symshape.tools.report import GraphReport as GraphReport
     from symshape.tools.report import Report as Report
 
@@ -28,7 +28,7 @@ _LAZY = {
     "compile": "symshape.api",
     "explain": "symshape.api",
     "jit": "symshape.api",
-    "ConstraintStore": "symshape.prover.store",
+    "ConstraintStore": "symshape.prover.constraint_store",
     "ContradictionError": "symshape.errors",
     "Report": "symshape.tools.report",
     "GraphReport": "symshape.tools.report",

@@ -61,9 +61,7 @@ def symshape_backend(
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         graph = rewrite(graph) if kind == "inference" else graph
         env = shape_env_of(graph)
-        check_marked(env)
-        guard_where_absolute(graph, env)
-        assumed.tie(env)
+        _add_guards(graph, env, assumed, timings)
         compiled = compile_or_reuse(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)
         if reports is not None:
@@ -122,6 +120,16 @@ def _rewrite_before_tracing(gm: torch.fx.GraphModule, example_inputs: list[Any],
     for step in steps_on(DYNAMO):
         with timed(step.name, timings):
             step.function()(gm, example_inputs) if step.inputs else step.function()(gm)
+
+
+def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, timings: Timings) -> None:
+    """What else must hold of the inputs of a traced graph, and what cannot."""
+    with timed("check-marked-sizes", timings):
+        check_marked(env)
+    with timed("guard-offsets", timings):
+        guard_where_absolute(graph, env)
+    with timed("tie-assumptions", timings):
+        assumed.tie(env)
 
 
 def _completed(

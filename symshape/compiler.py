@@ -16,10 +16,10 @@ from symshape import dialects
 from symshape.analysis.loop_form import LoopSteps
 from symshape.artifact.compiled_program import Program
 from symshape.artifact.kernel_image import KernelImage
+from symshape.codegen.build_kernels import KernelCode, KernelSet, build_kernels
 from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.host_program import emit_program
 from symshape.codegen.host.program_text import ProgramText
-from symshape.codegen.kernels import KernelCode, KernelSet, build_kernels
 from symshape.dialects.accessors import main_functions
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
@@ -32,7 +32,7 @@ from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
 from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
-from symshape.passes.framework.pipeline import parse_pipeline, step_name
+from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
 from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES
@@ -100,7 +100,8 @@ def _compile(
     _record(report, "imported", imported.module, keep_stages)
 
     require = Requirements(env)
-    pass_context = PassContext(options={"target": target, "kind": kind}, disabled=disabled, require=require)
+    chosen = {"target": target, "cpu": options.cpu, "kind": kind}
+    pass_context = PassContext(options=chosen, disabled=disabled, require=require)
     for stage, steps in stage_pipelines(options, attempt):
         hooks = Hooks(timings=timings)
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))

@@ -132,11 +132,6 @@ def _warn_once(key: tuple[tuple[str, str], ...], text: str) -> None:
         warnings.warn(text, FallbackWarning, stacklevel=2)
 
 
-def forget_what_was_said() -> None:
-    """Every failure is new again."""
-    _said.clear()
-
-
 def several_ranks() -> bool:
     """Whether this process is one of several that run one program."""
     distributed = torch.distributed

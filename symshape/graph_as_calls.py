@@ -119,7 +119,10 @@ def _layout_function(
             sizes = tuple(result.size())
             for size, expr in zip(sizes, layout.sizes, strict=True):
                 if symbols.keys() >= expr.symbols and expr.evaluate(symbols) != size:
-                    raise ShapeConstraintError(f"a result has the sizes {list(sizes)}, and not those of its fake rule")
+                    raise ShapeConstraintError(
+                        f"a result has the sizes {list(sizes)}, and not those of its fake rule: {list(layout.sizes)}",
+                        next_step="correct the rule (torch.library.register_fake), or the operator",
+                    )
             strides = [e.evaluate(symbols) for e in layout.strides] if order is None else _dense(sizes, order)
             found.append((sizes, tuple(strides)))
         return found

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -44,7 +45,7 @@ class Step:
     def function(self) -> Callable[..., Any]:
         """What ``code`` names."""
         module, _, name = self.code.partition(":")
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        found: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
         return found
 
 
@@ -56,6 +57,7 @@ def _passes() -> Iterator[Step]:
 
 _REWRITES: Final = "symshape.frontend.graph_rewrites"
 _CALLS, _VIEWS = "symshape.frontend.opaque_calls.selection", "symshape.frontend.patches.input_views"
+_SIZES, _OFFSETS = "symshape.frontend.importer", "symshape.frontend.patches.storage_offsets"
 _IMPORT, _LOOPS = "symshape.frontend.importer.import_fx", "symshape.analysis"
 _KERNELS, _OBJECTS = "symshape.codegen", "symshape.codegen.cpu.objects.compile_objects"
 _HOST, _RUNTIME = "symshape.codegen.host.host_program", "symshape.runtime.program"
@@ -67,6 +69,11 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("break-where-shared", DYNAMO, f"{_VIEWS}:break_where_shared", "in-place views of shared memory", inputs=True),
     Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
     Step("mask-to-where", JOINT, f"{_REWRITES}.masks:rewrite_masks", "boolean masks become selects", optional=True),
+    Step(
+        "check-marked-sizes", TRACED, f"{_SIZES}.specialisations:check_marked", "an error where marked sizes are pinned"
+    ),
+    Step("guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is addressed"),
+    Step("tie-assumptions", TRACED, f"{_SIZES}.assumptions:Assumptions.tie", "what the user assumes becomes guards"),
     Step("merge-equal-nodes", TRACED, f"{_REWRITES}.common_subexpressions:common_subexpressions", "CSE", optional=True),
     Step("import-graph", TRACED, f"{_IMPORT}:import_graph", "one host.call for each node"),
     *_passes(),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # what several folders of tests share
+sys.path.append(str(Path(__file__).parent.parent / "bench"))  # what tests and benchmarks share
 os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imported, which transformers does too
 os.environ["SYMSHAPE_STRICT"] = "1"  # a failure of ours must not be hidden by what is done instead
 os.environ["SYMSHAPE_CACHE"] = "0"  # what a test compiles must be compiled; the cache's own tests switch it on

@@ -143,9 +143,9 @@ def _spoken_for(condition: Condition, origins: Sequence[Constraint]) -> Constrai
 
 
 def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
-    place = parse_binding(binding)
-    assert place is not None, binding
-    position, part, dim = place
+    read = parse_binding(binding)
+    assert read is not None, binding
+    position, part, dim = read
     rest, factor = parse_inverse(binding)
     return (leaves[position].reading(part, dim) - rest) // factor
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.artifact.constraint_checks import CheckText
-from symshape.prover.numbers.condition import TRUE, Condition, at_least
-from symshape.prover.numbers.expr import Atom, Expr, Symbol, Term
+from symshape.prover.numbers.condition import TRUE, Condition
+from symshape.prover.numbers.expr import Atom, Symbol, Term
 
 # Nested tuples: equal subexpressions are equal tuples. ("int", value), ("symbol", name), (kind, *operands) for mul,
 # floordiv, mod, max and min, ("sum", for each operand whether it is subtracted, *operands).
@@ -32,56 +32,12 @@ _SELECTIVITY = {"eq": 0.9, "ge": 0.2, "ne": 0.05, "and": 0.5, "or": 0.2, "false"
 
 
 @dataclass(frozen=True)
-class Binding:
-    """A symbol, the Python text that reads its value, where that is in the user's terms (see ``Origin.parse``), and its
-    inclusive bounds where it has any."""
-
-    symbol: str
-    reading: str
-    source: str = ""
-    minimum: int | None = None
-    maximum: int | None = None
-
-
-@dataclass(frozen=True)
 class Constraint:
     """What must hold, the message for the case that it does not, and the user's ``file:line``."""
 
     condition: Condition
     message: str = ""
     location: str = ""
-
-
-@dataclass(frozen=True)
-class StubText:
-    """``source`` defines ``stub(...)`` of the arguments that it was made for; it calls ``fail(values)``."""
-
-    source: str
-    checks: tuple[CheckText, ...]
-
-
-def emit_stub(arguments: Sequence[str], bindings: Sequence[Binding], constraints: Sequence[Constraint]) -> StubText:
-    """``stub(args)``: unpacks ``args`` into the named arguments, binds the symbols, checks bounds and constraints."""
-    checked = [*bounds(bindings), *constraints]
-    sources = {binding.symbol: binding.source for binding in bindings}
-    lines = ["def stub(args):"]
-    if arguments:
-        lines.append(f"    {', '.join(arguments)}{',' if len(arguments) == 1 else ''} = args")
-    lines += [f"    {b.symbol} = {b.reading}" for b in bindings if b.reading != b.symbol]
-    lines += [f"    {line}" for line in check_lines(checked, "fail({values})")]
-    return StubText("\n".join([*lines, "    return None"]) + "\n", check_texts(checked, sources))
-
-
-def bounds(bindings: Sequence[Binding]) -> list[Constraint]:
-    """The declared ranges as constraints."""
-    found = []
-    for binding in bindings:
-        symbol, message = Expr.symbol(binding.symbol), "outside the declared range"
-        if binding.minimum is not None:
-            found.append(Constraint(at_least(symbol, binding.minimum), message))
-        if binding.maximum is not None:
-            found.append(Constraint(at_least(binding.maximum, symbol), message))
-    return found
 
 
 def check_texts(constraints: Sequence[Constraint], sources: dict[str, str]) -> tuple[CheckText, ...]:

@@ -114,15 +114,15 @@ class TritonBody:
 
     def _extract(self, instr: Instr) -> None:
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
-        address, masks = self._place(instr.operands, self.kernel.args[instr.arg].strides, axes)
+        address, masks = self._address_of(instr.operands, self.kernel.args[instr.arg].strides, axes)
         self._read(instr, address, axes, axes, [*masks, *self._conditions(instr)])
 
-    def place(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
+    def address_of(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
         """The address that these indices stand for, and the mask of lanes that are points with indices in range."""
-        address, masks = self._place(indices, strides, self._all - {"r"})
+        address, masks = self._address_of(indices, strides, self._all - {"r"})
         return address, " & ".join(masks)
 
-    def _place(self, indices: Sequence[int], strides: Sequence[Expr], axes: Axes) -> tuple[str, list[str]]:
+    def _address_of(self, indices: Sequence[int], strides: Sequence[Expr], axes: Axes) -> tuple[str, list[str]]:
         terms = []
         for number, stride in zip(indices, strides, strict=True):
             constant = self._constants.get(number)

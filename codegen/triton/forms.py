@@ -85,7 +85,7 @@ def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
             f.line(f"v{online.result} = tr.row_sum({terms})")
             f.body.known([online.result])
         if one.body:
-            f.reduce_pass(plan, one.body, "0", end)
+            f.reduce_sweep(plan, one.body, "0", end)
     return f
 
 

@@ -90,7 +90,7 @@ class FunctionText:
         write()
         self.body.indent = self.body.indent[4:]
 
-    def reduce_pass(self, plan: Schedule, code: Sequence[Instr], begin: str, end: str) -> None:
+    def reduce_sweep(self, plan: Schedule, code: Sequence[Instr], begin: str, end: str) -> None:
         """One sweep: the accumulators of its reductions stay as ``accN``, and the results are defined."""
         reductions = [i for i in code if i.op == "reduce"]
         for instr in reductions:

@@ -1,4 +1,4 @@
-"""Kernels that write at data-dependent places, in Triton.
+"""Kernels that write at data-dependent indices, in Triton.
 
 Two launches where the destination is not the source's memory: the copy, then the writes. ``points``: one lane for each
 point, which replaces an element or adds to it atomically (in any order, as eager mode does on a GPU). ``lines``: one
@@ -129,7 +129,7 @@ def _emit(body: TritonBody, kernel: LoopKernel) -> None:
             body.emit(instr)
             continue
         value, *indices = instr.operands
-        address, mask = body.place(indices, kernel.args[instr.arg].strides)
+        address, mask = body.address_of(indices, kernel.args[instr.arg].strides)
         pointer = f"{kernel.args[instr.arg].name} + ({address} + 0 * x)"
         text = body.operand(value)
         if instr.combiner == "set":

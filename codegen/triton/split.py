@@ -196,7 +196,7 @@ class SplitWriter:
         self._load_kept(f, self._earlier(rows, one.body))
         for instr in rows:
             f.body.emit(instr)
-        f.reduce_pass(self.plan, one.body, "tr.loop_end(begin)", "tr.loop_end(end)")
+        f.reduce_sweep(self.plan, one.body, "tr.loop_end(begin)", "tr.loop_end(end)")
         sums = self._online(k)
         if any(online.kind == "square" for online in sums):
             f.line("count = tl.maximum(tl.minimum(end, rnumel) - begin, 0)")

@@ -109,10 +109,21 @@ def is_differentiated_inside(op: Any, values: Any) -> bool:
 
 def is_for_all_devices(op: Any) -> bool:
     """Whether a user's operator has a kernel for all devices, and none for tensors without data."""
-    from torch._library.utils import is_builtin
-
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return not is_builtin(op) and has(op.name(), "CompositeExplicitAutograd") and not has(op.name(), "Meta")
+
+
+def is_builtin(op: Any) -> bool:
+    """Whether an operator is PyTorch's own."""
+    from torch._library import utils
+
+    return utils.is_builtin(op)
+
+
+def declaration_of(op: torch._ops.OpOverload) -> str:
+    """All that an operator declares of itself: schema, tags, side effects."""
+    tags = sorted(map(str, op.tags))
+    return f"{op._schema} {tags}{' has side effects' if has_side_effects(op) else ''}"
 
 
 def has_side_effects(op: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -112,7 +111,6 @@ def forgetting_new_sizes(env: Any) -> Iterator[Callable[[Any], None]]:
     """
     pending = env.pending_fresh_unbacked_symbols
     before = len(pending)
-    _FAKE_LOG.addFilter(_unless_error)  # the error is raised as well
 
     def keep_those_of(result: Any) -> None:
         from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -127,12 +125,3 @@ def forgetting_new_sizes(env: Any) -> Iterator[Callable[[Any], None]]:
     except Exception:
         del pending[before:]
         raise
-    finally:
-        _FAKE_LOG.removeFilter(_unless_error)
-
-
-_FAKE_LOG = logging.getLogger("torch._subclasses.fake_tensor")
-
-
-def _unless_error(record: logging.LogRecord) -> bool:
-    return record.levelno < logging.ERROR

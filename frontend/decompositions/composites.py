@@ -109,7 +109,7 @@ def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
 
 
 def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
-    """Its own gradient by the value takes each place once, which asks for the distinct ones."""
+    """Its own gradient by the value takes each index once, which asks for the distinct ones."""
     if not (value.requires_grad and torch.is_grad_enabled()) or value.dim():
         return usual(x, dim, index, value)
     size = [x.size(dim) if d == dim % x.dim() else 1 for d in range(x.dim())]

@@ -39,7 +39,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Tap:
-    """One element for each point: its place in the flattened source, whether there is one, weights of all dims."""
+    """One element for each point: its index in the flattened source, whether there is one, weights of all dims."""
 
     index: Tensor
     inside: Tensor

@@ -24,7 +24,7 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """``avg_pool2d`` and ``avg_pool3d`` of small windows, one at each place: a sum of slices. ``window`` has a size for
+    """``avg_pool2d`` and ``avg_pool3d`` of small windows, one at each index: a sum of slices. ``window`` has a size for
     each of the last dims."""
     moves = [*stride] or [*window]
     if (
@@ -59,7 +59,7 @@ def avg_pool_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
-    """Each element of ``x`` is in the windows at its place and before it: the same sum, over a padded gradient."""
+    """Each element of ``x`` is in the windows at its index and before it: the same sum, over a padded gradient."""
     pads = [pad for size in reversed(window) for pad in (size - 1, size - 1)]
     padded = torch.constant_pad_nd(gradient, pads)
     return avg_pool(padded, window, stride, padding, ceil_mode, count_include_pad, divisor_override)

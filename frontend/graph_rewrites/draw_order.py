@@ -82,16 +82,19 @@ def _save(node: torch.fx.Node) -> None:
 def with_states(functionalize: Callable[..., Any], joint: Any, fw: Any, bw: Any, sizes: int) -> Any:
     """Draws of a checkpoint become ``run_and_save_rng_state`` in forward, ``run_with_rng_state`` in backward, which
     have no values: those of the draws that they replace."""
-    before = [node for node in bw.graph.nodes if draws(node)]
-    fw, bw = functionalize(joint, fw, bw, sizes)
-    left = set(bw.graph.nodes)
     save, run = run_with_states()
-    again = bw.graph.find_nodes(op="call_function", target=run)
-    for old, new in zip([node for node in before if node not in left], again, strict=True):
+    old_forward, old_backward = set(fw.graph.nodes), list(bw.graph.nodes)
+    fw, bw = functionalize(joint, fw, bw, sizes)
+    added, left = set(bw.graph.nodes).difference(old_backward), set(bw.graph.nodes)
+    gone = [node for node in old_backward if node not in left]
+    again = [node for node in bw.graph.find_nodes(op="call_function", target=run) if node in added]
+    for old, new in zip(gone, again, strict=True):  # each call is written where its draw was
         new.meta = dict(old.meta)
         if _is_on_cpu(old):
             new.target = draw_from_state
     for saving in fw.graph.find_nodes(op="call_function", target=save):
+        if saving in old_forward:
+            continue
         parts = {user.args[1]: user for user in saving.users}
         if _is_on_cpu(parts[1]):
             saving.target = draw_and_save_state

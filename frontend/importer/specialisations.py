@@ -26,7 +26,7 @@ _PLAIN = (
 
 @dataclass(frozen=True)
 class Specialisation:
-    """``text`` is what holds ("x.size(0) == 5"), ``reason`` how it came about, ``places`` the lines (``file:line``)
+    """``text`` is what holds ("x.size(0) == 5"), ``reason`` how it came about, ``lines`` those (``file:line``)
     that made it so: none where it is only what was seen at the first call."""
 
     text: str

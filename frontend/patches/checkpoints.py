@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch._dynamo.config
+from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.variables import ConstantVariable
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
 
@@ -77,7 +78,7 @@ def _constant_in_bodies(usual: Callable[..., Any]) -> Callable[..., Any]:
         output = builder.tx.output
         if output.current_tracer.parent is None or builder.name in output.unspec_variable_map:
             return usual(builder, value)
-        with torch._dynamo.config.patch(specialize_float=True):
-            return usual(builder, value)
+        builder.install_guards(GuardBuilder.CONSTANT_MATCH)
+        return ConstantVariable.create(value=value, source=builder.source)
 
     return wrap

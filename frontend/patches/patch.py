@@ -40,6 +40,11 @@ def may_run_operators() -> bool:
     return next(scope for scope in reversed(_SCOPES) if scope.phase == "frame").run_operators
 
 
+def outermost_phase() -> Phase:
+    """What is being traced: scopes of graphs are inside of a frame's, or on their own."""
+    return _SCOPES[0].phase
+
+
 _MISSING: Any = object()
 
 

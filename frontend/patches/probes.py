@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
-from torch.utils._config_module import ConfigModule
 
 
 class Probe(Protocol):
@@ -52,20 +51,6 @@ def added(name: str) -> Named:
 # A dotted name, with () for a call; ``table[key]`` for an entry of a table, where an operator is ``aten.mm.default``.
 Target = str | Named
 MISSING: Any = object()
-
-
-def current_value(target: Target) -> Any:
-    """What a target is now, for comparisons: the object itself, a copy of a table, ``MISSING``."""
-    if isinstance(target, Named):
-        return target.read()
-    if "[" in target:
-        table, key = entry_of(target)
-        return table.get(key, MISSING)
-    owner, name = owner_of(target)
-    if isinstance(owner, ConfigModule):
-        return getattr(owner, name)
-    found = vars(owner).get(name, MISSING) if isinstance(owner, type | types.ModuleType) else getattr(owner, name)
-    return dict(found) if isinstance(found, dict) else found
 
 
 def owner_of(name: str) -> tuple[Any, str]:

@@ -25,6 +25,7 @@ from symshape.frontend.patches import (
     data_parallel,
     dynamo_nodes,
     empty_sizes,
+    fake_results,
     float_constants,
     input_views,
     integer_inputs,
@@ -310,6 +311,27 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "cached fake results",
+        ("frame", "graph"),
+        ("torch._subclasses.fake_tensor.FakeTensorMode._cache_key",),
+        fake_results.caches_are_apart,
+        "a result that was traced by PyTorch's rules would be taken where the rules above say another, and vice versa",
+        (
+            Takes("torch._subclasses.fake_tensor.FakeTensorMode._cache_key", "self, state, func, args, kwargs"),
+            Says("torch._subclasses.fake_tensor.FakeTensorMode._cached_dispatch_impl", "_cache_key"),
+            Says("torch._subclasses.fake_tensor._DispatchCacheKey.__eq__", "key"),
+            Says("torch._subclasses.fake_tensor._DispatchCacheKey.__hash__", "hashvalue"),
+        ),
+    ),
+    Patch(
+        "logged errors of tracing",
+        ("frame",),
+        fake_results.filter_targets,
+        fake_results.errors_are_only_raised,
+        "errors that are raised, and handled by calling an operator as it is, would be shown to the user",
+        (Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "failed while attempting to run meta"),),
+    ),
+    Patch(
         "in-place views of inputs",
         ("frame",),
         (f"{_TENSOR}.var_getattr", f"{_TENSOR}.call_method", f"{_IN_GRAPH}.call_function"),
@@ -424,7 +446,9 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         "Dynamo finds a float of one checkpoint's graph when the next one reads it: an AssertionError",
         (
             Takes(f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat", "self, value"),
-            Exists("torch._dynamo.config.specialize_float", "bool"),
+            Takes(f"{_VARIABLES}.builder.VariableBuilder.install_guards", "self, *guards"),
+            Says(f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat", "CONSTANT_MATCH"),
+            Takes(f"{_VARIABLES}.ConstantVariable.create", "value, **kwargs"),
         ),
     ),
     Patch(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from symshape.dialects.accessors import reading_of, symbol_name
-from symshape.dialects.facts import row_of
+from symshape.dialects.function_facts import row_of
 from symshape.errors import ContradictionError
 from symshape.prover.numbers.atoms import Function
 from symshape.prover.numbers.condition import Condition, negation

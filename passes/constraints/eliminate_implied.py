@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ from symshape.passes.constraints.constraint_table import (
 from symshape.passes.framework.base import Pass, PassContext, fail
 from symshape.prover.numbers.condition import Condition
 
+# What the statistics call those that are removed.
+_REMOVED = {"symshape.assume": "assumptions", "symshape.guard": "guards", "symshape.expect_true": "checks"}
 # What others are proven with comes first.
 _ORDER = {"true": 0, "false": 0, "and": 0, "eq": 1, "ge": 2, "ne": 3, "or": 4}
 
@@ -62,6 +65,13 @@ class EliminateImplied(Pass):
     """
 
     name: ClassVar[str] = "eliminate-implied"
+    statistics: ClassVar[dict[str, str]] = {
+        "assumptions": "assumptions that follow from others",
+        "guards": "guards that always hold",
+        "checks": "expect_trues that always hold",
+        "indices": "checks of an index that is in range",
+        "kept": "guards and expect_trues that are left",
+    }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         changed = False
@@ -71,6 +81,7 @@ class EliminateImplied(Pass):
             state.block(program.block, program.sizes, trusted, trusted.copy())
             if state.changed:
                 sweep(program.block)
+            self.count(context, **state.counts)
             changed |= state.changed
         return changed
 
@@ -78,6 +89,7 @@ class EliminateImplied(Pass):
 class _State:
     def __init__(self, context: PassContext, program: Program) -> None:
         self.context, self.program, self.changed = context, program, False
+        self.counts: Counter[str] = Counter()
 
     def assumptions(self) -> Knowledge:
         """Keeps the assumptions about inputs that do not follow from the others; returns what holds everywhere."""
@@ -113,6 +125,7 @@ class _State:
 
     def remove(self, op: Any, condition: Condition, status: str) -> None:
         record(self.context, op, condition, status)
+        self.counts[_REMOVED[op.name]] += 1
         op.erase()
         self.changed = True
 
@@ -133,6 +146,7 @@ class _State:
         if trusted.follows(condition):
             self.remove(op, condition, "implied")
         else:
+            self.counts["kept"] += 1
             trusted.assume(condition)
             now.assume(condition)
 
@@ -143,7 +157,9 @@ class _State:
         answer = now.answer(condition)
         if answer == "proven":
             self.remove(op, condition, "proven" if trusted.follows(condition) else "implied")
-        elif answer == "unknown":
+            return
+        self.counts["kept"] += 1
+        if answer == "unknown":
             now.assume(condition)
         elif op.block == self.program.block and not is_branch(op.parent):
             where = ", ".join(source_lines(op.location))
@@ -154,6 +170,7 @@ class _State:
         if index not in sizes or size not in sizes:
             return
         if now.in_range(sizes.expr(index), sizes.expr(size)):
+            self.counts["indices"] += 1
             op.results[0].replace_all_uses_with(index)
             op.erase()
             self.changed = True

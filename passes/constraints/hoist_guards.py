@@ -60,20 +60,26 @@ class HoistGuards(Pass):
     """
 
     name: ClassVar[str] = "hoist-guards"
+    statistics: ClassVar[dict[str, str]] = {
+        "out_of_branches": "checks that left a branch, as an implication",
+        "hoisted": "checks that were moved up, before work",
+        "merged": "checks that one which covers them took over",
+    }
     to: str = "earliest"
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         if self.to not in ("earliest", "entry"):
             raise OptionError(f"pass '{self.name}': option 'to' cannot be '{self.to}'", next_step="earliest or entry")
-        changed = False
+        counts = {"out_of_branches": 0, "hoisted": 0, "merged": 0}
         for program in programs(module, _CHECKS):
             mover = _Mover(program, self.to)
-            changed |= mover.out_of_branches(program.block, ConditionWriter(Sizes(program.block)))
-            changed |= mover.move_up()
-            changed |= mover.merge_covered()
-            if changed:
+            counts["out_of_branches"] += mover.out_of_branches(program.block, ConditionWriter(Sizes(program.block)))
+            counts["hoisted"] += mover.move_up()
+            counts["merged"] += mover.merge_covered()
+            if any(counts.values()):
                 sweep(program.block)
-        return changed
+        self.count(context, **counts)
+        return any(counts.values())
 
 
 class _Mover:
@@ -87,23 +93,24 @@ class _Mover:
 
     # Out of branches.
 
-    def out_of_branches(self, block: ir.Block, writer: ConditionWriter) -> bool:
-        changed = False
+    def out_of_branches(self, block: ir.Block, writer: ConditionWriter) -> int:
+        """How many checks left a branch."""
+        moved = 0
         for op in about_sizes(operations_of(block)):
             if writer.sizes.read(op):
                 continue
             for inner in inner_blocks(op.name, op):
                 inside = writer.nested(inner)
-                changed |= self.out_of_branches(inner, inside)
+                moved += self.out_of_branches(inner, inside)
                 branch = branch_condition(op, inner, writer.sizes)
                 if branch is not None:
-                    changed |= self.out_of_branch(op, inner, inside, branch, writer)
-        return changed
+                    moved += self.out_of_branch(op, inner, inside, branch, writer)
+        return moved
 
     def out_of_branch(
         self, op: Any, inner: ir.Block, inside: ConditionWriter, branch: Condition, writer: ConditionWriter
-    ) -> bool:
-        changed = False
+    ) -> int:
+        moved = 0
         for name, check in operations_of(inner):
             condition = read_condition(inside.sizes, check.operands[0]) if name in _CHECKS else None
             if condition is None or not self.is_safe(condition):
@@ -113,14 +120,15 @@ class _Mover:
                 with ir.InsertionPoint(op), check.location:
                     _mark(create(check, writer.value(implication)))
                 check.erase()
-                changed = True
-        return changed
+                moved += 1
+        return moved
 
     # Up.
 
-    def move_up(self) -> bool:
+    def move_up(self) -> int:
+        """How many checks were moved."""
         order = _Order(self.block)
-        changed = False
+        moved = 0
         for at, (name, op) in enumerate(order.operations):
             if name not in _CHECKS:
                 continue
@@ -135,13 +143,14 @@ class _Mover:
             if condition is not None and self.is_safe(condition):
                 order.move(op, arithmetic, anchor)
                 _mark(op)
-                changed = True
-        return changed
+                moved += 1
+        return moved
 
     # One for two.
 
-    def merge_covered(self) -> bool:
-        changed = False
+    def merge_covered(self) -> int:
+        """How many checks another one took over."""
+        merged = 0
         sizes = Sizes(self.block)
         operations = operations_of(self.block)
         sizes.learn(about_sizes(operations))
@@ -156,8 +165,8 @@ class _Mover:
                 if not self.is_safe(condition):
                     nearby.clear()  # what protects it must not go behind it
                 same = nearby.setdefault((op.name, condition.symbols), [])
-                changed |= self.meet(same, condition, op)
-        return changed
+                merged += self.meet(same, condition, op)
+        return merged
 
     def meet(self, others: list[tuple[Condition, Any]], condition: Condition, op: Any) -> bool:
         """Merges the check with one of the others that covers it or is covered; else it becomes one of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -42,6 +43,11 @@ class ResolveDims(Pass):
     """
 
     name: ClassVar[str] = "resolve-dims"
+    statistics: ClassVar[dict[str, str]] = {
+        "same": "sizes that are computed already",
+        "better": "sizes that have a simpler form under the facts",
+        "operands": "operands that became the better value",
+    }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         changed = False
@@ -50,6 +56,7 @@ class ResolveDims(Pass):
             resolver.block(program.block, _Scope(Sizes(program.block), program.trusted(), {}))
             if resolver.changed:
                 sweep(program.block)
+            self.count(context, **resolver.counts)
             changed |= resolver.changed
         return changed
 
@@ -78,6 +85,7 @@ class _Scope:
 class _Resolver:
     def __init__(self, program: Program) -> None:
         self.program, self.changed = program, False
+        self.counts: Counter[str] = Counter()
         self.evidence = _arithmetic_of_constraints(program.block)
 
     def block(self, block: ir.Block, scope: _Scope) -> None:
@@ -105,6 +113,7 @@ class _Resolver:
             better = scope.final(value)
             if better != value:
                 op.operands[i] = better
+                self.counts["operands"] += 1
                 self.changed = True
 
     def definition(self, op: Any, scope: _Scope) -> None:
@@ -114,6 +123,7 @@ class _Resolver:
             first = scope.sizes.value(scope.sizes.expr(value))
         if first != value:
             value.replace_all_uses_with(first)
+            self.counts["same"] += 1
             if op.name == "tensor.dim":
                 op.erase()
             self.changed = True
@@ -135,6 +145,7 @@ class _Resolver:
             return
         with _after(op), op.location:
             scope.instead[value] = scope.sizes.value(simple)
+        self.counts["better"] += 1
         self.changed = True
 
     def learn(self, op: Any, scope: _Scope) -> None:

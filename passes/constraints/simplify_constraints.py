@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -46,6 +47,11 @@ class SimplifyConstraints(Pass):
     """
 
     name: ClassVar[str] = "simplify-constraints"
+    statistics: ClassVar[dict[str, str]] = {
+        "rewritten": "constraints that were written anew, each conjunct by itself",
+        "merged": "conjuncts that an earlier constraint says already",
+        "proven": "constraints that hold at every size",
+    }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         changed = False
@@ -54,6 +60,7 @@ class SimplifyConstraints(Pass):
             state.block(program.block, ConditionWriter(Sizes(program.block)), {})
             if state.changed:
                 sweep(program.block)
+            self.count(context, **state.counts)
             changed |= state.changed
         return changed
 
@@ -61,6 +68,7 @@ class SimplifyConstraints(Pass):
 class _State:
     def __init__(self, context: PassContext, program: Program) -> None:
         self.context, self.changed = context, False
+        self.counts: Counter[str] = Counter()
         self.rows = Knowledge(program.rows)
         self.trusted = program.trusted()
 
@@ -88,10 +96,13 @@ class _State:
         self.changed = True
         if not parts:
             record(self.context, op, condition, "proven")
+            self.counts["proven"] += 1
         for part in parts:
             if (op.name, part) in seen:
                 merge(seen[op.name, part], op)
+                self.counts["merged"] += 1
                 continue
             with ir.InsertionPoint(op), op.location:
                 seen[op.name, part] = create(op, writer.value(part))
+            self.counts["rewritten"] += 1
         op.erase()

@@ -33,7 +33,8 @@ def _require_nothing(condition: Condition, reason: str) -> None:
 class PassContext:
     """What the passes of one compile share. State travels here, never in globals.
 
-    ``options``  of the compile, read-only: "target", and "kind" ("inference", "forward" or "backward").
+    ``options``  of the compile, read-only: "target", "cpu" (the instructions that CPU code may use), and "kind"
+                 ("inference", "forward" or "backward").
     ``disabled`` names of steps that the user leaves out: for passes that run steps of code generation.
     ``facts``    the prover's store for the symbols of the module, once a stage has made one.
     ``statistics``  what passes have counted, by pass and statistic; see ``Pass.count``.

@@ -18,7 +18,14 @@ from symshape.errors import CompileError, KernelFailure, OptionError, StepFailur
 from symshape.passes.framework import registry
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.framework.diagnostics import Diagnostic, collect_diagnostics
-from symshape.passes.framework.pipeline import Step, keep_copies, parse_pipeline, print_pipeline, step_name, step_text
+from symshape.passes.framework.pipeline_text import (
+    Step,
+    keep_copies,
+    parse_pipeline,
+    print_pipeline,
+    step_name,
+    step_text,
+)
 
 IRHook = Callable[[str, ir.Module], None]  # (step name, module)
 

@@ -89,7 +89,10 @@ def load_pass_file(path: str | Path) -> list[type[Pass]]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise OptionError(f"the file of passes '{path}' cannot be run: {type(error).__name__}: {error}") from error
+        raise OptionError(
+            f"the file of passes '{path}' cannot be run: {type(error).__name__}: {error}",
+            next_step=f"run it by itself (python {path}), or leave it out",
+        ) from error
     own = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass) and c.__module__ == spec.name]
     if not own:
         raise OptionError(
@@ -120,5 +123,7 @@ def _import(name: str, target: str) -> type[Pass]:
     module_name, _, class_name = target.partition(":")
     cls = getattr(importlib.import_module(module_name), class_name)
     if cls.name != name:
-        raise OptionError(f"{target} calls itself '{cls.name}', the table calls it '{name}'")
+        raise OptionError(
+            f"{target} calls itself '{cls.name}', the table calls it '{name}'", next_step="give both the same name"
+        )
     return cls  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import main_functions, rename_function
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import LaunchOp
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.framework.base import Pass, PassContext

@@ -1,4 +1,4 @@
-"""outline-scatters: writes at data-dependent places become kernels."""
+"""outline-scatters: writes at data-dependent indices become kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from symshape.dialects.accessors import (
     rename_function,
 )
 from symshape.dialects.conditions import emit_condition
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import LaunchOp
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import main_functions
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.dialects.views import create_view
 from symshape.passes.framework.base import Pass, PassContext

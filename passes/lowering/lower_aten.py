@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import call_arguments, call_target, reading_of
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.locations import node_names, source_line
 from symshape.dialects.reals import is_real
 from symshape.dialects.sizes import Layout, Sizes
@@ -162,9 +162,9 @@ def _reason(op: Any, target: str, before: str | None) -> str:
     text = call_arguments(op)
     function = re.search(r'"function": "(?:\S+ )?([^"]+)"', text)
     why = re.search(r'"why": "([^"]+)"', text)
-    place = f"{function[1]} at {source_line(op.location)}" if function else source_line(op.location)
+    called = f"{function[1]} at {source_line(op.location)}" if function else source_line(op.location)
     reason = why[1] if why else "no tracing rule, or it asks for sizes that are in the data"
-    return f"{before}, {place}" if before else f"{reason}: {place}"
+    return f"{before}, {called}" if before else f"{reason}: {called}"
 
 
 def _binds(block: ir.Block) -> dict[ir.Value, Any]:

@@ -16,12 +16,13 @@ from symshape.dialects.accessors import (
     set_reading_dim,
 )
 from symshape.dialects.conditions import emit_condition
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import CallOp
 from symshape.dialects.locations import source_line
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of, tensor_type
+from symshape.machine import instruction_sets
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.prover.numbers.condition import at_least
 from symshape.prover.numbers.expr import Expr, product
@@ -41,7 +42,7 @@ class CompactMasks(Pass):
 
     After::
 
-        %p = "host.call"(%m) {target = "symshape.mask_positions.default", arguments = "($0, 'cpu')"} : ...
+        %p = "host.call"(%m) {target = "symshape.mask_positions.default", arguments = "($0, 'cpu', 'native')"} : ...
         %u = "symshape.unbacked_symbol"(%p) {name = "u0", kind = "size", dim = 0, ...}
         "symshape.bind"(%p, %u, %c1, %c0)
         "symshape.assume"(%s0_ge_u)
@@ -61,10 +62,12 @@ class CompactMasks(Pass):
     def run(self, module: ir.Module, context: PassContext) -> bool:
         lines: list[str] = []
         target = str(context.options.get("target", "cpu"))
+        cpu = str(context.options.get("cpu", instruction_sets.NATIVE))
+        how = f"'{target}', '{cpu}'" if target == "cpu" else f"'{target}'"
         for function in main_functions(module):
             reads = calls_of(function, _READS)
             if reads:
-                lines += _Function(function, target).run(reads)
+                lines += _Function(function, how).run(reads)
         self.remark(context, *lines)
         compacted = sum(line.endswith("compacted") for line in lines)
         self.count(context, compacted=compacted, kept=len(lines) - compacted)
@@ -82,8 +85,8 @@ class _Read:
 
 
 class _Function:
-    def __init__(self, function: Any, target: str) -> None:
-        self.block, self.target = function.regions[0].blocks[0], target
+    def __init__(self, function: Any, how: str) -> None:
+        self.block, self.how = function.regions[0].blocks[0], how
         self.facts: Facts = facts_of(function)
         operations = [view.operation for view in self.block.operations]
         self.sizes = Sizes(self.block)
@@ -127,7 +130,7 @@ class _Function:
             if at is None:
                 with ir.InsertionPoint(read.op):
                     at = self.positions[read.mask] = _call(
-                        "mask_positions", f"($0, '{self.target}')", [read.mask], tensor_type([None], "i64")
+                        "mask_positions", f"($0, {self.how})", [read.mask], tensor_type([None], "i64")
                     )
             for symbol in symbols:
                 symbol.operands[0] = at

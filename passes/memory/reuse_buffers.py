@@ -17,7 +17,7 @@ from symshape.dialects.accessors import (
     main_functions,
     symbol_name,
 )
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import ITEM_SIZE, dtype_of
 from symshape.passes.framework.base import Pass, PassContext

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -49,6 +50,12 @@ class PlanAlignment(Pass):
 
     name: ClassVar[str] = "plan-alignment"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
+    statistics: ClassVar[dict[str, str]] = {
+        "tested": "variants that are taken where a test of alignment holds",
+        "proven": "variants whose alignment facts prove: there is nothing to test",
+        "unaligned": "variants that rely on no alignment",
+        "dropped": "variants left out of tables that were too long",
+    }
     most: int = MOST_VARIANTS
 
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
@@ -67,7 +74,13 @@ class PlanAlignment(Pass):
                     needs[row.dims] = needs_of(kernel, row.dims, own)
                 rows += _with_aligned(row, needs[row.dims])
             table.rows = trimmed(rows, self.most)
+            self.count(context, dropped=len(rows) - len(table.rows), **Counter(map(_kind, table.rows)))
         return write_all(planned)
+
+
+def _kind(row: Row) -> str:
+    """As the statistics say it."""
+    return "tested" if row.name.endswith("_aligned") else "proven" if row.aligned else "unaligned"
 
 
 def _with_aligned(row: Row, needs: Needs | None) -> list[Row]:

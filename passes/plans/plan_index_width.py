@@ -10,7 +10,7 @@ from torch_mlir import ir
 from symshape.analysis.access_patterns import KernelAccesses
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, tables, write_all
-from symshape.prover.numbers.condition import all_of
+from symshape.prover.numbers.condition import TRUE, all_of
 from symshape.prover.numbers.expr import Expr
 
 
@@ -37,6 +37,11 @@ class PlanIndexWidth(Pass):
 
     name: ClassVar[str] = "plan-index-width"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
+    statistics: ClassVar[dict[str, str]] = {
+        "proven": "kernels whose addresses always fit into 32 bits",
+        "tested": "kernels in which that is tested",
+        "wide": "64-bit variants, for where it does not hold",
+    }
     limit: int = 2**31 - 2**17
 
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
@@ -49,6 +54,7 @@ class PlanIndexWidth(Pass):
                 rows.append(replace(row, condition=condition, index_bits=32))
                 if condition != row.condition and _has_wide_form(row, table.rows):
                     rows.append(replace(row, name=f"{row.name}_wide", op=None))
+            self.count(context, **{"proven" if fits == TRUE else "tested": 1, "wide": len(rows) - len(table.rows)})
             table.rows = rows
         return write_all(planned)
 

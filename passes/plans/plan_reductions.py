@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,6 +57,12 @@ class PlanReductions(Pass):
 
     name: ClassVar[str] = "plan-reductions"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
+    statistics: ClassVar[dict[str, str]] = {
+        "kernels": "reduction kernels that were planned",
+        "persistent": "variants that hold a row at once",
+        "looped": "variants that read a row in steps",
+        "split": "variants in which programs share a row",
+    }
     persistent: tuple[int, ...] = (128, 512, 2048)
     once: tuple[int, ...] = (16, 128, 1024)
     column: tuple[int, ...] = (16, 64)
@@ -71,6 +78,7 @@ class PlanReductions(Pass):
         for table in tables(module, context):
             if table.kernel.reduced:
                 table.rows = self._rows(table.kernel)
+                self.count(context, kernels=1, **Counter(row.form for row in table.rows))
                 changed.append(table)
         return write_all(changed)
 

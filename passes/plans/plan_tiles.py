@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,6 +48,12 @@ class PlanTiles(Pass):
 
     name: ClassVar[str] = "plan-tiles"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
+    statistics: ClassVar[dict[str, str]] = {
+        "kernels": "kernels without reductions that were planned",
+        "tiled": "kernels in which dims cross, so that tiles are exchanged",
+        "tile": "variants with a block of two dims",
+        "pointwise": "variants with flat blocks",
+    }
     warps: int = 4
     tile: int = 64
     shortest: int = 16
@@ -57,6 +64,7 @@ class PlanTiles(Pass):
             if not table.kernel.reduced:
                 tiles, blocks = self._tiles(table.kernel), self._blocks(table.kernel)
                 table.rows = [*tiles, blocks[-1]] if tiles else blocks
+                self.count(context, kernels=1, tiled=bool(tiles), **Counter(row.form for row in table.rows))
                 changed.append(table)
         return write_all(changed)
 

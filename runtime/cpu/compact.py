@@ -1,4 +1,4 @@
-"""Where a mask is true, on a CPU: two passes over it, on all of PyTorch's threads, that branch on no element."""
+"""Where a mask is true, on a CPU: two sweeps over it, on all of PyTorch's threads, that branch on no element."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import llvmlite.binding as llvm
 import torch
 
-from symshape.machine.instruction_sets import from_environment, processor
+from symshape.machine.instruction_sets import NATIVE, processor
 from symshape.machine.process_symbols import initialize
 from symshape.runtime.cpu.load_objects import Library
 
@@ -162,14 +162,14 @@ define void @write(ptr %words) {
 """.replace("LOOP_OVER_CHUNKS", _LOOP)
 
 
-def positions(mask: torch.Tensor) -> torch.Tensor:
-    """int64: where a bool tensor is true, as row-major positions in it, in order."""
+def positions(mask: torch.Tensor, level: str = NATIVE) -> torch.Tensor:
+    """int64: where a bool tensor is true, as row-major positions in it, in order, by code for a level."""
     mask = mask.contiguous()
     n = mask.numel()
     chunks = -(-n // CHUNK)
     starts = torch.empty(chunks + 1, dtype=torch.int64)
     words = [mask.data_ptr(), n, CHUNK, chunks, starts.data_ptr()]
-    count, write = _functions()
+    count, write = _functions(level)
     count(*words, 0)
     found = torch.empty(int(starts[-1]), dtype=torch.int64)
     write(*words, found.data_ptr())
@@ -177,11 +177,11 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def _functions() -> tuple[Callable[..., None], Callable[..., None]]:
-    """``count(*words)`` and ``write(*words)``, for this processor, or for the environment's level."""
+def _functions(level: str) -> tuple[Callable[..., None], Callable[..., None]]:
+    """``count(*words)`` and ``write(*words)``. OptionError for a level that this processor has not."""
     initialize()
     target = llvm.Target.from_default_triple()
-    name, features = processor(from_environment())
+    name, features = processor(level)
     machine = target.create_target_machine(cpu=name, features=features, opt=3, jit=True)
     module = llvm.parse_assembly(_CODE)
     module.triple, module.data_layout = llvm.get_default_triple(), str(machine.target_data)

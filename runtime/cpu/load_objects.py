@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,7 +26,6 @@ class Library:
             self._object = llvm.ObjectFileRef.from_data(data)
             self._engine.add_object_file(self._object)
             self._engine.finalize_object()
-        _loaded.add(self)
 
     def function(self, name: str, arguments: int) -> Callable[..., None]:
         """The C function ``void name(int64 *)`` as a callable that takes the int64s one by one; it releases the GIL
@@ -50,14 +48,6 @@ class Library:
         if engine is not None and _lock is not None:  # None: the process ends, and modules are empty already
             with _lock:
                 engine.close()
-
-
-_loaded: weakref.WeakSet[Library] = weakref.WeakSet()
-
-
-def loaded_libraries() -> int:
-    """How many object files are in the process: each leaves with the last program that calls it."""
-    return len(_loaded)
 
 
 def load_object(data: bytes, arguments: Mapping[str, int]) -> dict[str, Callable[..., None]]:

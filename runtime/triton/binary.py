@@ -22,13 +22,13 @@ def compile_stage(
     return triton.compile(source, target=target, options={"num_warps": stage.num_warps, "enable_fp_fusion": True})
 
 
-def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, Any]:
+def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, object]:
     """Types of the arguments, values of the constexprs, and which arguments divide by 16."""
     import triton.language as tl
 
     arguments = kernel.arguments(stage.function)
     types = {name: f"i{variant.index_bits}" if type_ == "int" else type_ for name, type_ in arguments}
-    constants: dict[str, Any] = {"INDEX": getattr(tl, variant.index_dtype), **dict(stage.constants)}
+    constants: dict[str, object] = {"INDEX": getattr(tl, variant.index_dtype), **dict(stage.constants)}
     attrs = {(i,): _ALIGNED for i, name in enumerate(types) if _divides(name, variant)}
     types.update((name, "constexpr") for name in constants)
     return {"signature": types, "constexprs": constants, "attrs": attrs}

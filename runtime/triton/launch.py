@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -149,30 +149,3 @@ def processor_count(device: torch.device) -> int:
 
 def _empty(size: int, dtype: str, device: torch.device) -> torch.Tensor:
     return torch.empty(size, dtype=_DTYPES[dtype], device=device)
-
-
-def choose(kernel: TritonKernel, values: Mapping[str, int], processors: int) -> TritonVariant:
-    """The variant that runs for values of the symbols; addresses that are not given ("address0") divide by 16."""
-    names = {f"address{i}": 0 for i in range(len(kernel.tensors))}
-    names |= {**values, "processors": processors}
-    return next(v for v in kernel.variants if eval(v.condition, {"max": max, "min": min}, names))
-
-
-def warm_up(
-    kernel: TritonKernel, hints: Iterable[Mapping[str, int]], target: Any = None, processors: int | None = None
-) -> tuple[str, ...]:
-    """Compiles ahead of time the variants that values of the symbols choose, into Triton's cache on disk.
-
-    ``target``: a triton GPUTarget with its number of ``processors``; without it the current GPU, none of which is
-    needed otherwise. Returns the names of the variants.
-    """
-    if interpreting():
-        return ()
-    if processors is None:
-        processors = processor_count(torch.device("cuda", torch.cuda.current_device()))
-    functions = load_source(kernel)
-    chosen = {variant.name: variant for hint in hints for variant in (choose(kernel, hint, processors),)}
-    for variant in chosen.values():
-        for stage in variant.stages:
-            compile_stage(kernel, variant, stage, functions[stage.function], target)
-    return tuple(chosen)

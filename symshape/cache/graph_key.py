@@ -1,9 +1,10 @@
 """A graph and what its ShapeEnv knows as canonical text: equal texts compile to programs that do the same.
 
 Everything that lowering reads is in it: operations, arguments, layouts and dtypes of values, constants' layouts,
-ranges and sources of symbols, guards, replacements, runtime assertions; and user lines where an error message could
-show them: of assertions, and of data-dependent sizes. What is not in it: the sizes first seen, the lines of all other
-operations, names of nodes, and the contents of tensor constants: compiled programs read those from the graph.
+ranges and sources of symbols, guards, replacements, runtime assertions; what users' operators declare of themselves
+(another process may declare something else); and user lines where an error message could show them: of assertions, and
+of data-dependent sizes. What is not in it: the sizes first seen, the lines of all other operations, names of nodes, and
+the contents of tensor constants: compiled programs read those from the graph.
 
 Symbols are called v0, v1, ... in the order in which inputs show them: their own names depend on what else the process
 traces.
@@ -23,6 +24,7 @@ from symshape.artifact.compiled_program import target_name
 from symshape.errors import CacheError
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
+from symshape.frontend.bridge.operators import declaration_of, is_builtin
 from symshape.frontend.bridge.shape_env import symbol_hint, symbol_range, symbol_source
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import guards_are_ours
@@ -59,6 +61,7 @@ class _Writer:
         self.symbols: dict[Any, str] = {}
         self.texts: dict[tuple[type, Any], str] = {}  # of expressions
         self.storages: dict[int, str] = {}
+        self.targets: dict[Any, str] = {}
 
     def node(self, position: int, node: torch.fx.Node) -> str:
         self.nodes[node] = f"%{position}"
@@ -67,7 +70,7 @@ class _Writer:
         elif node.op == "get_attr":
             target = f"get_attr {self.constant(str(node.target))}"
         elif node.op == "call_function":
-            target = target_name(node.target)
+            target = self.target(node.target)
         else:
             raise CacheError(f"a node {node.op} {node.target} is none of a functional graph", where=node.name)
         known = len(self.symbols)
@@ -95,6 +98,16 @@ class _Writer:
             raise CacheError(f"a constant of type {type(found).__name__}", where=path)
         return self.tensor(found)
 
+    def target(self, target: Any) -> str:
+        """What is called: its name, and of a user's operator all that a compile asks it for."""
+        text = self.targets.get(target)
+        if text is None:
+            text = target_name(target)
+            if isinstance(target, torch._ops.OpOverload) and not is_builtin(target):
+                text += f" {declaration_of(target)}"
+            self.targets[target] = text
+        return text
+
     def value(self, value: Any) -> str:
         """Any argument or result."""
         if isinstance(value, torch.fx.Node):
@@ -115,7 +128,7 @@ class _Writer:
         if isinstance(value, _NAMED):
             return str(value)
         if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
-            return target_name(value)
+            return self.target(value)
         raise CacheError(f"an argument of type {type(value).__module__}.{type(value).__qualname__}")
 
     def tensor(self, value: torch.Tensor) -> str:

@@ -8,7 +8,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,11 +158,6 @@ class JitFunction:
         return [
             EntryReport(tuple(_spoken(check) for check in entry.guards.checks), entry.guards.reports) for entry in found
         ]
-
-    def finder(self, *args: Any) -> Callable[[Sequence[Any]], Any]:
-        """The lookup that a call with these arguments runs first (tensors and constants, no containers): a function of
-        the argument tuple, with an entry as its result, or None. For measurements."""
-        return self._states[0].flat[len(args)].find
 
     def _trees(self) -> list[GuardTree]:
         return [tree for state in self._states for tree in state.trees()]

@@ -31,7 +31,7 @@ class ModuleState:
 
     def __init__(self, fn: Any) -> None:
         found = list(_modules_at(fn))
-        # The places on the way to each module: what leads there may be exchanged, or have more in it.
+        # The slots on the way to each module: what leads there may be exchanged, or have more in it.
         links = {(id(slot[0]), slot[1]): slot for chain, _ in found for slot in chain}
         self._slots = list(links.values())
         self._there = [_value_at(slot) for slot in self._slots]  # kept alive: identities are compared
@@ -120,7 +120,7 @@ Slot = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key i
 
 def _modules_at(fn: Any) -> Iterator[tuple[tuple[Slot, ...], torch.nn.Module]]:
     """Modules that a function is, is a method of, closes over, names, or has as defaults: itself, in containers, as
-    attributes of an object, or in functions that it calls; and the places on the way to each."""
+    attributes of an object, or in functions that it calls; and the slots on the way to each."""
     seen: set[int] = set()
     waiting: list[tuple[tuple[Slot, ...], Any, int]] = [((), fn, _DEPTH)]
     while waiting:
@@ -134,7 +134,7 @@ def _modules_at(fn: Any) -> Iterator[tuple[tuple[Slot, ...], torch.nn.Module]]:
 
 
 def _parts(item: Any) -> list[Slot]:
-    """Places of the values that an object refers to."""
+    """Slots of the values that an object refers to."""
     if isinstance(item, functools.partial):
         called = (item.func, *item.args)
         return [*((called, i) for i in range(len(called))), *((item.keywords, key) for key in item.keywords)]

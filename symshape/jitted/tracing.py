@@ -166,7 +166,7 @@ def _reject_constants(graph: torch.fx.GraphModule) -> None:
             raise CompileError(
                 f"a tensor of shape {tuple(value.shape)} that requires a gradient is no argument of the "
                 "function, and no parameter of a module that it names",
-                where=with_text(_place_of(node)),
+                where=with_text(_location_of(node)),
                 next_step="pass it as an argument, or use symshape.compile",
             )
 
@@ -226,7 +226,7 @@ def _assume(trace: Trace, call: Call, fakes: Sequence[Any]) -> None:
         requirements.guard(constraint.condition.substitute(known), constraint.location)
 
 
-def _place_of(node: torch.fx.Node) -> str:
+def _location_of(node: torch.fx.Node) -> str:
     """``file:line`` of the first operation that uses a node; "" if it is not known."""
     lines = [line for user in node.users for line in user_lines(user)[-1:]]
     return f"{lines[0][0]}:{lines[0][1]}" if lines else ""

@@ -38,7 +38,7 @@ def kernels_that_need(data: bytes, symbol: str) -> list[str]:
 
 
 def _references(data: bytes) -> set[tuple[str, str]]:
-    """(function, what it refers to) by name; local functions are referred to by their place in a section."""
+    """(function, what it refers to) by name; local functions are referred to by their offset in a section."""
     symbols, found = list(_symbols(data)), set()
     for kind, start, size, _, code in _sections(data):
         if kind != _RELA:

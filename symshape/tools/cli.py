@@ -113,7 +113,8 @@ def _patches(args: Any, _rest: list[str]) -> int:
 def _bench(args: Any, rest: list[str]) -> int:
     script = BENCHES / f"{args.name}.py"
     if not script.is_file():
-        known = ", ".join(sorted(p.stem for p in BENCHES.glob("*.py"))) or "none: they are in the repository"
+        scripts = [p.stem for p in BENCHES.glob("*.py") if "__main__" in p.read_text(encoding="utf-8")]
+        known = ", ".join(sorted(scripts)) or "none: they are in the repository"
         raise OptionError(f"no benchmark is called {args.name!r}", next_step=f"benchmarks: {known}")
     sys.argv = [str(script), *rest]
     sys.path.insert(0, str(BENCHES))

@@ -133,7 +133,7 @@ def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
 def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
     """The passes to run: of --pass-pipeline, of --to-stage, or of flags named like passes, in the order given."""
     from symshape.passes.framework.manager import parse_pipeline
-    from symshape.passes.framework.pipeline import parse_step
+    from symshape.passes.framework.pipeline_text import parse_step
     from symshape.passes.stages import passes_between
 
     ways = [args.pass_pipeline is not None, args.to_stage is not None, bool(rest)]
@@ -157,7 +157,7 @@ def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
 
 def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
     """OptionError for what would have nothing to act on: no passes at all, or not the one it names."""
-    from symshape.passes.framework.pipeline import step_name
+    from symshape.passes.framework.pipeline_text import step_name
     from symshape.passes.stages import last_pass
 
     if not steps:

@@ -104,7 +104,7 @@ def translate(text: str, to: str, from_stage: str = "imported", level: str | Non
     from symshape.dialects import load, verify
     from symshape.passes.framework.diagnostics import collect_diagnostics
     from symshape.passes.framework.manager import run_pipeline
-    from symshape.passes.framework.pipeline import parse_step
+    from symshape.passes.framework.pipeline_text import parse_step
     from symshape.passes.stages import STAGES, passes_between
 
     if level is not None and to != "cpu":

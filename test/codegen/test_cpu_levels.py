@@ -19,6 +19,7 @@ from symshape.errors import OptionError
 from symshape.machine import instruction_sets as cpu_level
 from symshape.machine.object_symbols import undefined
 from symshape.options import Options
+from symshape.runtime.compact import mask_positions
 from symshape.runtime.cpu.load_objects import load_object
 
 HELD = cpu_level.held()
@@ -112,6 +113,21 @@ def test_programs_of_a_level(level: str) -> None:
     for n in (5, 1, 17):
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x), program(x), rtol=2e-3, atol=0)
+
+
+@pytest.mark.parametrize("level", HELD[:1])
+def test_positions_of_a_mask_are_found_by_code_of_the_level(level: str) -> None:
+    def selected(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return x[m] * 2
+
+    def program(options: dict[str, Any]) -> str:
+        report = symshape.explain(selected, x, x > 0, options={"cache": False, **options})
+        return report.graphs[0].program_source
+
+    x = torch.randn(33)
+    other = mask_positions(x > 0, "cpu", level)
+    assert torch.equal(other, mask_positions(x > 0, "cpu")) and torch.equal(other, (x > 0).nonzero().squeeze(1))
+    assert f"'cpu', '{level}'" in program({"cpu": level}) and "'cpu', 'native'" in program({"cpu": "native"})
 
 
 def test_what_is_no_level_of_this_processor(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from guard_stubs import Binding, StubText, emit_stub
 
 import symshape
 from symshape.artifact.constraint_checks import Origin
-from symshape.codegen.host.guard_stub import Binding, Constraint, StubText, emit_stub, in_order
+from symshape.codegen.host.guard_stub import Constraint, in_order
 from symshape.codegen.host.guard_tree import Case, emit_tree
 from symshape.errors import ShapeConstraintError
 from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals

@@ -58,7 +58,7 @@ def test_small_sizes_have_forms_without_gathers(make: Callable[[], Builder]) -> 
 @pytest.mark.parametrize("make", [lambda: reduction("add", "f32", 1), lambda: reduction("max", "f32", 1)])
 def test_rows_of_a_few_vectors_are_finished_together(make: Callable[[], Builder]) -> None:
     kernel = make().kernel()
-    (form,) = (form for form in forms_of(kernel, WIDE) if form.suffix == "_together")
+    (form,) = (form for form in forms_of(kernel, WIDE) if form.suffix == "_rows_along_lanes")
     assert form.bounds == ((SYMBOLS[1], 0, 256), (SYMBOLS[0], WIDE.lanes, None))
     code = body(emit_cpu(kernel, WIDE), form.suffix)
     assert code.count("vector.shuffle") == 2 * (WIDE.lanes - 1)

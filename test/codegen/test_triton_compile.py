@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[2]
 def test_compiles(arch: int) -> None:
     """No spills. What a variant calls aligned is accessed as widely as can be, anything else by single elements."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    path = os.pathsep.join([str(ROOT), str(ROOT / "test" / "support"), environment.get("PYTHONPATH", "")])
+    path = os.pathsep.join(
+        [str(ROOT), str(ROOT / "test" / "support"), str(ROOT / "bench"), environment.get("PYTHONPATH", "")]
+    )
     command = [sys.executable, __file__, str(arch)]
     result = subprocess.run(command, env={**environment, "PYTHONPATH": path}, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -36,7 +38,8 @@ def test_compiles(arch: int) -> None:
 
 def main(arch: int) -> None:
     """Prints a line of JSON for each function of each variant."""
-    from symshape.codegen.triton.access_width import accesses, item_size, widest
+    from access_width import accesses, item_size, widest
+
     from symshape.codegen.triton.kernel import emit_triton
     from symshape.tools.compile_ahead import compile_for
 

@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 import symshape
 from symshape import dialects
-from symshape.dialects.facts import facts_of
+from symshape.dialects.function_facts import facts_of
 from symshape.errors import ShapeConstraintError
 from symshape.prover.numbers.expr import Expr
 from symshape.tools.measure import Graphs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 import subprocess
 import sys
 import threading
@@ -14,6 +15,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._config_module import ConfigModule
 
 import symshape
 from symshape.errors import PatchError
@@ -33,7 +37,23 @@ X = torch.arange(6.0).reshape(2, 3)
 def state() -> dict[str, Any]:
     """Every target as it is."""
     targets = [(patch.name, target) for patch in PATCHES for target in patch.all_targets]
-    return {f"{name}: {target}": probes.current_value(target) for name, target in targets}
+    return {f"{name}: {target}": current_value(target) for name, target in targets}
+
+
+def current_value(target: probes.Target) -> Any:
+    """What a target is now, for comparisons: the object itself, a copy of a table, ``MISSING``."""
+    if isinstance(target, probes.Named):
+        return target.read()
+    if "[" in target:
+        table, key = probes.entry_of(target)
+        return table.get(key, probes.MISSING)
+    owner, name = probes.owner_of(target)
+    if isinstance(owner, ConfigModule):
+        return getattr(owner, name)
+    found = (
+        vars(owner).get(name, probes.MISSING) if isinstance(owner, type | types.ModuleType) else getattr(owner, name)
+    )
+    return dict(found) if isinstance(found, dict) else found
 
 
 def changed(before: dict[str, Any]) -> list[str]:
@@ -218,6 +238,39 @@ def test_an_exception_while_a_jitted_function_is_traced(kind: type[BaseException
         symshape.jit(function)(X)
     assert changed(before) == []
     assert not torch.compiler.is_compiling()
+
+
+@pytest.mark.parametrize("phase", ["frame", "graph"])
+def test_fake_results_of_other_rules_are_not_taken(phase: Any) -> None:
+    """PyTorch's rule gives the gradient of a threshold the type of its input where it counts as higher."""
+    backward = torch.ops.aten.threshold_backward.default
+    gradient, x = torch.ones(3, dtype=torch.int64), torch.tensor(1.0)
+    exact = backward(gradient, x, 0).dtype
+
+    def traced(env: ShapeEnv | None) -> torch.dtype:
+        mode = modes.setdefault(env, FakeTensorMode(shape_env=env, static_shapes=env is None))
+        fakes = inputs.setdefault(env, [mode.from_tensor(one) for one in (gradient, x)])
+        with mode:
+            found: torch.Tensor = backward(*fakes, 0)
+            return found.dtype
+
+    modes: dict[Any, FakeTensorMode] = {}
+    inputs: dict[Any, list[Any]] = {}
+    for env in (None, ShapeEnv()):
+        before = traced(env)
+        with in_force(Scope(phase)):
+            assert traced(env) == exact == traced(env)
+        assert traced(env) == before
+
+
+def test_errors_of_opaque_calls_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    with caplog.at_level(logging.DEBUG, logger.name):
+        with in_force(Scope("frame")):
+            logger.error("raised as well")
+            logger.warning("said")
+        logger.error("as ever")
+    assert [record.getMessage() for record in caplog.records] == ["said", "as ever"]
 
 
 def test_jit_in_compile_and_compile_in_jit() -> None:

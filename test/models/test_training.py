@@ -11,11 +11,11 @@ from unittest import mock
 
 import pytest
 import torch
+from trained_models import TRAINED, TRAINING_SHAPES, without_dropout
 
 import symshape.backend
 from symshape.tools.measure import Graphs, compile_for, relative_error, tensors_of
 from symshape.tools.zoo import MODELS, Model, Shape, Size
-from symshape.tools.zoo_training import TRAINED, TRAINING_SHAPES, without_dropout
 
 TOLERANCE = 1e-3
 # ResNet's batch normalisation in training mode wants more than one value per channel, at the last stage too.

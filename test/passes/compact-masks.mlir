@@ -3,7 +3,7 @@
 // One mask is looked through once, whatever it selects from; the number of what it selects is known to be no larger.
 // CHECK-LABEL: func.func @shared(
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<?x?xf32>, %[[Y:[^:]*]]: tensor<?xf32>, %[[M:[^:]*]]: tensor<?xi1>)
-// CHECK:         %[[P:.*]] = "host.call"(%[[M]]) {arguments = "($0, 'cpu')", fresh, target = "symshape.mask_positions.default"} : (tensor<?xi1>) -> tensor<?xi64>
+// CHECK:         %[[P:.*]] = "host.call"(%[[M]]) {arguments = "($0, 'cpu', 'native')", fresh, target = "symshape.mask_positions.default"} : (tensor<?xi1>) -> tensor<?xi64>
 // CHECK-NEXT:    %[[U:.*]] = "symshape.unbacked_symbol"(%[[P]])
 // CHECK-NEXT:    "symshape.bind"(%[[P]], %[[U]], %c1, %c0)
 // CHECK-NEXT:    %[[MOST:.*]] = arith.cmpi sge, %[[S0:.*]], %[[U]] : index

@@ -10,7 +10,7 @@ import pytest
 from symshape.errors import OptionError
 from symshape.passes.framework import registry
 from symshape.passes.framework.base import Pass
-from symshape.passes.framework.pipeline import parse_pipeline, parse_step, print_pipeline, split_top_level
+from symshape.passes.framework.pipeline_text import parse_pipeline, parse_step, print_pipeline, split_top_level
 from symshape.passes.stages import STAGES, last_pass, passes_between
 
 
@@ -69,6 +69,11 @@ def test_pipelines_are_split_at_top_level_commas() -> None:
 def test_unbalanced_pipelines_are_errors(text: str) -> None:
     with pytest.raises(OptionError, match="unbalanced"):
         split_top_level(text, ",")
+
+
+@pytest.mark.parametrize("name", sorted(registry.TABLE))
+def test_every_pass_says_what_it_counts(name: str) -> None:
+    assert registry.lookup(name).statistics
 
 
 def test_stages() -> None:

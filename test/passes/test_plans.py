@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import TRUE
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
 
 PROCESSORS = 4
 

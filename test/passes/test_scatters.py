@@ -1,4 +1,4 @@
-"""Writes at data-dependent places: rules, kernels of both targets, order, gradients and errors against eager."""
+"""Writes at data-dependent indices: rules, kernels of both targets, order, gradients and errors against eager."""
 
 from __future__ import annotations
 

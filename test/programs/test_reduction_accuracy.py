@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from accuracy import Errors, accurate, draws
 
 import symshape
-from symshape.tools.accuracy import Errors, accurate, draws
 from symshape.tools.measure import tensors_of
 
 Tensor = torch.Tensor

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
+from constraint_sets import ConstraintSet, build, guard_set, points_of, random_sets, to_z3, truth
 from torch.utils._sympy import functions as torch_sympy
 
 import symshape
@@ -24,9 +25,6 @@ from symshape.prover.solver.condition_store import ConditionStore
 from symshape.prover.solver.presburger import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench"))
-
-from constraint_sets import ConstraintSet, build, guard_set, points_of, random_sets, to_z3, truth  # noqa: E402
 
 x, y, z = map(Expr.symbol, "xyz")
 

@@ -124,6 +124,39 @@ def test_subgraphs_are_in_the_key() -> None:
     assert key(torch.ops.aten.sin.default) == key(torch.ops.aten.sin.default) != key(torch.ops.aten.cos.default)
 
 
+def test_what_a_users_operator_declares_is_in_the_key() -> None:
+    """A process may define another operator of the same name: one whose result is a view, or that draws."""
+
+    def key(schema: str, *tags: torch.Tag, effect: bool = False, within: bool = False) -> str:
+        library = torch.library.Library("key_test", "FRAGMENT")
+        try:
+            library.define(f"op{schema}", tags=tags)
+            op: Any = torch.ops.key_test.op.default
+            if effect:
+                library._register_effectful_op("key_test::op", torch._library.effects.EffectType.ORDERED)
+            graph = torch.fx.Graph()
+            x = graph.placeholder("x")
+            x.meta["val"] = torch.empty(3)
+            wrapped = torch.ops.higher_order.auto_functionalized
+            call = graph.call_function(wrapped, (op,), {"x": x}) if within else graph.call_function(op, (x,))
+            call.meta["val"] = torch.empty(3)
+            graph.output(call)
+            return graph_key(torch.fx.GraphModule({}, graph), None).digest
+        finally:
+            library._destroy()
+            if hasattr(torch.ops.key_test, "op"):
+                del torch.ops.key_test.op
+
+    plain = "(Tensor x) -> Tensor"
+    for within in (False, True):
+        seeded = key(plain, torch.Tag.nondeterministic_seeded, within=within)
+        view = key("(Tensor(a) x) -> Tensor(a)", within=within)
+        written = key("(Tensor(a!) x) -> ()", within=within)
+        assert key(plain, within=within) == key(plain, within=within)
+        assert len({key(plain, within=within), seeded, view, written}) == 4
+    assert key(plain, effect=True) != key(plain)
+
+
 def test_symbols_of_other_numbers_are_the_same() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x.flatten(), y.flatten()]) * 2

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from symshape.analysis.loops import Dim, Instr
-from symshape.codegen.cpu.emit import rows_along_lanes as together
-from symshape.codegen.cpu.emit import split, transpose
+from symshape.codegen.cpu.emit import rows_along_lanes, split, transpose
 from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
 from symshape.codegen.cpu.emit.expressions import floor_divide, scalar
 from symshape.codegen.cpu.emit.state import State
-from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, PassLoops, Values, instruction, peel, side_by_side
+from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, SweepLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
 from symshape.codegen.cpu.schedule.sweep_order import Schedule
 
@@ -28,7 +27,7 @@ class Body:
         self.copies, self.full = layout.copies, layout.full(state.width)
         self.ranges: dict[str, Bounds] = {}
         self.given: Values = {}
-        self.rooms: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
+        self.buffers: dict[Instr, str] = {}  # of the accesses that are transposed, where the tile is a reduced dim
 
     def compute(self, begin: str, end: str) -> None:
         """All of the units in [begin, end)."""
@@ -66,7 +65,7 @@ class Body:
         state, layout, pure = self.state, self.layout, self.state.writer.pure
         state.uniform_depth = state.writer.depth
         if layout.rows is not None:
-            self._together(layout.rows)
+            self._rows_along_lanes(layout.rows)
             return
         if layout.lane is None or layout.across:
             inside()
@@ -111,15 +110,15 @@ class Body:
         rows = pure(f"arith.minsi {left}, {width} : i64")
         columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
         state.symbols[tile.name], state.symbols[lane.name] = first, self.position
-        rooms = [transpose.buffer(state, instr) for instr in layout.transposed]
-        for instr, room in zip(layout.transposed, rooms, strict=True):
-            transpose.fill(state, instr, lane, room, rows, columns)
+        buffers = [transpose.new_buffer(state, instr) for instr in layout.transposed]
+        for instr, buffer in zip(layout.transposed, buffers, strict=True):
+            transpose.fill(state, instr, lane, buffer, rows, columns)
 
         def row(index: str, _: list[str]) -> list[str]:
             state.symbols[tile.name] = pure(f"arith.addi {first}, {index} : i64")
             state.uniform_depth = state.writer.depth
-            pairs = zip(layout.transposed, rooms, strict=True)
-            self.given = {instr.results[0]: transpose.row(state, instr, room, index) for instr, room in pairs}
+            pairs = zip(layout.transposed, buffers, strict=True)
+            self.given = {instr.results[0]: transpose.row(state, instr, buffer, index) for instr, buffer in pairs}
             self._stages()
             return []
 
@@ -132,16 +131,16 @@ class Body:
         assert tile is not None and lane is not None
         width, rows = state.constant(state.width, "i64"), scalar(state, tile.size)
         columns = pure(f"arith.minsi {pure(f'arith.subi {self.end}, {self.position} : i64')}, {width} : i64")
-        self.rooms = {instr: transpose.buffer(state, instr) for instr in (*layout.transposed, *layout.returned)}
+        self.buffers = {instr: transpose.new_buffer(state, instr) for instr in (*layout.transposed, *layout.returned)}
         state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
         for instr in layout.transposed:
-            transpose.fill(state, instr, lane, self.rooms[instr], rows, columns)
+            transpose.fill(state, instr, lane, self.buffers[instr], rows, columns)
         self._stages()
         state.symbols[tile.name], state.symbols[lane.name] = state.constant(0, "i64"), self.position
         for instr in layout.returned:
-            transpose.drain(state, instr, lane, self.rooms[instr], rows, columns)
+            transpose.drain(state, instr, lane, self.buffers[instr], rows, columns)
 
-    def _together(self, dim: Dim) -> None:
+    def _rows_along_lanes(self, dim: Dim) -> None:
         """Each sweep for the rows of a vector of them, one after the other; the row level's work for all at once."""
         state, pure = self.state, self.state.writer.pure
         width, size = state.constant(state.width, "i64"), scalar(state, dim.size)
@@ -165,18 +164,18 @@ class Body:
     def _rows_in_turn(self, k: int, dim: Dim, first: str, count: str, values: Values) -> Accumulators:
         """Sweep number ``k`` for ``count`` rows from ``first`` on; its accumulators, a lane for each row."""
         state, reductions = self.state, self.reductions[k]
-        waiting = together.spill(state, self.schedule.sweeps[k], values)
-        rooms = together.rooms(state, reductions)
+        waiting = rows_along_lanes.spill(state, self.schedule.sweeps[k], values)
+        buffers = rows_along_lanes.new_buffers(state, reductions)
 
         def row(index: str, _: list[str]) -> list[str]:
             state.symbols[dim.name] = state.writer.pure(f"arith.addi {first}, {index} : i64")
             state.uniform_depth = state.writer.depth
-            (found,) = self._pass(k, [together.reload(state, waiting, values, index)])
-            together.save(state, reductions, found, rooms, index)
+            (found,) = self._sweep(k, [rows_along_lanes.reload(state, waiting, values, index)])
+            rows_along_lanes.save(state, reductions, found, buffers, index)
             return []
 
         state.writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], row)
-        return together.totals(state, reductions, rooms)
+        return rows_along_lanes.totals(state, reductions, buffers)
 
     def _vectors(self, body: Callable[[int], Result]) -> list[Result]:
         """body(k) for the vectors of the unit."""
@@ -190,16 +189,16 @@ class Body:
         values: list[Values] = [{} for _ in range(self.copies)]
         self._rows(0, values)
         for k in range(len(self.schedule.sweeps)):
-            accumulators = self._pass(k, values)
+            accumulators = self._sweep(k, values)
             if self.layout.split is not None:
                 self._finish_or_save(accumulators, values)
                 return
             self._finish(self.reductions[k], accumulators, values)
             self._rows(k + 1, values)
 
-    def _pass(self, k: int, values: list[Values]) -> list[Accumulators]:
+    def _sweep(self, k: int, values: list[Values]) -> list[Accumulators]:
         """The accumulators of sweep number ``k``."""
-        loops = PassLoops(
+        loops = SweepLoops(
             self.state,
             self.layout,
             self.schedule.sweeps[k],
@@ -207,7 +206,7 @@ class Body:
             self._vectors,
             self.ranges,
             self.given,
-            self.rooms,
+            self.buffers,
         )
         return loops.run(values)
 

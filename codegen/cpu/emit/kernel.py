@@ -161,7 +161,7 @@ def _start(state: State, form: Form, context: str) -> None:
         return
     splits = state.symbols[SPLITS] = scalar(state, division.splits(dims))
     if division.staged:
-        launch.workspace(writer, context, splits, staged.room(state, form.plan, division))
+        launch.workspace(writer, context, splits, staged.workspace_bytes(state, form.plan, division))
         sweeps = [sum(map(weight, one.code)) for one in form.plan.sweeps]
         staged.start(state, name, form.plan, division, context, lambda number: work(sweeps[number]))
         return

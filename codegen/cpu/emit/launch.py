@@ -113,7 +113,7 @@ def context(writer: Writer, values: list[str]) -> str:
 
 
 def workspace(writer: Writer, context: str, splits: str, size: int) -> None:
-    """Room for a split reduction."""
+    """A workspace for a split reduction."""
     count = writer.pure(f"arith.constant {size} : i64")
     memory = writer.emit(f"llvm.alloca {count} x i8 {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
     _store(writer, context, SPLITS_WORD, splits, "i64")

@@ -45,9 +45,9 @@ def prefetch(state: State, instr: Instr) -> None:
     dtype = state.kernel.args[instr.arg].dtype
     first = _contiguous_address(state, state.pointers[instr.arg], instr.address, dtype)
     for offset in range(0, state.width * types.size(dtype), _LINE):
-        place = state.writer.pure(f"llvm.getelementptr {first}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
+        address = state.writer.pure(f"llvm.getelementptr {first}[{offset}] : (!llvm.ptr) -> !llvm.ptr, i8")
         hints = "cache = 1 : i32, hint = 3 : i32, rw = 0 : i32"
-        state.writer.effect(f'"llvm.intr.prefetch"({place}) <{{{hints}}}> : (!llvm.ptr) -> ()')
+        state.writer.effect(f'"llvm.intr.prefetch"({address}) <{{{hints}}}> : (!llvm.ptr) -> ()')
 
 
 def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
@@ -317,7 +317,9 @@ def store_vector(state: State, name: str, address: str, vector: str, align: int)
 def _gather(state: State, addresses: str, dtype: str, mask: str | None) -> str:
     kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
     vector, bools, pointers = state.vector(kind), state.vector("i1"), f"vector<{state.width}x!llvm.ptr>"
-    if kind not in types.GATHERED and mask is not None:  # one branch per lane else: read a safe place in inactive lanes
+    if (
+        kind not in types.GATHERED and mask is not None
+    ):  # one branch per lane else: read a safe address in inactive lanes
         safe = pure(f"vector.broadcast {state.safe} : !llvm.ptr to {pointers}")
         addresses = pure(f"llvm.select {mask}, {addresses}, {safe} : {bools}, {pointers}")
         mask = None

@@ -23,7 +23,7 @@ from symshape.codegen.online import Online, find_online
 from symshape.prover.numbers.expr import product
 
 if TYPE_CHECKING:
-    from symshape.codegen.cpu.emit.sweep import Accumulators, PassLoops, Values
+    from symshape.codegen.cpu.emit.sweep import Accumulators, SweepLoops, Values
 
 _MEAN, _APART, _SQUARE, _TOTAL = -1, -2, -3, -4  # of a block: unlike any value of a kernel
 
@@ -31,7 +31,7 @@ _MEAN, _APART, _SQUARE, _TOTAL = -1, -2, -3, -4  # of a block: unlike any value 
 def with_moments(kernel: LoopKernel) -> LoopKernel:
     """The kernel with squares found in the sweep of their sum, wherever it has such. Rows must not be empty.
 
-    Not beside products, which lose accuracy where they begin again with each block (see `PassLoops`)."""
+    Not beside products, which lose accuracy where they begin again with each block (see `SweepLoops`)."""
     made = {number: instr for instr in kernel.code for number in instr.results}
     online = [one for one in find_online(kernel.code).values() if one.kind == "square" and _is_quotient(made, one)]
     if not online or any(instr.combiner == "mul" for instr in kernel.code):
@@ -92,7 +92,7 @@ class _Writer:
         return self._make("arith.addf", squares, self._make("arith.select", lost, infinite, moved))
 
 
-def in_blocks(loops: PassLoops, chain: int, accumulators: Accumulators, values: Values) -> Accumulators:
+def in_blocks(loops: SweepLoops, chain: int, accumulators: Accumulators, values: Values) -> Accumulators:
     """The sweep in blocks of ``chain`` vectors for each of the copies; other reductions are made beside the moments."""
     state, layout = loops.state, loops.layout
     assert layout.lane is not None
@@ -120,7 +120,7 @@ def in_blocks(loops: PassLoops, chain: int, accumulators: Accumulators, values: 
 class _Block:
     """The elements of the lane dim within ``bounds``, at most ``most``."""
 
-    def __init__(self, loops: PassLoops, bounds: tuple[str, str], most: int, values: Values) -> None:
+    def __init__(self, loops: SweepLoops, bounds: tuple[str, str], most: int, values: Values) -> None:
         self.loops, self.bounds, self.most, self.values = loops, bounds, most, values
 
     def run(self, current: Sweep, reductions: list[Reduction], more: Values | None = None) -> Accumulators:
@@ -135,7 +135,7 @@ class _Block:
             loops.vectors,
             {**loops.ranges, lane.name: self.bounds},
             loops.given,
-            loops.rooms,
+            loops.buffers,
         )
         return part.run([{**self.values, **(more or {})}])[0]
 

@@ -16,7 +16,7 @@ from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Accumulators
 from symshape.codegen.cpu.schedule.sweep_order import Sweep
 
-Rooms = list[list[str]]  # per reduction and part of its accumulators: where those of the rows wait
+Buffers = list[list[str]]  # per reduction and part of its accumulators: where those of the rows wait
 
 
 def fits(reduction: Reduction) -> bool:
@@ -24,24 +24,24 @@ def fits(reduction: Reduction) -> bool:
     return reduction.element != "i1"
 
 
-def rooms(state: State, reductions: list[Reduction]) -> Rooms:
-    """Room on the stack for the accumulators of a vector of rows."""
+def new_buffers(state: State, reductions: list[Reduction]) -> Buffers:
+    """Buffers on the stack for the accumulators of a vector of rows."""
     return [
-        [_room(state, state.width * (1 if element == "i1" else state.width), element) for element in one.elements]
+        [_new_buffer(state, state.width * (1 if element == "i1" else state.width), element) for element in one.elements]
         for one in reductions
     ]
 
 
-def _room(state: State, count: int, dtype: str) -> str:
+def _new_buffer(state: State, count: int, dtype: str) -> str:
     kind, many = types.memory(dtype), state.constant(count, "i64")
     with state.writer.within(0):
         return state.writer.emit(f"llvm.alloca {many} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
 
 
-def save(state: State, reductions: list[Reduction], accumulators: Accumulators, places: Rooms, index: str) -> None:
+def save(state: State, reductions: list[Reduction], accumulators: Accumulators, buffers: Buffers, index: str) -> None:
     """Writes the accumulators of row ``index`` of the vector of rows; of a flag, whether it is set in any lane."""
     pure = state.writer.pure
-    for one, names, targets in zip(reductions, accumulators, places, strict=True):
+    for one, names, targets in zip(reductions, accumulators, buffers, strict=True):
         for name, target, element in zip(names, targets, one.elements, strict=True):
             if element == "i1":
                 anywhere = pure(f"vector.reduction <or>, {name} : {state.vector('i1')} into i1")
@@ -54,7 +54,7 @@ def save(state: State, reductions: list[Reduction], accumulators: Accumulators, 
 
 
 def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int, str]:
-    """Room for the row-level values that the sweep takes, in which lane k waits for row k."""
+    """Buffers for the row-level values that the sweep takes, in which lane k waits for row k."""
     taken = {operand for instr in current.code for operand in instr.operands}
     waiting = {}
     for number in sorted(taken & values.keys()):
@@ -64,7 +64,7 @@ def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int
         vector, name = state.vector(types.memory(value.dtype)), state.lanes(value)
         if value.dtype == "i1":
             name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
-        waiting[number] = _room(state, state.width, value.dtype)
+        waiting[number] = _new_buffer(state, state.width, value.dtype)
         state.writer.effect(f"llvm.store {name}, {waiting[number]} {{alignment = 64 : i64}} : {vector}, !llvm.ptr")
     return waiting
 
@@ -72,26 +72,26 @@ def spill(state: State, current: Sweep, values: Mapping[int, Value]) -> dict[int
 def reload(state: State, waiting: Mapping[int, str], values: Mapping[int, Value], index: str) -> dict[int, Value]:
     """The values of row ``index`` of the vector of rows."""
     found = {number: value for number, value in values.items() if value.uniform}
-    for number, place in waiting.items():
+    for number, buffer in waiting.items():
         dtype = values[number].dtype
         kind = types.memory(dtype)
-        name = state.writer.emit(f"llvm.load {_at(state, place, index, kind)} : !llvm.ptr -> {kind}")
+        name = state.writer.emit(f"llvm.load {_at(state, buffer, index, kind)} : !llvm.ptr -> {kind}")
         found[number] = Value(memory.as_register(state, name, dtype, kind), dtype)
     return found
 
 
-def totals(state: State, reductions: list[Reduction], places: Rooms) -> Accumulators:
+def totals(state: State, reductions: list[Reduction], buffers: Buffers) -> Accumulators:
     """The accumulators of the rows, one row per lane."""
-    return [_total(state, one, found) for one, found in zip(reductions, places, strict=True)]
+    return [_total(state, one, found) for one, found in zip(reductions, buffers, strict=True)]
 
 
-def _total(state: State, reduction: Reduction, places: list[str]) -> list[str]:
+def _total(state: State, reduction: Reduction, buffers: list[str]) -> list[str]:
     """Vector i holds blocks of ``size`` lanes of the rows i, i + size, i + 2*size ...; each step halves ``size``. As in
     `across_lanes`, the last four numbers of each row's sum are added up wide."""
     numbers = [element for element in reduction.elements if element != "i1"]
     size, current = state.width, reduction
-    vectors = [[_row(state, place, k, element) for place, element in zip(places, numbers)] for k in range(size)]
-    flags = [_flags(state, place) for place in places[len(numbers) :]]
+    vectors = [[_row(state, buffer, k, element) for buffer, element in zip(buffers, numbers)] for k in range(size)]
+    flags = [_flags(state, buffer) for buffer in buffers[len(numbers) :]]
     none = [state.splat(False, "i1") for _ in flags]
     while size > 1:
         half = size // 2
@@ -115,16 +115,16 @@ def _picked(state: State, left: list[str], right: list[str], order: list[int], r
     ]
 
 
-def _row(state: State, place: str, number: int, element: str) -> str:
-    address = _at(state, place, state.constant(number * state.width, "i64"), element)
+def _row(state: State, buffer: str, number: int, element: str) -> str:
+    address = _at(state, buffer, state.constant(number * state.width, "i64"), element)
     return state.writer.emit(f"llvm.load {address} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector(element)}")
 
 
-def _flags(state: State, place: str) -> str:
-    name = state.writer.emit(f"llvm.load {place} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector('i8')}")
+def _flags(state: State, buffer: str) -> str:
+    name = state.writer.emit(f"llvm.load {buffer} {{alignment = 1 : i64}} : !llvm.ptr -> {state.vector('i8')}")
     return state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
 
 
-def _at(state: State, place: str, offset: str, element: str) -> str:
+def _at(state: State, buffer: str, offset: str, element: str) -> str:
     kind = types.memory(element)
-    return state.writer.pure(f"llvm.getelementptr {place}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+    return state.writer.pure(f"llvm.getelementptr {buffer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")

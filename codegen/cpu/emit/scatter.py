@@ -1,6 +1,6 @@
-"""Kernels that write at data-dependent places: lines of the destination side by side, each in order of its points.
+"""Kernels that write at data-dependent indices: lines of the destination side by side, each in order of its points.
 
-A point's place varies along the reduced dims of the space; points that differ in a parallel dim never meet. So threads
+A point's index varies along the reduced dims of the space; points that differ in a parallel dim never meet. So threads
 take different lines, and within one everything is done in order: results are the same for any number of threads.
 """
 
@@ -28,7 +28,7 @@ _BLOCK = "scatter_block"
 @dataclass(frozen=True)
 class Plan:
     """``lane``: the innermost parallel dim, of which a unit has up to ``block`` elements. ``inner``: it is the
-    innermost loop, because neighbours lie side by side; in ``vectors``, where they also have one place."""
+    innermost loop, because neighbours lie side by side; in ``vectors``, where they also have one index."""
 
     kernel: LoopKernel
     lane: Dim | None

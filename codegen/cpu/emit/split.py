@@ -15,7 +15,7 @@ def slot_bytes(reductions: list[Reduction], sets: int, width: int) -> int:
     return sets * sum(len(one.elements) for one in reductions) * width * LANE_BYTES
 
 
-def _places(state: State, reductions: list[Reduction], sets: int, unit: str) -> list[list[list[str]]]:
+def _addresses(state: State, reductions: list[Reduction], sets: int, unit: str) -> list[list[list[str]]]:
     """The address of every accumulator of a unit, nested as the accumulators are."""
     pure, step = state.writer.pure, state.width * LANE_BYTES
     size = state.constant(slot_bytes(reductions, sets, state.width), "i64")
@@ -30,8 +30,8 @@ def _places(state: State, reductions: list[Reduction], sets: int, unit: str) -> 
 
 def save(state: State, reductions: list[Reduction], accumulators: list[Accumulators], unit: str, uniform: bool) -> None:
     """Writes the accumulators of a unit (a chunk)."""
-    places = _places(state, reductions, len(accumulators), unit)
-    for names, addresses in zip(accumulators, places, strict=True):
+    sets = _addresses(state, reductions, len(accumulators), unit)
+    for names, addresses in zip(accumulators, sets, strict=True):
         for one, values, targets in zip(reductions, names, addresses, strict=True):
             for value, target, element in zip(values, targets, one.elements, strict=True):
                 type_ = element if uniform else state.vector(element)
@@ -52,12 +52,12 @@ def load(state: State, reductions: list[Reduction], sets: int, unit: str, unifor
     def step(index: str, names: list[str]) -> list[str]:
         number = pure(f"arith.addi {first}, {index} : i64")
         current, kinds, result = iter(names), iter(types_(every)), []
-        for addresses in _places(state, reductions, sets, number):
-            for one, places in zip(reductions, addresses, strict=True):
-                before = [next(current) for _ in places]
+        for addresses in _addresses(state, reductions, sets, number):
+            for one, sources in zip(reductions, addresses, strict=True):
+                before = [next(current) for _ in sources]
                 new = [
-                    state.writer.emit(f"llvm.load {place} {{alignment = 8 : i64}} : !llvm.ptr -> {next(kinds)}")
-                    for place in places
+                    state.writer.emit(f"llvm.load {source} {{alignment = 8 : i64}} : !llvm.ptr -> {next(kinds)}")
+                    for source in sources
                 ]
                 result += combine(state, wide(one), before, widened(state, one, new, uniform), uniform)
         return result

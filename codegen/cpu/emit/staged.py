@@ -1,9 +1,9 @@
 """Several sweeps over few long rows: each sweep over a row is a launch of its own, in which threads share its chunks.
 
     @k_rows0(context, unit)           what the row level does before the first sweep
-    @k_pass0(context, begin, end)     chunks of sweep 0, whose accumulators wait in the workspace
+    @k_sweep0(context, begin, end)    chunks of sweep 0, whose accumulators wait in the workspace
     @k_rows1(context, unit)           chunks combined in their order; the row level's work before the second sweep
-    @k_pass1 ...
+    @k_sweep1 ...
 
 All of it for one row, then for the next: a sweep may find in the cache what the sweep before it has read. For the sake
 of rows that do not fit there, every other sweep begins with the last chunk. Values of the row level wait in the
@@ -51,7 +51,7 @@ class Staged(Body):
             self._over_lanes(counters.get(BLOCK_INDEX), partial(self._chunk, number, whole))
 
         first = pure(f"llvm.load {pure(launch.word(launch.FIRST_WORD))} {{alignment = 8 : i64}} : !llvm.ptr -> i64")
-        begin, end = (pure(f"arith.addi {first}, {place} : i64") for place in (begin, end))
+        begin, end = (pure(f"arith.addi {first}, {bound} : i64") for bound in (begin, end))
         for_units(state, self.layout.counters, begin, end, one)
 
     def rows(self, number: int, unit: str) -> None:
@@ -66,7 +66,7 @@ class Staged(Body):
         for_units(self.state, counters, unit, after, one)
 
     def _chunk(self, number: int, unit: str) -> None:
-        accumulators = self._pass(number, self._reloaded(number + 1, unit))
+        accumulators = self._sweep(number, self._reloaded(number + 1, unit))
         if self.reductions[number]:
             uniform = self.layout.lane is None
             split.save(self.state, self.reductions[number], accumulators, self.unit, uniform)
@@ -98,24 +98,24 @@ class Staged(Body):
             for value, (dtype, uniform) in self.kinds.items():
                 kind, state = types.memory(dtype), self.state
                 type_ = kind if uniform else state.vector(kind)
-                place = self._place(k, value, unit)
-                name = state.writer.emit(f"llvm.load {place} {{alignment = 8 : i64}} : !llvm.ptr -> {type_}")
+                address = self._address(k, value, unit)
+                name = state.writer.emit(f"llvm.load {address} {{alignment = 8 : i64}} : !llvm.ptr -> {type_}")
                 current[value] = Value(memory.as_register(state, name, dtype, type_), dtype, uniform)
         return values
 
     def _wait(self, k: int, number: int, value: Value) -> None:
-        """Writes a value of copy ``k`` to its place."""
+        """Writes a value of copy ``k`` to its address."""
         state, kind = self.state, types.memory(value.dtype)
         name = value.name if value.uniform else state.lanes(value)
         type_ = kind if value.uniform else state.vector(kind)
         if value.dtype == "i1":
             bools = "i1" if value.uniform else state.vector("i1")
             name = state.writer.pure(f"arith.extui {name} : {bools} to {type_}")
-        place = self._place(k, number, self.unit)
-        state.writer.effect(f"llvm.store {name}, {place} {{alignment = 8 : i64}} : {type_}, !llvm.ptr")
+        address = self._address(k, number, self.unit)
+        state.writer.effect(f"llvm.store {name}, {address} {{alignment = 8 : i64}} : {type_}, !llvm.ptr")
         self.kinds[number] = (value.dtype, value.uniform)
 
-    def _place(self, k: int, number: int, unit: str) -> str:
+    def _address(self, k: int, number: int, unit: str) -> str:
         state, pure = self.state, self.state.writer.pure
         step, start = value_bytes(self.layout, self.waiting, state.width), chunk_bytes(self, state.width)
         offset = pure(f"arith.muli {unit}, {state.constant(step, 'i64')} : i64")
@@ -144,7 +144,7 @@ def chunk_bytes(body: Body, width: int) -> int:
     return MAX_SPLITS * max(split.slot_bytes(one, sets, width) for one in body.reductions)
 
 
-def room(state: State, schedule: Schedule, layout: Layout) -> int:
+def workspace_bytes(state: State, schedule: Schedule, layout: Layout) -> int:
     """Bytes of the workspace."""
     units = MAX_SPLITS // 2  # a unit has two chunks at least
     return chunk_bytes(Body(state, schedule, layout), state.width) + units * value_bytes(
@@ -153,7 +153,7 @@ def room(state: State, schedule: Schedule, layout: Layout) -> int:
 
 
 def stages(schedule: Schedule) -> list[tuple[str, int]]:
-    """The functions in the order in which they run: ("rows" or "pass", number). Row stages with nothing to do are left
+    """The functions in the order in which they run: ("rows" or "sweep", number). Row stages with nothing to do are left
     out."""
     found: list[tuple[str, int]] = []
     for number, rows in enumerate(schedule.rows):
@@ -161,7 +161,7 @@ def stages(schedule: Schedule) -> list[tuple[str, int]]:
         if reduced or any(instr.op not in _ANYWHERE for instr in rows):
             found.append(("rows", number))
         if number < len(schedule.sweeps):
-            found.append(("pass", number))
+            found.append(("sweep", number))
     return found
 
 
@@ -200,7 +200,7 @@ def start(
             if kind == "rows":
                 launch.call(writer, f"{name}_rows{number}", context, unit)
             else:
-                launch.start(writer, f"{name}_pass{number}", context, splits, works[number])
+                launch.start(writer, f"{name}_sweep{number}", context, splits, works[number])
         return []
 
     writer.loop((state.constant(0, "i64"), count, state.constant(1, "i64")), [], one)

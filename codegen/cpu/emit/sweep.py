@@ -107,10 +107,10 @@ def peel(state: State, begin: str, end: str, step: int) -> str:
     return pure(f"arith.addi {begin}, {whole} : i64")
 
 
-class PassLoops:
+class SweepLoops:
     """Writes the loops of one sweep. ``vectors(f)`` calls f(k) for the vectors of the unit (k = 0 alone where the lanes
     run along a reduced dim, which the loops here then do themselves); ``ranges`` replaces [0, size) for a split dim;
-    ``given``: full-level values that are there already; ``rooms``: buffers that accesses are made in instead."""
+    ``given``: full-level values that are there already; ``buffers``: where accesses are made instead."""
 
     def __init__(
         self,
@@ -121,10 +121,10 @@ class PassLoops:
         vectors: Callable[[Callable[[int], Accumulators]], list[Accumulators]],
         ranges: dict[str, Bounds],
         given: Values,
-        rooms: dict[Instr, str],
+        buffers: dict[Instr, str],
     ) -> None:
         self.state, self.layout, self.current, self.reductions = state, layout, current, reductions
-        self.vectors, self.ranges, self.given, self.rooms = vectors, ranges, given, rooms
+        self.vectors, self.ranges, self.given, self.buffers = vectors, ranges, given, buffers
         self.uniform = layout.lane is None
 
     def run(self, values: list[Values]) -> list[Accumulators]:
@@ -294,10 +294,10 @@ class PassLoops:
         """The full-level instructions at one vector of points."""
         state = self.state
         values.update(self.given)
-        for instr, place in self.current.loaded:
-            read = Instr("load", instr.results, (), instr.dtype, False, arg=place.arg, address=place.address)
-            self._access(read, values, self.rooms.get(place))
-        kept = {instr.results[0]: place for instr, place in self.current.kept}
+        for instr, access in self.current.loaded:
+            read = Instr("load", instr.results, (), instr.dtype, False, arg=access.arg, address=access.address)
+            self._access(read, values, self.buffers.get(access))
+        kept = {instr.results[0]: access for instr, access in self.current.kept}
         found = {one.instr.results: (one, names) for one, names in zip(self.reductions, accumulators, strict=True)}
         updated: dict[tuple[int, ...], list[str]] = {}
         for instr in self.current.code:
@@ -307,24 +307,24 @@ class PassLoops:
                 updated[instr.results] = accumulate(state, one, names, values[instr.operands[0]], number, self.uniform)
                 continue
             if not instr.results or instr.results[0] not in self.given:
-                self._access(instr, values, self.rooms.get(instr))
+                self._access(instr, values, self.buffers.get(instr))
             if instr.results and instr.results[0] in kept:
-                place = kept[instr.results[0]]
-                waiting = replace(place, operands=instr.results)
-                self._access(waiting, values, self.rooms.get(place))
+                access = kept[instr.results[0]]
+                waiting = replace(access, operands=instr.results)
+                self._access(waiting, values, self.buffers.get(access))
         return [updated[one.instr.results] for one in self.reductions]
 
-    def _access(self, instr: Instr, values: Values, room: str | None) -> None:
-        """An instruction; an access that has a room is made there."""
-        if room is None:
+    def _access(self, instr: Instr, values: Values, buffer: str | None) -> None:
+        """An instruction; an access that has a buffer is made there."""
+        if buffer is None:
             instruction(self.state, instr, values)
             return
         assert self.layout.tile is not None
         index = self.state.symbols[self.layout.tile.name]
         if instr.op == "load":
-            values[instr.results[0]] = transpose.row(self.state, instr, room, index)
+            values[instr.results[0]] = transpose.row(self.state, instr, buffer, index)
         else:
-            transpose.put(self.state, instr, room, index, values[instr.operands[0]])
+            transpose.put(self.state, instr, buffer, index, values[instr.operands[0]])
 
     def _number(self) -> str:
         """The point's number among the reduced dims, in row-major order, for argmax."""

@@ -43,25 +43,25 @@ def _strided(instr: Instr, lane: Dim) -> bool:
     return instr.address.coefficient(lane.name) is not None and _stride(instr, lane) not in (0, 1)
 
 
-def buffer(state: State, instr: Instr) -> str:
-    """Room on the stack for one tile of the read."""
+def new_buffer(state: State, instr: Instr) -> str:
+    """Buffer on the stack for one tile of the read."""
     kind = types.memory(state.kernel.args[instr.arg].dtype)
     count = state.constant(state.width * state.width, "i64")
     with state.writer.within(0):
         return state.writer.emit(f"llvm.alloca {count} x {kind} {{alignment = 64 : i64}} : (i64) -> !llvm.ptr")
 
 
-def fill(state: State, instr: Instr, lane: Dim, room: str, rows: str, columns: str) -> None:
+def fill(state: State, instr: Instr, lane: Dim, buffer: str, rows: str, columns: str) -> None:
     """Fills the buffer from the current position of both dims: row i is the vector at tile index i."""
-    _call(state, "fill", instr, lane, room, rows, columns)
+    _call(state, "fill", instr, lane, buffer, rows, columns)
 
 
-def drain(state: State, instr: Instr, lane: Dim, room: str, rows: str, columns: str) -> None:
+def drain(state: State, instr: Instr, lane: Dim, buffer: str, rows: str, columns: str) -> None:
     """Stores what the buffer holds; the opposite of `fill`."""
-    _call(state, "drain", instr, lane, room, rows, columns)
+    _call(state, "drain", instr, lane, buffer, rows, columns)
 
 
-def _call(state: State, way: str, instr: Instr, lane: Dim, room: str, rows: str, columns: str) -> None:
+def _call(state: State, way: str, instr: Instr, lane: Dim, buffer: str, rows: str, columns: str) -> None:
     assert instr.address is not None
     kind = types.memory(state.kernel.args[instr.arg].dtype)
     stride = instr.address.coefficient(lane.name)
@@ -72,48 +72,48 @@ def _call(state: State, way: str, instr: Instr, lane: Dim, room: str, rows: str,
     )
     helper = f"ss_{way}_{kind}_{state.width}"
     state.shared[helper] = (_fill_helper if way == "fill" else _drain_helper)(helper, kind, state.width)
-    arguments = f"{memory}, {scalar(state, stride)}, {room}, {rows}, {columns}"
+    arguments = f"{memory}, {scalar(state, stride)}, {buffer}, {rows}, {columns}"
     state.writer.effect(f"llvm.call @{helper}({arguments}) : (!llvm.ptr, i64, !llvm.ptr, i64, i64) -> ()")
 
 
-def _place(state: State, dtype: str, room: str, index: str) -> str:
+def _address(state: State, dtype: str, buffer: str, index: str) -> str:
     offset = state.writer.pure(f"arith.muli {index}, {state.constant(state.width, 'i64')} : i64")
     kind = types.memory(dtype)
-    return state.writer.pure(f"llvm.getelementptr {room}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
+    return state.writer.pure(f"llvm.getelementptr {buffer}[{offset}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}")
 
 
-def row(state: State, instr: Instr, room: str, index: str) -> Value:
+def row(state: State, instr: Instr, buffer: str, index: str) -> Value:
     """The vector at tile index ``index``."""
     dtype = state.kernel.args[instr.arg].dtype
     vector, align = state.vector(types.memory(dtype)), types.size(dtype)
-    address = _place(state, dtype, room, index)
+    address = _address(state, dtype, buffer, index)
     name = state.writer.emit(f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}")
     if dtype == "i1":
         name = state.writer.pure(f"arith.cmpi ne, {name}, {state.splat(0, 'i8')} : {state.vector('i8')}")
     return Value(name, dtype, uniform=False)
 
 
-def put(state: State, instr: Instr, room: str, index: str, value: Value) -> None:
+def put(state: State, instr: Instr, buffer: str, index: str, value: Value) -> None:
     """Makes the value the vector at tile index ``index``."""
     dtype = state.kernel.args[instr.arg].dtype
     vector, align, name = state.vector(types.memory(dtype)), types.size(dtype), state.lanes(value)
     if dtype == "i1":
         name = state.writer.pure(f"arith.extui {name} : {state.vector('i1')} to {vector}")
-    address = _place(state, dtype, room, index)
+    address = _address(state, dtype, buffer, index)
     state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
 
 
-_PARAMETERS = "%memory: !llvm.ptr, %stride: i64, %room: !llvm.ptr, %rows: i64, %columns: i64"
+_PARAMETERS = "%memory: !llvm.ptr, %stride: i64, %buffer: !llvm.ptr, %rows: i64, %columns: i64"
 
 
 def _start(name: str, kind: str, width: int) -> list[str]:
     """The function's head: which elements of a strided run there are, and where each run begins."""
-    places, lanes = f"vector<{width}xi64>", ", ".join(map(str, range(width)))
+    indices, lanes = f"vector<{width}xi64>", ", ".join(map(str, range(width)))
     lines = [
         f'llvm.func internal @{name}({_PARAMETERS}) attributes {{passthrough = ["noinline"]}} {{',
-        f"  %iota = arith.constant dense<[{lanes}]> : {places}",
-        f"  %bound = vector.broadcast %rows : i64 to {places}",
-        f"  %mask = arith.cmpi slt, %iota, %bound : {places}",
+        f"  %iota = arith.constant dense<[{lanes}]> : {indices}",
+        f"  %bound = vector.broadcast %rows : i64 to {indices}",
+        f"  %mask = arith.cmpi slt, %iota, %bound : {indices}",
         "  %one = arith.constant 1 : i64",
         "  %thin = arith.cmpi eq, %rows, %one : i64",
     ]
@@ -130,14 +130,14 @@ def _start(name: str, kind: str, width: int) -> list[str]:
 
 def _single(kind: str, width: int, body: list[str]) -> list[str]:
     """For runs of one element: the body, with the addresses of all runs in %all. Longer ones are faster transposed."""
-    places, pointers = f"vector<{width}xi64>", f"vector<{width}x!llvm.ptr>"
+    indices, pointers = f"vector<{width}xi64>", f"vector<{width}x!llvm.ptr>"
     return [
         "  scf.if %thin {",
-        f"    %step = vector.broadcast %stride : i64 to {places}",
-        f"    %offsets = arith.muli %iota, %step : {places}",
-        f"    %limit = vector.broadcast %columns : i64 to {places}",
-        f"    %there = arith.cmpi slt, %iota, %limit : {places}",
-        f"    %all = llvm.getelementptr %memory[%offsets] : (!llvm.ptr, {places}) -> {pointers}, {kind}",
+        f"    %step = vector.broadcast %stride : i64 to {indices}",
+        f"    %offsets = arith.muli %iota, %step : {indices}",
+        f"    %limit = vector.broadcast %columns : i64 to {indices}",
+        f"    %there = arith.cmpi slt, %iota, %limit : {indices}",
+        f"    %all = llvm.getelementptr %memory[%offsets] : (!llvm.ptr, {indices}) -> {pointers}, {kind}",
         *(f"    {line}" for line in body),
         "  } else {",
     ]
@@ -169,7 +169,7 @@ def _fill_helper(name: str, kind: str, width: int) -> str:
             [
                 f"%run = llvm.intr.masked.gather %all, %there, %zero {{alignment = {size} : i32}}"
                 f" : (vector<{width}x!llvm.ptr>, {bools}, {vector}) -> {vector}",
-                f"llvm.store %run, %room {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
+                f"llvm.store %run, %buffer {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
             ],
         )
     half, steps = width // 2, width.bit_length() - 1
@@ -188,7 +188,7 @@ def _fill_helper(name: str, kind: str, width: int) -> str:
     lines += _shuffles(kind, width, width, steps)
     for i in range(width):
         lines += [
-            f"  %to{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+            f"  %to{i} = llvm.getelementptr %buffer[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
             f"  llvm.store %r{steps}_{i}, %to{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
         ]
     return "\n".join([*lines, "  }", "  }", *(["  }"] if thin else []), "  llvm.return", "}"])
@@ -211,7 +211,7 @@ def _few_runs(kind: str, width: int) -> list[str]:
         register, lanes = f"%f{steps}_{row // 2}", ", ".join(str(row % 2 * half + k) for k in range(half))
         lines += [
             f"  %fh{row} = vector.shuffle {register}, {register} [{lanes}] : {vector}, {vector}",
-            f"  %fto{row} = llvm.getelementptr %room[{row * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+            f"  %fto{row} = llvm.getelementptr %buffer[{row * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
             f"  llvm.store %fh{row}, %fto{row} {{alignment = {size} : i64}} : vector<{half}x{kind}>, !llvm.ptr",
         ]
     return lines
@@ -231,7 +231,7 @@ def _short_runs(kind: str, width: int) -> list[str]:
     lines += _shuffles(kind, width, half, steps, "s")
     for i in range(half):
         lines += [
-            f"  %sto{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+            f"  %sto{i} = llvm.getelementptr %buffer[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
             f"  llvm.store %s{steps}_{i}, %sto{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
         ]
     return lines
@@ -248,14 +248,14 @@ def _drain_helper(name: str, kind: str, width: int) -> str:
             kind,
             width,
             [
-                f"%run = llvm.load %room {{alignment = {size} : i64}} : !llvm.ptr -> {vector}",
+                f"%run = llvm.load %buffer {{alignment = {size} : i64}} : !llvm.ptr -> {vector}",
                 f"llvm.intr.masked.scatter %run, %all, %there {{alignment = {size} : i32}}"
                 f" : {vector}, {bools} into vector<{width}x!llvm.ptr>",
             ],
         )
     for i in range(width):
         lines += [
-            f"  %from{i} = llvm.getelementptr %room[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+            f"  %from{i} = llvm.getelementptr %buffer[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
             f"  %r0_{i} = llvm.load %from{i} {{alignment = {size} : i64}} : !llvm.ptr -> {vector}",
         ]
     steps = width.bit_length() - 1

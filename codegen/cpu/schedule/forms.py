@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from symshape.analysis.loops import LoopKernel
-from symshape.codegen.cpu.emit import rows_along_lanes as together
+from symshape.codegen.cpu.emit import rows_along_lanes
 from symshape.codegen.cpu.emit.combiners import reduction
 from symshape.codegen.cpu.emit.moments import with_moments
 from symshape.codegen.cpu.objects.target import Target
@@ -120,11 +120,11 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
     if division.transposed:
         found.append(Form("_rows", kernel, rows, division, ((length, 0, width), many)))
     most, constant = _SHORT_VECTORS * width, length.as_int()
-    numbers = all(together.fits(reduction(instr)) for one in plan.sweeps for instr in one.reduces)
+    numbers = all(rows_along_lanes.fits(reduction(instr)) for one in plan.sweeps for instr in one.reduces)
     if numbers and (constant is None or constant <= most):
-        division = layouts.together(kernel, plan, kernel.dims[rows.lane], width, most)
+        division = layouts.rows_along_lanes(kernel, plan, kernel.dims[rows.lane], width, most)
         short = ((length, 0, most),) if constant is None else ()
-        found.append(Form("_together", kernel, plan, division, (*short, many)))
+        found.append(Form("_rows_along_lanes", kernel, plan, division, (*short, many)))
     return found
 
 

@@ -69,8 +69,8 @@ def picked(stride: int, index: int, width: int) -> list[list[int]]:
 def spread(stride: int, part: int, width: int) -> list[list[int]]:
     """The opposite: vector number ``part`` of ``stride`` values side by side, from shuffles of what is there so far
     with the next value."""
-    places = [divmod(part * width + lane, stride) for lane in range(width)]
-    orders = [[source + width if which == 1 else source if which == 0 else 0 for source, which in places]]
+    sources = [divmod(part * width + lane, stride) for lane in range(width)]
+    orders = [[source + width if which == 1 else source if which == 0 else 0 for source, which in sources]]
     for k in range(2, stride):
-        orders.append([width + source if which == k else lane for lane, (source, which) in enumerate(places)])
+        orders.append([width + source if which == k else lane for lane, (source, which) in enumerate(sources)])
     return orders

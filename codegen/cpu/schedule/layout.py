@@ -35,8 +35,9 @@ class Layout:
     sake of the ``transposed`` reads; a reduced one is covered whole, and the ``returned`` stores are transposed too.
     ``split``: the reduced dim that may be cut into `SPLITS` chunks of granules. ``peeled``: full vectors have a loop
     of their own, without masks; what is left of a row has another. ``groups``: see `interleave`. ``rows``: the
-    parallel dim of which a unit covers as many indices as a vector has lanes, one after the other, see `together`.
-    ``most``: what the lane dim has at most, where the form says so. ``staged``: every sweep is split, see `staged`."""
+    parallel dim of which a unit covers as many indices as a vector has lanes, one after the other, see
+    `rows_along_lanes`. ``most``: what the lane dim has at most, where the form says so. ``staged``: every sweep is
+    split, see `staged`."""
 
     lane: Dim | None
     copies: int
@@ -119,7 +120,7 @@ def layout(kernel: LoopKernel, schedule: Schedule, width: int, *, narrow: bool =
     return replace(found, peeled=_is_peeled(found, schedule, any(dim.reduced for dim in dims), width))
 
 
-def together(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most: int) -> Layout:
+def rows_along_lanes(kernel: LoopKernel, schedule: Schedule, rows: Dim, width: int, most: int) -> Layout:
     """A unit is a vector of the ``rows``, whose reductions along the lanes are finished together."""
     assert schedule.lane is not None
     counters = [(dim.name, dim.size) for dim in kernel.dims if not dim.reduced and dim is not rows]

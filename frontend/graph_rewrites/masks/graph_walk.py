@@ -120,8 +120,8 @@ class Rewriter:
         return self.spread(operand, dim, space)
 
     def spread(self, operand: Node, dim: int, space: Space) -> Node:
-        """A tensor whose dim ``dim`` has an element for each selected one, read at the mask's true places. What is
-        there once is there for all, as broadcasting has it; any other size is eager's error."""
+        """A tensor whose dim ``dim`` has an element for each selected one, read at the positions where the mask is
+        true. What is there once is there for all, as broadcasting has it; any other size is eager's error."""
         w, inner = self.write, self.compact(operand)
         ranks, count = w.ranks(space), w.count(space)
         if inner is None:

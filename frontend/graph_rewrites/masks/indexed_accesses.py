@@ -36,7 +36,7 @@ def beside(r: Rewriter, node: Node) -> Found:
 
 
 def rows_of(position: int) -> Callable[[Rewriter, Node], Found]:
-    """Rows of a whole tensor at selected places, which are argument ``position``: embedding, index_select."""
+    """Rows of a whole tensor at selected indices, which are argument ``position``: embedding, index_select."""
 
     def rule(r: Rewriter, node: Node) -> Found:
         args: list[Any] = list(node.args)

@@ -28,7 +28,7 @@ def index_put(r: Rewriter, node: Node) -> Found:
     assert isinstance(target, Node) and isinstance(indices, Sequence) and isinstance(value, Node)
     found = mask_in(r, indices, target.meta["val"])
     if found is None:
-        return _at_places(r, target, indices, value, accumulate)
+        return _at_indices(r, target, indices, value, accumulate)
     space, dim = found
     r.own(node, space)
     inner = within(r, target, space, dim)
@@ -52,7 +52,7 @@ def _is_zero(node: Node) -> bool:
     return bool(node.target is aten.full.default and node.args[1] == 0)
 
 
-def _at_places(r: Rewriter, target: Node, indices: Sequence[Any], value: Node, accumulate: bool) -> Found:
+def _at_indices(r: Rewriter, target: Node, indices: Sequence[Any], value: Node, accumulate: bool) -> Found:
     """Adding at indices that are themselves selected: hidden elements add 0 at index 0."""
     compacts = [r.compact(i) for i in indices if i is not None]
     selected = [c for c in compacts if c is not None]
@@ -76,7 +76,7 @@ def _at_places(r: Rewriter, target: Node, indices: Sequence[Any], value: Node, a
 
 
 def masked_scatter(r: Rewriter, node: Node) -> Found:
-    """The elements of the source in order, at the selected places."""
+    """The elements of the source in order, at the selected positions."""
     target, mask, source = node.args[:3]
     assert isinstance(target, Node) and isinstance(mask, Node) and isinstance(source, Node)
     if r.compact(target) is not None or r.compact(mask) is not None:
@@ -95,7 +95,7 @@ def masked_scatter(r: Rewriter, node: Node) -> Found:
 
 
 def masked_scatter_backward(r: Rewriter, node: Node) -> Found:
-    """The gradient of the source: of element i what was written at the i-th selected place, 0 of those left over."""
+    """The gradient of the source: of element i what was written at the i-th selected position, 0 of those left over."""
     gradient, mask, sizes = node.args
     assert isinstance(gradient, Node) and isinstance(mask, Node)
     if any(
@@ -120,7 +120,7 @@ def masked_scatter_backward(r: Rewriter, node: Node) -> Found:
 
 
 def _in_order(r: Rewriter, source: Node, space: Space) -> Node:
-    """Element i of the flattened source at the i-th selected place; the source may be longer."""
+    """Element i of the flattened source at the i-th selected position; the source may be longer."""
     w = r.write
     flat = source if source.meta["val"].dim() == 1 else w.reshape(source, [-1])
     size = w.sizes(flat)[0]

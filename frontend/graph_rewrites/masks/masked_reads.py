@@ -66,7 +66,7 @@ def index(r: Rewriter, node: Node) -> Found:
     found = mask_in(r, indices, source.meta["val"])
     if found is not None:
         return _by_mask(r, node, source, *found)
-    return _at_places(r, node, source, indices) if any(r.compact(i) for i in indices if i is not None) else None
+    return _at_indices(r, node, source, indices) if any(r.compact(i) for i in indices if i is not None) else None
 
 
 def _by_mask(r: Rewriter, node: Node, source: Node, space: Space, dim: int) -> Found:
@@ -85,7 +85,7 @@ def within(r: Rewriter, operand: Node, space: Space, dim: int) -> Compact | None
     return inner
 
 
-def _at_places(r: Rewriter, node: Node, source: Node, indices: Sequence[Any]) -> Found:
+def _at_indices(r: Rewriter, node: Node, source: Node, indices: Sequence[Any]) -> Found:
     """Reading at indices that are themselves selected: hidden indices become 0."""
     if r.compact(source) is not None:
         raise Cannot("selected elements are read at indices")

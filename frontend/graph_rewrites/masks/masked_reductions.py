@@ -271,7 +271,7 @@ def var_mean(r: Rewriter, node: Node) -> Found:
 
 
 def extremum_dim(r: Rewriter, node: Node) -> Found:
-    """Values and places along a dim beside the selected one."""
+    """Values and indices along a dim beside the selected one."""
     dims, keepdim = _arguments(node, "dim", "keepdim")
     reduction = Reduction(r, node, dims, bool(keepdim))
     if reduction.across:
@@ -300,7 +300,7 @@ def index(r: Rewriter, node: Node) -> Found:
 
 
 def numbered(space: Space, r: Rewriter) -> Node:
-    """The place of each element among the selected ones."""
+    """The position of each element among the selected ones."""
     flat = r.write.call(aten.sub.Tensor, r.write.ranks(space), 1)
     return flat if space.rank == 1 else r.write.reshape(flat, list(space.sizes))
 

@@ -223,7 +223,7 @@ def full(r: Rewriter, node: Node) -> Found:
 
 
 def iota(r: Rewriter, node: Node) -> Found:
-    """arange(number of selected elements): the place of each among them."""
+    """arange(number of selected elements): the position of each among them."""
     found = r.scalar(node.args[0])
     kwargs = node.kwargs
     if found is None or found.counts is None:

@@ -20,7 +20,7 @@ _OF_THE_VALUE = frozenset({"val", "tensor_meta", "unbacked_bindings", "eager_inp
 
 
 class Writer:
-    """Inserts nodes before ``at``; each gets its place in the user's program, and a fake value."""
+    """Inserts nodes before ``at``; each gets the source location of that one, and a fake value."""
 
     def __init__(self, graph: torch.fx.Graph, mode: Any) -> None:
         self.graph, self.mode, self.env = graph, mode, shape_env_of_mode(mode)

@@ -196,14 +196,15 @@ class Builder:
         values: Tensor,
         dims: Sequence[int],
         sizes: Sequence[Expr],
-        places: Sequence[Any],
+        coordinates: Sequence[Any],
         combiner: str,
         *,
         repeats: bool = False,
         wraps: bool = False,
     ) -> Tensor:
         """``symshape::scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a kernel of it, which
-        writes into the copy. ``places``: for each dim of ``x`` a dim of the space, or (index, its dims in the space).
+        writes into the copy. ``coordinates``: for each dim of ``x`` a dim of the space, or (index, its dims in the
+        space).
         """
         operands = [self.pointwise(x.sizes, x.dtype, [x], lambda v: v).value, values.value]
 
@@ -214,8 +215,8 @@ class Builder:
         def joined(parts: Iterable[str]) -> str:
             return "(" + "".join(f"{part}, " for part in parts) + ")"
 
-        along = tuple(place if isinstance(place, int) else -1 for place in places)
-        indexed = [place for place in places if not isinstance(place, int)]
+        along = tuple(one if isinstance(one, int) else -1 for one in coordinates)
+        indexed = [one for one in coordinates if not isinstance(one, int)]
         indices = ", ".join(text(index) for index, _ in indexed)
         index_dims = tuple(dim for _, runs_along in indexed for dim in runs_along)
         space = joined(map(text, sizes))

@@ -1,4 +1,4 @@
-"""Rules of the ops that write at data-dependent places.
+"""Rules of the ops that write at data-dependent indices.
 
 With one index for each row that is a choice by position, which fuses with what is around it; all others become
 ``Builder.scatter``, a kernel of its own. In order of the indices, so that results do not depend on the threads.
@@ -48,12 +48,12 @@ def index_reduce(
 ) -> Tensor:
     require_indices(index)
     position = b.dim(dim, x.rank)
-    places = [(index, (position,)) if i == position else i for i in range(x.rank)]
+    coordinates = [(index, (position,)) if i == position else i for i in range(x.rank)]
     sizes = [index.sizes[0] if i == position else s for i, s in enumerate(x.sizes)]
 
     def write(to: Tensor, value: Any, how: str) -> Tensor:
         written = value if isinstance(value, Tensor) else b.full([], to.dtype, value)
-        return b.scatter(to, written, range(written.rank), sizes, places, how)
+        return b.scatter(to, written, range(written.rank), sizes, coordinates, how)
 
     _require_native(x, _COMBINERS[reduce])
     return _reduced(b, x, reduce, include_self, write, source)
@@ -87,14 +87,14 @@ def index_put(
     sizes[start : start + rank] = joint
     for i, d in along.items():
         sizes[d] = x.sizes[i]
-    places: list[Any] = [along.get(i, 0) for i in range(x.rank)]
+    coordinates: list[Any] = [along.get(i, 0) for i in range(x.rank)]
     for i, index in at.items():
-        places[i] = (index, range(start + rank - index.rank, start + rank))
+        coordinates[i] = (index, range(start + rank - index.rank, start + rank))
     if values.rank > len(sizes):
-        raise Unsupported("values of a higher rank than the places")
+        raise Unsupported("values of a higher rank than the indices")
     along_values = range(len(sizes) - values.rank, len(sizes))
     made = b.scatter(
-        _accumulator(b, x, combiner), values, along_values, sizes, places, combiner, repeats=True, wraps=True
+        _accumulator(b, x, combiner), values, along_values, sizes, coordinates, combiner, repeats=True, wraps=True
     )
     return b.cast(made, x.dtype)
 
@@ -108,7 +108,7 @@ def _joint(b: Builder, sizes: Sequence[Expr]) -> Expr:
 
 
 def _reduced(b: Builder, x: Tensor, reduce: str, include_self: bool, write: Any, source: Any) -> Tensor:
-    """``write(to, values, combiner)`` at the same places, as often as a reduction needs it."""
+    """``write(to, values, combiner)`` at the same indices, as often as a reduction needs it."""
     dtype = x.dtype
     x = _accumulator(b, x, _COMBINERS[reduce])
     if not include_self:
@@ -140,14 +140,14 @@ def _along(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any, combiner:
     require_indices(index, bytes_too=True)
     _require_native(x, combiner)
     position = b.dim(dim, x.rank)
-    places = [(index, range(x.rank)) if i == position else i for i in range(x.rank)]
+    coordinates = [(index, range(x.rank)) if i == position else i for i in range(x.rank)]
     if isinstance(value, Tensor) and value.rank:
         if value.rank != index.rank:
             raise Unsupported("a scatter from a tensor of another rank")
         written = value
     else:
         written = value if isinstance(value, Tensor) else b.full([], x.dtype, value)
-    made = b.scatter(_accumulator(b, x, combiner), written, range(written.rank), index.sizes, places, combiner)
+    made = b.scatter(_accumulator(b, x, combiner), written, range(written.rank), index.sizes, coordinates, combiner)
     return b.cast(made, x.dtype)
 
 
@@ -171,8 +171,8 @@ def _by_position(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> 
     position, m = b.dim(dim, x.rank), b.body
     message = f"index is out of bounds for dimension {position}"
 
-    def code(old: Scalar, place: Scalar, *new: Scalar) -> Scalar:
-        at = m.op("arith.index_cast", "i64", m.check_index(place, x.sizes[position], message))
+    def code(old: Scalar, index: Scalar, *new: Scalar) -> Scalar:
+        at = m.op("arith.index_cast", "i64", m.check_index(index, x.sizes[position], message))
         written = new[0] if new else m.number(value, old.dtype)
         return m.select(m.compare("eq", m.dim_index(position), at), written, old)
 

@@ -97,4 +97,4 @@ except (OptionError, symshape.SymshapeError, FallbackWarning):
     pass
 
 store = symshape.ConstraintStore()
-reveal_type(store)  # type: symshape.prover.store.ConstraintStore
+reveal_type(store)  # type: symshape.prover.constraint_store.ConstraintStore

@@ -91,6 +91,6 @@ def _parse_options(name: str, text: str) -> dict[str, str]:
     for part in split_top_level(" ".join(text.split()), " "):
         key, _, value = part.partition("=")
         if key in options:
-            raise OptionError(f"pass '{name}': option '{key}' is given twice")
+            raise OptionError(f"pass '{name}': option '{key}' is given twice", next_step="give it once")
         options[key] = value.strip("\"'")
     return options
