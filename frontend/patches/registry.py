@@ -456,6 +456,19 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         when=lambda scope: scope.eager_draws,
     ),
     Patch(
+        "inputs of one memory",
+        ("graph", "jit"),
+        (added(f"{_VIEWS}.op_implementations_dict[aten.set_.source_Storage]"),),
+        operator_rules.memory_of_unknown_size,
+        "the tracer's rule for a tensor of a whole memory reads its size as a number",
+        (
+            Exists(f"{_VIEWS}.op_implementations_dict", "dict"),
+            Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
+        ),
+    ),
+    Patch(
         "dropout",
         ("graph", "jit"),
         ("torch.ops.aten.dropout.default.py_kernels",),
