@@ -238,6 +238,14 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (Takes(f"{_VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
     ),
     Patch(
+        "layouts of paddings",
+        ("frame", "graph"),
+        ("torch._decomp.decomposition_table[aten.constant_pad_nd.default]",),
+        autograd_kernels.layouts_of_paddings,
+        "the tracer takes an amount that may be 0 for one that adds something: the result is not laid out like a clone",
+        (Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),),
+    ),
+    Patch(
         "types of results",
         ("frame", "graph"),
         autograd_kernels.type_targets,
