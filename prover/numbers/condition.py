@@ -56,7 +56,7 @@ class Condition:
     def symbols(self) -> frozenset[str]:
         """The names of all symbols in it."""
         sizes = self.real.sizes if self.real else ()
-        return self.expr.symbols.union(*(part.symbols for part in (*self.operands, *sizes)))
+        return self.expr.symbols.union(*(part.symbols for part in self.operands), *(size.symbols for size in sizes))
 
     @property
     def has_reals(self) -> bool:
