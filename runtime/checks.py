@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from symshape.artifact.constraint_checks import CheckText, error_of
 
 # What a condition's text may call (``Condition.python``).
-_FUNCTIONS: dict[str, object] = {"__builtins__": {}, "max": max, "min": min}
+_FUNCTIONS: dict[str, object] = {
+    "__builtins__": {},
+    **{function.__name__: function for function in (abs, float, max, min, round)},
+    "math": math,
+}
 
 
 def holds(check: CheckText, values: Mapping[str, int]) -> bool:
-    """Whether a condition holds for these values; one that divides by zero does not."""
+    """Whether a condition holds for these values; one that divides by zero, or is not defined for them, does not."""
+    return real(lambda: bool(eval(check.condition, _FUNCTIONS, dict(values))))
+
+
+def real(condition: Callable[[], bool]) -> bool:
+    """Whether a condition holds, of which a part may not be defined: it does not then. Generated code calls this where
+    floats decide."""
     try:
-        return bool(eval(check.condition, _FUNCTIONS, dict(values)))
-    except ZeroDivisionError:
+        return condition()
+    except (ArithmeticError, ValueError):
         return False
 
 

@@ -8,6 +8,7 @@ decision tree over sizes, whose text comes from the compiler (``emit``).
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from symshape.runtime.checks import load_function
+from symshape.runtime.checks import load_function, real
 from symshape.runtime.torch_c import MODE_FUNCTIONS, MODES, autocast_state, modes_now, tensor_check
 
 # What a property of an input is read with; "{a}" is the input. Empty: not read by itself. Position 0 is the
@@ -251,6 +252,8 @@ def apart(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bo
 
 
 _FUNCTIONS: dict[str, object] = {
+    "math": math,
+    "real": real,
     "is_contiguous": torch.Tensor.is_contiguous,
     "is_grad_enabled": torch.is_grad_enabled,
     "apart": apart,

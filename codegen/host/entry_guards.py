@@ -122,10 +122,15 @@ def minimal(constraints: Sequence[Constraint], leaves: Sequence[Leaf]) -> list[C
     """Constraints that say together what the given ones say, none implied by the others, for inputs that can be: no
     size is below 0. What stands for several has the message and the lines of the first that has any.
 
-    What fixes a symbol that no other constraint mentions (a size of a parameter) is not looked at.
+    What fixes a symbol that no other constraint mentions (a size of a parameter) is not looked at, nor what floats
+    decide.
     """
     mentions = Counter(name for constraint in constraints for name in constraint.condition.symbols)
-    alone = [c for c in constraints if c.condition.kind == "eq" and all(mentions[n] == 1 for n in c.condition.symbols)]
+
+    def is_alone(condition: Condition) -> bool:
+        return condition.kind == "eq" and all(mentions[name] == 1 for name in condition.symbols)
+
+    alone = [c for c in constraints if is_alone(c.condition) or c.condition.has_reals]
     kept = frozenset(map(id, alone))
     rest = [constraint for constraint in constraints if id(constraint) not in kept]
     store = ConditionStore()

@@ -7,6 +7,8 @@ afterwards, on the failing path only (``symshape.runtime.checks.fail``).
 - Cheap checks that are likely to fail come first: the best order for independent predicates of known cost and
   selectivity (Hellerstein and Stonebraker, "Predicate migration", 1993). A check that divides by a symbol comes after
   all others, which may say that the symbol is not zero.
+- What floats decide comes last. A float function that is not defined for the sizes (the root of a negative number) is
+  caught: such a check does not hold.
 """
 
 from __future__ import annotations
@@ -77,8 +79,10 @@ def in_order(conditions: Sequence[Condition]) -> list[Condition]:
     """The most likely rejection for the least work first; divisions by symbols last, as they stand."""
     flat = [part for c in conditions for part in (c.operands if c.kind == "and" else (c,))]
     distinct = list(dict.fromkeys(part for part in flat if part != TRUE))
-    plain = [part for part in distinct if not _divides_by_symbol(part)]
-    return [*sorted(plain, key=_rank), *(part for part in distinct if _divides_by_symbol(part))]
+    whole = [part for part in distinct if not part.has_reals]
+    plain = [part for part in whole if not _divides_by_symbol(part)]
+    divisions = [part for part in whole if _divides_by_symbol(part)]
+    return [*sorted(plain, key=_rank), *divisions, *(part for part in distinct if part.has_reals)]
 
 
 def _rank(condition: Condition) -> float:
@@ -160,7 +164,7 @@ class _Printer:
     def _count_condition(self, condition: Condition) -> None:
         for operand in condition.operands:
             self._count_condition(operand)
-        for side in () if condition.operands else _sides(condition):
+        for side in () if condition.operands or condition.real else _sides(condition):
             self._count(side)
 
     def _count(self, node: Node) -> None:
@@ -173,6 +177,8 @@ class _Printer:
         """The text; afterwards ``assigned`` are the names that are certain to be assigned if it held."""
         if condition.as_bool() is not None:
             return condition.python()
+        if condition.real is not None:
+            return f"real(lambda: {condition.python()})" if whole else f"(real(lambda: {condition.python()}))"
         if not condition.operands:
             sides, operator = _sides(condition), {"eq": "==", "ne": "!=", "ge": ">="}[condition.kind]
             if sides[0][0] == "int":  # s0 <= 64, not 64 >= s0

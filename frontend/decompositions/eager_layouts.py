@@ -29,6 +29,7 @@ def as_eager(table: Mapping[Any, Any]) -> dict[Any, Any]:
         aten.put.default: _by_first,
         aten.index.Tensor: _by_index,
         aten.cat.default: _by_formats,
+        aten.roll.default: _by_shifts,
     }
     return {**table, **{op: _laid_out(op, table.get(op), layout) for op, layout in layouts.items()}}
 
@@ -111,6 +112,16 @@ def _contiguous(x: torch.Tensor, *_: Any) -> Order:
     return range(x.dim())
 
 
+def order_of_format(x: torch.Tensor) -> Order:
+    """Of a result of ``x.suggest_memory_format()``."""
+    return _by_formats(x, [x])
+
+
+def order_of_clone(x: torch.Tensor) -> Order:
+    """Of ``x.clone()``."""
+    return _by_strides(x.shape, [x.stride()])
+
+
 def _by_format(x: torch.Tensor, *operand: Any) -> Order:
     return _by_formats(x, operand[:1])
 
@@ -119,6 +130,14 @@ def _by_formats(x: torch.Tensor, operands: Sequence[torch.Tensor], *_: Any) -> O
     """Channels-last where all operands are that."""
     last = all(memory_format_of(o) in (torch.channels_last, torch.channels_last_3d) for o in operands)
     return [0, *range(2, x.dim()), 1] if last and x.dim() >= 4 else range(x.dim())
+
+
+def _by_shifts(x: torch.Tensor, operand: torch.Tensor, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Order:
+    """Two pieces are joined for each dim: by the operand's format, unless a piece has no elements."""
+    order = list(order_of_format(operand))
+    if order == list(range(x.dim())) or not dims or guard_or_false(x.numel() == 0):
+        return range(x.dim())
+    return order if all(guard_or_false(n % x.size(d) != 0) for n, d in zip(shifts, dims)) else range(x.dim())
 
 
 def _by_first(x: torch.Tensor, operand: torch.Tensor, *_: Any) -> Order:

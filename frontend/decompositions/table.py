@@ -17,6 +17,7 @@ from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.frontend.decompositions.membership import isin
 from symshape.frontend.decompositions.normalisations import with_eager_statistics
+from symshape.frontend.decompositions.padding import constant_pad
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
 from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
@@ -149,6 +150,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.replication_pad1d_backward.default, replication_pad_backward),
     (aten.replication_pad2d_backward.default, replication_pad_backward),
     (aten.replication_pad3d_backward.default, replication_pad_backward),
+    (aten.constant_pad_nd.default, constant_pad),
     (aten.grid_sampler_3d.default, grid_sampler),
     (aten.grid_sampler_2d_backward.default, grid_sampler_backward),
     (aten.grid_sampler_3d_backward.default, grid_sampler_backward),

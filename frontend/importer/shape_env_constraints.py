@@ -21,10 +21,13 @@ def import_constraints(sizes: Sizes, env: Any, guards_hold: bool = False) -> Non
 
     Dynamo checks these guards before the compiled code runs, so here they are facts. A guard over symbols of another
     graph says nothing about this one and is left out. Where nobody but us checks them they are ``symshape.guard``,
-    unless ``guards_hold``: another graph has checked them.
+    unless ``guards_hold``: another graph has checked them. What floats decide is not in the IR, which has sizes only;
+    the entry checks it all the same (``symshape.traced_entry``).
     """
     if guards_are_ours(env) and not guards_hold:
         for constraint in open_guards(env, sizes):
+            if constraint.condition.has_reals:
+                continue
             with _location(constraint.file, constraint.line):
                 attributes = {"reason": ir.StringAttr.get("decided while tracing")}
                 ir.Operation.create("symshape.guard", [], [emit_condition(sizes, constraint.condition)], attributes)

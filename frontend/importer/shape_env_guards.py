@@ -9,6 +9,7 @@ from symshape.errors import CompileError
 from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
 from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.real_conditions import real_condition_from_sympy
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
 
 
@@ -40,13 +41,13 @@ def known_conditions(env: Any, *, asserted: bool = False) -> list[Known]:
 def open_guards(env: Any, sizes: Any) -> list[Known]:
     """The guards of a ShapeEnv that only we check, over the symbols that are left (``sizes``: which there are).
 
-    What ties replaced symbols to those is in the layouts. CompileError for a guard that cannot be expressed: an entry
-    without it would be taken for inputs that it is wrong for.
+    What ties replaced symbols to those is in the layouts. A guard that floats decide is Python source. CompileError for
+    a guard that cannot be expressed: an entry without it would be taken for inputs that it is wrong for.
     """
     found: dict[Condition, Known] = {}
     for relation, (file, line) in shape_env_guards(env):
         try:
-            condition = condition_from_sympy(env.replace(relation))
+            condition = _checkable(env.replace(relation))
         except UnsupportedExpr as error:
             what = f"a guard cannot be checked: {error}"
             raise CompileError(what, where=f"{file}:{line}", next_step=_DYNAMO) from error
@@ -58,6 +59,13 @@ def open_guards(env: Any, sizes: Any) -> list[Known]:
         if condition != TRUE:
             found.setdefault(condition, Known(condition, file, line))
     return list(found.values())
+
+
+def _checkable(relation: Any) -> Condition:
+    try:
+        return condition_from_sympy(relation)
+    except UnsupportedExpr:
+        return real_condition_from_sympy(relation)
 
 
 _DYNAMO = "use symshape.compile, where Dynamo checks such guards"

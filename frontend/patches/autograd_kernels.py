@@ -15,6 +15,7 @@ from torch._decomp import decomposition_table
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
+from symshape.frontend.decompositions.padding import constant_pad_sizes
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.patches.patch import Changes
 from symshape.frontend.patches.probes import Exists, Says, Takes
@@ -87,6 +88,11 @@ def kernel_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Calla
 def sizes_of_logsumexp(changes: Changes) -> None:
     """Without asking whether there is anything to sum."""
     trace_sizes_by(changes, {aten.logsumexp.default: logsumexp_sizes})
+
+
+def layouts_of_paddings(changes: Changes) -> None:
+    """An amount may be 0."""
+    trace_sizes_by(changes, {aten.constant_pad_nd.default: constant_pad_sizes})
 
 
 def types_of_results(changes: Changes) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import torch
 from torch._library import utils
 from torch._library.simple_registry import singleton
 from torch._library.utils import Kernel
-from torch._subclasses import fake_tensor
+from torch._subclasses import fake_impls, fake_tensor
 
 from symshape.frontend.bridge.operators import is_for_all_devices
 from symshape.frontend.decompositions.fake_rules import FAKE_RULES
@@ -59,6 +60,25 @@ def inferred_rules(changes: Changes) -> None:
 
     changes.attribute(module, "can_generate_trivial_fake_impl", can)
     changes.attribute(module, "generate_trivial_fake_impl", rule)
+
+
+def memory_of_unknown_size(changes: Changes) -> None:
+    """A tensor is made of all of a traced memory, whatever its size: ``x.set_(y.untyped_storage())``.
+
+    AOTAutograd does so for inputs of one memory of which one is written to; the usual rule reads the memory's size as
+    a number, which it is not where the tensor in it has dynamic sizes.
+    """
+    changes.items(fake_impls.op_implementations_dict, {_SET_ALL: _set_all})
+
+
+_SET_ALL = torch.ops.aten.set_.source_Storage
+
+
+def _set_all(_mode: Any, _op: Any, x: torch.Tensor, memory: torch.UntypedStorage) -> torch.Tensor:
+    count = memory.nbytes() // x.element_size()
+    set_part: Any = torch.ops.aten.set_.source_Storage_storage_offset
+    result: torch.Tensor = set_part(x, memory, 0, [count], [1])
+    return result
 
 
 def kernels_are_no_rules(changes: Changes) -> None:

@@ -39,9 +39,12 @@ class Named:
 
 
 def added(name: str) -> Named:
-    """A target that PyTorch does not have: of this dotted name."""
+    """A target that PyTorch does not have: of this dotted name, or an entry of a table."""
 
     def read() -> Any:
+        if name.endswith("]"):
+            table, key = entry_of(name)
+            return table.get(key, MISSING)
         owner, last = owner_of(name)
         return vars(owner).get(last, MISSING)
 

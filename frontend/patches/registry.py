@@ -291,6 +291,14 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (Takes(f"{_VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
     ),
     Patch(
+        "layouts of paddings",
+        ("frame", "graph"),
+        ("torch._decomp.decomposition_table[aten.constant_pad_nd.default]",),
+        autograd_kernels.layouts_of_paddings,
+        "the tracer takes an amount that may be 0 for one that adds something: the result is not laid out like a clone",
+        (Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),),
+    ),
+    Patch(
         "types of results",
         ("frame", "graph"),
         autograd_kernels.type_targets,
@@ -530,6 +538,19 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         ("graph", "jit"),
         "dead code elimination would drop draws that nothing reads",
         when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "inputs of one memory",
+        ("graph", "jit"),
+        (added(f"{_VIEWS}.op_implementations_dict[aten.set_.source_Storage]"),),
+        operator_rules.memory_of_unknown_size,
+        "the tracer's rule for a tensor of a whole memory reads its size as a number",
+        (
+            Exists(f"{_VIEWS}.op_implementations_dict", "dict"),
+            Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
+        ),
     ),
     Patch(
         "dropout",

@@ -101,6 +101,8 @@ class Knowledge:
                 return all(self.proves(part) for part in condition.operands)
             case "or":
                 return condition in self._known or self._proves_any(condition.operands)
+            case "real":
+                return condition in self._known
 
     def in_range(self, index: Expr, size: Expr) -> bool:
         """Whether 0 <= index < size is proven."""

@@ -6,7 +6,8 @@ the comparisons. Build conditions with the functions below, which decide what is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,7 +16,7 @@ from symshape.prover.numbers.expr import Expr, Term, as_expr
 from symshape.prover.numbers.polynomial import Polynomial
 from symshape.prover.numbers.text import terms_text
 
-ConditionKind = Literal["true", "false", "eq", "ne", "ge", "and", "or"]
+ConditionKind = Literal["true", "false", "eq", "ne", "ge", "real", "and", "or"]
 
 _OPPOSITE: Mapping[ConditionKind, ConditionKind] = {
     "true": "false",
@@ -29,17 +30,38 @@ _ZERO: Final = Expr.const(0)
 
 
 @dataclass(frozen=True, slots=True)
+class Real:
+    """A condition computed with floats: Python source over `{0}`, `{1}`, ..., which are sizes, and over `math`."""
+
+    template: str
+    sizes: tuple[Expr, ...]
+
+    def python(self) -> str:
+        """The source over symbols."""
+        texts = [size.python() for size in self.sizes]
+        return self.template.format(*(text if text.isidentifier() else f"({text})" for text in texts))
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison of `expr` with 0 ("eq", "ne", "ge"), an "and" or "or" of `operands`, or "true" or "false"."""
+    """A comparison of `expr` with 0 ("eq", "ne", "ge"), an "and" or "or" of `operands`, "true" or "false", or one that
+    floats decide ("real"). Nothing is concluded from the last: it is only checked."""
 
     kind: ConditionKind
     expr: Expr = _ZERO
     operands: tuple[Condition, ...] = ()
+    real: Real | None = None
 
     @property
     def symbols(self) -> frozenset[str]:
         """The names of all symbols in it."""
-        return self.expr.symbols.union(*(operand.symbols for operand in self.operands))
+        sizes = self.real.sizes if self.real else ()
+        return self.expr.symbols.union(*(part.symbols for part in self.operands), *(size.symbols for size in sizes))
+
+    @property
+    def has_reals(self) -> bool:
+        """Whether floats decide a part of it."""
+        return self.real is not None or any(operand.has_reals for operand in self.operands)
 
     def as_bool(self) -> bool | None:
         """The value of a decided condition, else None."""
@@ -54,6 +76,8 @@ class Condition:
                 return self.expr.evaluate(values) != 0
             case "ge":
                 return self.expr.evaluate(values) >= 0
+            case "real":
+                return bool(eval(self.python(), {"math": math}, dict(values)))
             case "or":
                 return any(operand.evaluate(values) for operand in self.operands)
             case _:
@@ -68,12 +92,16 @@ class Condition:
         if self.kind in ("and", "or"):
             operands = [operand.map_exprs(change) for operand in self.operands]
             return all_of(*operands) if self.kind == "and" else any_of(*operands)
+        if self.real is not None:
+            return real(self.real.template, [change(size) for size in self.real.sizes])
         return self if self.as_bool() is not None else _comparison(self.kind, change(self.expr))
 
     def python(self) -> str:
         """Python source, a comparison as a person would write it: "s0 == 4*s1", "s0 >= 2"."""
         if self.kind in ("true", "false"):
             return self.kind.capitalize()
+        if self.real is not None:
+            return self.real.python()
         if self.kind not in ("and", "or"):
             return _comparison_text(self.kind, self.expr)
         texts = [f"({part})" if part.kind == "or" else str(part) for part in self.operands]
@@ -107,6 +135,11 @@ def greater(left: Expr | int, right: Expr | int) -> Condition:
     return _comparison("ge", as_expr(left) - right - 1)
 
 
+def real(template: str, sizes: Iterable[Expr]) -> Condition:
+    """What floats decide: see `Real`."""
+    return Condition("real", real=Real(template, tuple(sizes)))
+
+
 def all_of(*conditions: Condition) -> Condition:
     """The conjunction, flattened, without repetitions."""
     return _joined("and", conditions, neutral=TRUE, decided=FALSE)
@@ -121,6 +154,8 @@ def negation(condition: Condition) -> Condition:
     """Not the condition, pushed down to the comparisons."""
     if condition.kind == "ge":
         return _comparison("ge", -condition.expr - 1)
+    if condition.real is not None:
+        return real(f"not ({condition.real.template})", condition.real.sizes)
     opposite = _OPPOSITE[condition.kind]
     return Condition(opposite, condition.expr, tuple(map(negation, condition.operands)))
 

@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cat": lambda x, y, i: (torch.cat([x.new_empty(0), x]), torch.stack([x], 1), torch.cat([x, y])),
     "index": lambda x, y, i: (x.reshape(-1)[i], x[i % 2], x[:, i % 2], x[..., i[0] % 2], x[:, :, i[0, 0] % 2]),
     "index by two": lambda x, y, i: (x[i[0, 0] % 2, :, i[0, 0] % 2], x[:, i[0] % 2, i[0, 0] % 2]),
+    "roll": lambda x, y, i: (x.roll(1, 2), y.roll((1, x.shape[2] % 2), (3, 2)), x.roll(x.shape[2] % 2, 0)),
     "index in front": lambda x, y, i: x[i[0] % 2, i[0] % 2],
 }
 
@@ -63,3 +64,35 @@ def test_strides_are_those_of_eager_mode(order: tuple[int, ...], other: tuple[in
                 torch.testing.assert_close(x, y, msg=lambda text, name=name: f"{name}: {text}")
                 strides = [[s for s, size in zip(t.stride(), t.shape) if size > 1] for t in (x, y)]
                 assert strides[0] == strides[1], f"{name}, result {k} of sizes {tuple(x.shape)}"
+
+
+PADS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "behind": lambda x: F.pad(x, (0, x.shape[-1] % 2)),
+    "in two dims": lambda x: F.pad(x, (x.shape[-1] % 2, 0, (-x.shape[2]) % 2, 0)),
+    "cut or nothing": lambda x: F.pad(x, (0, -(x.shape[-1] // 2), -(x.shape[2] % 2), 0)),
+    "cut or more": lambda x: F.pad(x, (0, x.shape[2] - x.shape[3])),
+    "nothing": lambda x: F.pad(x, (0, 0)),
+    "seen by a view": lambda x: F.pad(x, (0, x.shape[-1] % 2)).neg().flatten(2),
+}
+PADDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda x: x,
+    "reversed": lambda x: x.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+    "channels-last": lambda x: x.contiguous(memory_format=torch.channels_last),
+    "cut": lambda x: x.repeat(1, 1, 1, 2)[..., x.shape[3] :],
+    "expanded": lambda x: x[..., :1].expand_as(x),
+}
+
+
+@pytest.mark.parametrize("layout", PADDED)
+def test_padding_by_nothing_is_a_clone(layout: str) -> None:
+    def all_of_them(x: torch.Tensor) -> list[torch.Tensor]:
+        return [pad(x) for pad in PADS.values()]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(all_of_them, backend="symshape", dynamic=True, fullgraph=True)
+    for rows, columns in ((4, 6), (4, 3), (3, 4), (5, 5), (1, 1)):
+        x = PADDED[layout](torch.arange(6.0 * rows * columns).reshape(2, 3, rows, columns))
+        for name, actual, expected in zip(PADS, compiled(x), all_of_them(x)):
+            assert torch.equal(actual, expected), name
+            strides = [[s for s, size in zip(t.stride(), t.shape) if size > 1] for t in (actual, expected)]
+            assert expected.numel() == 0 or strides[0] == strides[1], f"{name} at {rows}, {columns}"

@@ -211,7 +211,63 @@ def program(x0):
     return (v0, v1, v2)
 """
 
+INPUTS_OF_ONE_MEMORY = """
+SIZES = [(16, 5)]
+
+def inputs(s, t):
+    x0 = normal(s, s)
+    x1 = x0
+    x2 = x0[1:]
+    return [x0, x1, x2]
+
+def program(x0, x1, x2):
+    v0 = x1.logcumsumexp(1)
+    return (v0.sum().cos(), x2.sum())
+"""
+
+PADDED_BY_NOTHING = """
+SIZES = [(2, 3), (5, 4), (3, 3), (3, 2)]
+
+def inputs(s, t):
+    x0 = normal(t, 3, s).permute(2, 1, 0)
+    return [x0]
+
+def program(x0):
+    return (F.pad(x0, (0, (x0.shape[2] + 1) % 4)), F.pad(x0, (-1, x0.shape[2] - 3)))
+"""
+
+MEMORY_OF_UNKNOWN_SIZE = """
+SIZES = [(2, 3), (5, 3), (3, 17)]
+
+def inputs(s, t):
+    x0 = normal(s)
+    x1 = normal(t, s)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x0.isfinite()
+    v1 = v0.squeeze()
+    v2 = x0.masked_select(x0 == x1).shape[0] + x1
+    v1[1:] = True
+    return (v0, v1, v2)
+"""
+
+SCALE_OF_ATTENTION = """
+SIZES = [(2, 3), (17, 3), (2, 5)]
+
+def inputs(s, t):
+    x0 = normal(s)
+    return [x0]
+
+def program(x0):
+    return (F.scaled_dot_product_attention(x0[None], x0[None], x0[None]),)
+"""
+
 REGRESSIONS = {
+    "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
+    "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
+    "inputs share a memory of dynamic size, and one is written to": ("symshape", MEMORY_OF_UNKNOWN_SIZE),
+    "a guard on a float": ("jit", SCALE_OF_ATTENTION),
     "inputs after a graph break share a memory of another size": ("symshape", MEMORY_OF_ANOTHER_SIZE),
     "a scalar's type counts less, or does not": ("settings", TYPE_OF_A_SCALAR),
     "the same scalars in Triton": ("triton", TYPE_OF_A_SCALAR),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from symshape.prover.numbers.condition import (
     negation,
 )
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers.real_conditions import real_condition_from_sympy
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy, from_sympy, to_sympy
 
 s0, s1 = map(Expr.symbol, ["s0", "s1"])
@@ -134,3 +136,80 @@ def test_conditions_are_normal() -> None:
     assert all_of(p, q).substitute({"s0": 1}) == q
     assert isinstance(p, Condition)
     assert p.as_bool() is None
+
+
+_half = torch_sympy.FloatTrueDiv(torch_sympy.ToFloat(a), sympy.Float(2.0))
+REALS = {
+    "FloorDiv": torch_sympy.FloorDiv(a, b),
+    "CleanDiv": torch_sympy.CleanDiv(a, b),
+    "CeilDiv": torch_sympy.CeilDiv(a, b),
+    "Mod": torch_sympy.Mod(a, b),
+    "PythonMod": torch_sympy.PythonMod(a - b, b),
+    "ModularIndexing": torch_sympy.ModularIndexing(a, 2, 3),
+    "Where": torch_sympy.Where(a > b, _half, torch_sympy.ToFloat(b)),
+    "LShift": torch_sympy.LShift(a, 2),
+    "RShift": torch_sympy.RShift(a, 1),
+    "Max": torch_sympy.Max(a, b, 4),
+    "Min": torch_sympy.Min(a, b, 4),
+    "PowByNatural": torch_sympy.PowByNatural(sympy.Integer(2), b),
+    "FloatPow": torch_sympy.FloatPow(torch_sympy.ToFloat(a), sympy.Float(-0.5)),
+    "FloatTrueDiv": _half,
+    "IntTrueDiv": torch_sympy.IntTrueDiv(a, b),
+    "ToFloat": torch_sympy.ToFloat(a),
+    "TruncToInt": torch_sympy.TruncToInt(-_half),
+    "TruncToFloat": torch_sympy.TruncToFloat(-_half),
+    "FloorToInt": torch_sympy.FloorToInt(-_half),
+    "CeilToInt": torch_sympy.CeilToInt(_half),
+    "RoundToInt": torch_sympy.RoundToInt(_half),
+    "RoundDecimal": torch_sympy.RoundDecimal(torch_sympy.IntTrueDiv(a, 3), sympy.Integer(1)),
+    "Identity": torch_sympy.Identity(a + b),
+    **{
+        name: getattr(torch_sympy, name)(torch_sympy.FloatTrueDiv(torch_sympy.ToFloat(a), sympy.Float(16.0)))
+        for name in dir(torch_sympy)
+        if name.startswith("OpaqueUnaryFn_")
+    },
+    **{name: getattr(torch_sympy, name)(a, b) for name in dir(torch_sympy) if name.startswith("BitwiseFn_")},
+}
+
+
+def test_every_function_of_the_tracer_can_be_checked() -> None:
+    """But for the one that it makes of layouts, which are not symbols here."""
+    functions = {
+        name
+        for name, value in vars(torch_sympy).items()
+        if isinstance(value, type) and issubclass(value, sympy.Function) and value.__module__ == torch_sympy.__name__
+    }
+    assert functions - {"IsNonOverlappingAndDenseIndicator"} <= {*REALS}
+
+
+@pytest.mark.parametrize("name", REALS)
+def test_conditions_that_floats_decide(name: str) -> None:
+    expr = REALS[name]
+    for first, second in ((1, 1), (5, 2), (7, 3), (12, 4), (3, 5)):
+        value = expr.xreplace({a: sympy.Integer(first), b: sympy.Integer(second)})
+        number = (int if value.is_Integer else float)(value)
+        assert real_condition_from_sympy(sympy.Eq(expr, value)).evaluate({"s0": first, "s1": second}), (name, number)
+        for relation, holds in ((expr > 2.25, number > 2.25), (sympy.Ne(expr, 1), number != 1)):
+            condition = real_condition_from_sympy(relation)
+            assert condition.evaluate({"s0": first, "s1": second}) == holds
+            assert negation(condition).evaluate({"s0": first, "s1": second}) != holds
+            moved = condition.substitute({"s0": s0 + 3, "s1": s0 // 2})
+            assert moved.symbols <= {"s0"}
+            if "s1" not in condition.symbols:
+                assert moved.evaluate({"s0": first - 3}) == holds
+
+
+def test_several_conditions_and_pieces_that_floats_decide() -> None:
+    root = torch_sympy.OpaqueUnaryFn_sqrt(torch_sympy.ToFloat(a))
+    pieces = sympy.Piecewise((2 * a, a > 5), (a + 1, True))
+    condition = real_condition_from_sympy(sympy.And(sympy.Or(root > 2, b > 7), sympy.Not(sympy.Eq(pieces, 14))))
+    for first in range(1, 12):
+        for second in (1, 9):
+            piece = 2 * first if first > 5 else first + 1
+            holds = (math.sqrt(first) > 2 or second > 7) and piece != 14
+            assert condition.evaluate({"s0": first, "s1": second}) == holds
+
+
+def test_a_float_symbol_cannot_be_checked() -> None:
+    with pytest.raises(UnsupportedExpr, match="not an integer"):
+        real_condition_from_sympy(sympy.Symbol("zf0", real=True) > a)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import re
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,53 @@ def test_branches_on_sizes_are_entries_with_guards_at_the_users_line() -> None:
         if check.location
     }
     assert line(fn, "% 2 == 0") in places.values() and line(fn, "> 10") in places.values()
+
+
+ON_FLOATS: dict[str, Callable[[Any], Any]] = {
+    "powers": lambda n: n**0.5 > 3,
+    "inverse powers": lambda n: n > 0 and n**-0.5 < 0.3,
+    "quotients": lambda n: n / 3 > 2.5,
+    "quotients of floats": lambda n: 1.0 / (n**0.5 + 1) < 0.3,
+    "products": lambda n: n * 0.3 > 2,
+    "roundings": lambda n: round(n / 4) == 2,
+    "roundings to digits": lambda n: round(n / 3, 1) > 2.3,
+    "floors": lambda n: math.floor(n * 0.3) % 2 == 0,
+    "ceilings": lambda n: math.ceil(n**0.5) >= 3,
+    "truncations": lambda n: math.trunc(n**0.5) == 2,
+    "bits": lambda n: (n & 5) ^ 3 == 2,
+    "extrema": lambda n: max(n * 0.5, 2.0) > 2.5,
+    "chosen numbers": lambda n: torch.sym_ite(n > 5, n * 2, n + 1) > 10,
+    "two conditions": lambda n: n * 0.5 > 1.2 and n**0.5 < 3.2,
+    "equalities": lambda n: n * 0.1 == 0.5,
+    "roots": lambda n: torch.sym_sqrt(n) > 2.3,
+    "what is not defined for others": lambda n: n > 4 and torch.sym_sqrt(n - 5) > 1.5,
+}
+
+
+@pytest.mark.parametrize("name", ON_FLOATS)
+def test_branches_on_floats_made_of_sizes(name: str) -> None:
+    condition = ON_FLOATS[name]
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if condition(x.shape[0]) else x + 1
+
+    jitted = symshape.jit(fn)
+    for n in (5, 9, 10, 2, 7, 16, 3, 1, 6, 0, 12):
+        assert torch.equal(jitted(torch.arange(float(n))), fn(torch.arange(float(n)))), n
+    assert len(jitted.entries) <= 6
+
+
+def test_a_scale_that_follows_from_a_size() -> None:
+    """Attention has a guard on ``1 / sqrt(size)``."""
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    jitted = symshape.jit(fn)
+    for sizes in ((2, 4, 8), (3, 5, 8), (2, 4, 16), (2, 7, 8)):
+        x = torch.randn(sizes)
+        close(jitted(x), fn(x))
+    assert len(jitted.entries) == 1
 
 
 def test_strides_and_offsets() -> None:

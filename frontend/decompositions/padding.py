@@ -1,0 +1,57 @@
+"""``constant_pad_nd`` that adds nothing: eager mode clones what is left, with its layout.
+
+Where something is added the result is contiguous, or channels-last. So the layout follows from the amounts. PyTorch's
+tracing rules take a symbolic amount for one that adds something.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.symbolic_sizes import guard_or_false, has_unbacked_sizes, known_equal, known_multiple
+from symshape.frontend.decompositions.eager_layouts import order_of_clone, order_of_format
+
+Size = Any  # int | torch.SymInt
+
+
+def constant_pad(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
+    """What is left of the tensor, cloned, where nothing is added; else the operator stays."""
+    return _left(x, pad).clone() if _is_clone(x, pad) else NotImplemented
+
+
+def constant_pad_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The tracing rule for an operator that may add nothing, from the one for an operator that adds something."""
+
+    @functools.wraps(rule)
+    def sizes(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
+        return _left(x, pad).clone() if _is_clone(x, pad) else rule(x, pad, value)
+
+    return sizes
+
+
+def _is_clone(x: torch.Tensor, pad: Sequence[Size]) -> bool:
+    """Whether nothing is added, which is a guard if the layout depends on it. Where a size is unbacked something is."""
+    if len(pad) % 2 or len(pad) > 2 * x.dim() or has_unbacked_sizes(x) or _has_one_layout(x):
+        return False
+    return all(guard_or_false(amount <= 0) for amount in pad)
+
+
+def _has_one_layout(x: torch.Tensor) -> bool:
+    """Whether a clone of the tensor has its dims in the order in which they are where something is added."""
+    order = list(order_of_format(x))
+    strides = [x.stride(d) for d in order]
+    if all(known_multiple(outer, inner) for outer, inner in zip(strides, strides[1:])):
+        return True  # found without a guard
+    return order_of_clone(x) == order
+
+
+def _left(x: torch.Tensor, pad: Sequence[Size]) -> torch.Tensor:
+    for i, (first, last) in enumerate(zip(pad[::2], pad[1::2])):
+        if not (known_equal(first, 0) and known_equal(last, 0)):
+            dim = x.dim() - 1 - i
+            x = x.narrow(dim, -first, x.size(dim) + first + last)
+    return x
