@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "test" / "support"))
 
-from wheel import build_wheel  # noqa: E402
+from project_wheel import build_wheel  # noqa: E402
 
 OF_TORCH = ("torch", "triton", "setuptools", "sympy")  # whose versions PyTorch decides
 

@@ -22,7 +22,7 @@ from symshape.frontend.patches import patch as patch_module
 from symshape.frontend.patches import probes, registry
 from symshape.frontend.patches.patch import Changes, Patch, Scope
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
-from symshape.frontend.patches.registry import PATCHES, in_force
+from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
 from symshape.tools.reference import pages
 
@@ -32,7 +32,7 @@ X = torch.arange(6.0).reshape(2, 3)
 
 def state() -> dict[str, Any]:
     """Every target as it is."""
-    targets = [(patch.name, target) for patch in PATCHES for target in patch.all_targets]
+    targets = [(patch.name, target) for patch in CURRENT for target in patch.all_targets]
     return {f"{name}: {target}": probes.current_value(target) for name, target in targets}
 
 
@@ -74,7 +74,7 @@ def test_a_scope_makes_its_changes(phase: Any) -> None:
     before = state()
     with in_force(Scope(phase)):
         found = changed(before)
-        for patch in PATCHES:
+        for patch in CURRENT:
             if patch.is_for(Scope(phase)) and not patch.is_setting and patch.name != "count of frames":  # a number in C
                 assert any(name.startswith(f"{patch.name}: ") for name in found), patch.name
     assert changed(before) == []
@@ -269,7 +269,7 @@ def test_pytorch_is_what_the_patches_were_made_for() -> None:
     assert [f"{name}: {text}" for name, text in registry.probe_all().items() if text] == []
 
 
-ROWS = [pytest.param(patch, id=patch.name) for patch in PATCHES]
+ROWS = [pytest.param(patch, id=patch.name) for patch in CURRENT]
 
 
 @pytest.mark.parametrize("patch", ROWS)
@@ -289,7 +289,7 @@ def test_a_renamed_target_is_found(patch: Patch, monkeypatch: pytest.MonkeyPatch
 
 SINGLE = [
     pytest.param(patch, probe, id=f"{patch.name}-{probe.name}-{i}")  # type: ignore[attr-defined]
-    for patch in PATCHES
+    for patch in CURRENT
     for i, probe in enumerate(patch.probes)
 ]
 
@@ -360,7 +360,7 @@ def _without(code: types.CodeType, text: str) -> types.CodeType:
 
 def test_every_foreign_frame_and_message_that_is_read_has_a_probe() -> None:
     """What the package reads off frames of PyTorch, and of its errors' texts."""
-    every = [probe for row in PATCHES for probe in row.probes]
+    every = [probe for row in CURRENT for probe in row.probes]
     read = {(probe.name.rpartition(".")[2], probe.local) for probe in every if isinstance(probe, HasLocal)}
     assert read == {("run_node", "n"), ("_check_with", "message"), ("_check_with", "cond"), ("forward", "self")}
     root = Path(patch_module.__file__).parents[1]
@@ -393,5 +393,5 @@ def test_the_command() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert f"{len(PATCHES)} changes of PyTorch" in run()
-    assert f"{len(PATCHES)} of {len(PATCHES)} patches find what they rely on" in run("--probe")
+    assert f"{len(CURRENT)} of {len(CURRENT)} patches find what they rely on" in run("--probe")
     assert run("--markdown") == pages("patches")["patches"]
