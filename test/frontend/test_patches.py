@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import subprocess
 import sys
 import threading
+import tomllib
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from symshape.errors import PatchError
 from symshape.frame_compiler import compile_with
 from symshape.frontend.patches import patch as patch_module
 from symshape.frontend.patches import probes, registry
-from symshape.frontend.patches.patch import Changes, Patch, Scope
+from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
 from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
@@ -67,6 +69,38 @@ def test_rows_are_told_apart() -> None:
     assert {phase for patch in PATCHES for phase in patch.phases} == set(PHASES)
     for patch in PATCHES:
         assert patch.all_targets and patch.why and patch.versions, patch.name
+
+
+def test_versions() -> None:
+    """A row is for its own versions; one that nothing is known for is taken for the nearest that is."""
+    old, new, every = Versions(last="2.12"), Versions(first="2.13"), Versions()
+    for version in ("2.9.1", "2.11.0", "2.12.1+cu130", "2.12"):
+        assert old.has(version) and not new.has(version) and every.has(version)
+    for version in ("2.13.0+cpu", "2.15.0", "2.15.0a0+git1234", "2.16.0", "3.0"):
+        assert new.has(version) and not old.has(version) and every.has(version)
+    middle = Versions(first="2.12", last="2.14")
+    found = [minor for minor in (10, 11, 12, 14, 15, 16) if middle.has(f"2.{minor}.0")]
+    assert found == [12, 14]
+
+
+def test_a_newer_pytorch_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "9.9.0")
+    (row,) = (row for row in PATCHES if row.name == "storage offsets")
+    gone = dataclasses.replace(row, targets=("torch.nothing_of_this_name",))
+    assert (
+        gone.is_for_this_version and not dataclasses.replace(gone, versions=Versions(last="2.13")).is_for_this_version
+    )
+    with pytest.raises(PatchError, match="PyTorch 9.9.0 .*nothing_of_this_name is missing"):
+        gone.require_known()
+
+
+def test_the_metadata_has_the_range_of_the_patches() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (torch_range,) = (one for one in project["dependencies"] if re.match(r"torch\b(?!-)", one))
+    known = Versions()
+    beyond = int(known.last.partition(".")[2]) + 1
+    assert torch_range == f"torch>={known.first},<2.{beyond}"
+    assert all(known.has(str(bound)) for row in PATCHES for bound in (row.versions.first, row.versions.last))
 
 
 @pytest.mark.parametrize("phase", PHASES)
