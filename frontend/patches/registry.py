@@ -16,6 +16,7 @@ from torch._dynamo.convert_frame import compile_lock
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
 from symshape.frontend.patches import (
+    assert_messages,
     autograd_kernels,
     branch_results,
     broadcast_rules,
@@ -47,6 +48,7 @@ _VARIABLES = "torch._dynamo.variables"
 _TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
 _IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
 _TRANSLATOR = "torch._dynamo.symbolic_convert.InstructionTranslatorBase"
+_OUTPUT = "torch._dynamo.output_graph"
 _PARTITIONERS = "torch._functorch.partitioners"
 _AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
@@ -351,6 +353,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (*torch_checks.probes(torch_checks.OTHER_CHECKS), *torch_checks.MESSAGE_PROBES),
         issue="pytorch/pytorch#181552",
         versions=Versions(first="2.13"),  # before, Dynamo traces them as calls like any other
+    ),
+    Patch(
+        "messages of asserts (before 2.13)",
+        ("frame",),
+        (f"{_OUTPUT}.insert_deferred_runtime_asserts",),
+        assert_messages.asserts_keep_messages,
+        "an assertion for a torch._check that is decided at call time has not the message of the check",
+        (
+            Takes(f"{_OUTPUT}.insert_deferred_runtime_asserts", "gm, shape_env, name, export"),
+            Says("torch.fx.passes.runtime_assert.insert_deferred_runtime_asserts", assert_messages.OWN_TEXT),
+            Says(f"{_IN_GRAPH}._get_handlers", "_check_message"),
+        ),
+        versions=Versions(last="2.12"),
     ),
     Patch(
         "failed checks",
