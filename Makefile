@@ -4,7 +4,7 @@
 # make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations
 # make conformance  PyTorch's operator databases: 1 hour
 # make test-cpus    the tests as on other processors: three times as long as make test
-# make test-torch V=2.15.0  the wheel with another PyTorch: smoke, probes, a tenth of the tests
+# make test-torch V=2.15.0  the wheel with another PyTorch (P=python3.12: and Python): smoke, probes, a tenth of the tests
 #
 # The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
 
@@ -46,7 +46,7 @@ test-cpus: $(READY)
 # The wheel with another PyTorch, in an environment outside of the repository: test/torch_versions.py.
 test-torch: $(READY)
 	test -n "$(V)" || { echo "usage: make test-torch V=2.15.0" >&2; exit 2; }
-	$(BIN)/python test/torch_versions.py $(V) --jobs $(JOBS)
+	$(BIN)/python test/torch_versions.py $(V) $(if $(P),--python $(P)) --jobs $(JOBS)
 
 # PyTorch's operator databases; goes on where it was left. CONFORMANCE="--dtype bfloat16" and the like: see run.py.
 conformance: $(READY)

@@ -21,7 +21,7 @@ from symshape.frontend.bridge.frame_callback import (
     kept_for,
     optimized,
 )
-from symshape.frontend.opaque_calls.frame_decisions import FrameDecisions, compile_with_decisions
+from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
 from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
@@ -95,7 +95,7 @@ class FrameCompiler(FrameCallback):
         before = sys.exception()
         more = (*MORE_SETTINGS[self._tracing.more], *self._limits(frame.f_code))
         try:
-            return self._traced(usual, more, patched=True)
+            return self._traced(usual, frame, more, patched=True)
         except Exception as error:
             if not is_control_flow(error):
                 raise
@@ -104,19 +104,21 @@ class FrameCompiler(FrameCallback):
                 raise found from None
             if self._tracing.strict or not raised_by_patch(error) or _may_be_this_ranks_alone(error):
                 raise
-            return self._traced_by_usual_rules(usual, more, error)
+            return self._traced_by_usual_rules(usual, frame, more, error)
 
-    def _traced(self, usual: Callable[[], Any], more: Sequence[Change], patched: bool) -> Any:
+    def _traced(self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], patched: bool) -> Any:
         with in_force(Scope("frame", run_operators=self._tracing.probe, only_settings=not patched), more):
-            return compile_with_decisions(usual, self._decisions, self._tracing.one_graph)
+            return compile_with_decisions(usual, Frame(self._decisions, self._tracing.one_graph, frame))
 
-    def _traced_by_usual_rules(self, usual: Callable[[], Any], more: Sequence[Change], error: Exception) -> Any:
+    def _traced_by_usual_rules(
+        self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception
+    ) -> Any:
         """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
         from symshape.fallbacks import say
         from symshape.tools.report import Fallback
 
         try:
-            traced = self._traced(usual, more, patched=False)
+            traced = self._traced(usual, frame, more, patched=False)
         except Exception:
             raise error from None
         reason = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -1,4 +1,4 @@
-"""The wheel with another PyTorch: ``make test-torch V=2.15.0``.
+"""The wheel with another PyTorch: ``make test-torch V=2.15.0``, or another Python: ``V=2.13.0 P=python3.12``.
 
 An environment outside of the repository gets that PyTorch, the wheel, and everything else in the versions of
 ``constraints.txt``. Then run ``make smoke``'s program, the probes of all patches (``symshape patches --probe``), and a
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "test" / "support"))
 
-from wheel import build_wheel  # noqa: E402
+from project_wheel import build_wheel  # noqa: E402
 
 OF_TORCH = ("torch", "triton", "setuptools", "sympy")  # whose versions PyTorch decides
 
@@ -27,24 +27,26 @@ OF_TORCH = ("torch", "triton", "setuptools", "sympy")  # whose versions PyTorch 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", help="of PyTorch: 2.15.0")
+    parser.add_argument("--python", default=sys.executable, help="of the environment: python3.12")
     parser.add_argument("--folder", type=Path, default=None, help="of the environment; by default a temporary one")
     parser.add_argument("--share", type=int, default=10, help="one test in so many is run")
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args(argv)
-    folder: Path = given.folder or Path(tempfile.gettempdir()) / f"symshape-torch-{given.version}"
+    name = f"symshape-torch-{given.version}-{Path(given.python).name}"
+    folder: Path = given.folder or Path(tempfile.gettempdir()) / name
     if folder.resolve().is_relative_to(ROOT):
         parser.error("the environment must be outside of the repository")
-    install(folder, given.version)
+    install(folder, given.version, given.python)
     failed = [name for name, command in checks(folder, given.share, given.jobs) if not run(name, command, folder)]
     print(f"torch {given.version}: " + (f"failed: {', '.join(failed)}" if failed else "all passed"))
     return 1 if failed else 0
 
 
-def install(folder: Path, version: str) -> None:
+def install(folder: Path, version: str, interpreter: str = sys.executable) -> None:
     """PyTorch first, then the wheel and the tools of the tests, in the versions of the constraints."""
     python = folder / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([interpreter, "-m", "venv", str(folder)], check=True)
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     kept = [line for line in lines if line.split("==")[0] not in OF_TORCH]
     constraints = folder / "constraints.txt"

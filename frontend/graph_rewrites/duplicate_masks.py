@@ -201,8 +201,8 @@ def _counts_writes(node: torch.fx.Node) -> bool:
 @functools.cache
 def _returns_writes(name: str) -> bool:
     """Whether there is an ATen operator of this name, and every tensor that one of its overloads writes to returned."""
-    packet = getattr(torch.ops.aten, name, None)
-    schemas = overload_schemas(packet) if packet is not None else []
+    packet = getattr(torch.ops.aten, name, None)  # of `__eq__` a method of the namespace
+    schemas = overload_schemas(packet) if isinstance(packet, torch._ops.OpOverloadPacket) else []
     return bool(schemas) and all(_writes(s.arguments) == _writes(s.returns) for s in schemas)
 
 

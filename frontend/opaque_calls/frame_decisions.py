@@ -32,10 +32,11 @@ class FrameDecisions:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that is being compiled. ``one_graph``: a graph break is an error."""
+    """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: Python's frame."""
 
     decisions: FrameDecisions
     one_graph: bool
+    running: Any = None
 
 
 NO_FRAME = Frame(FrameDecisions(), False)  # Dynamo's own compile, or a trace without Dynamo
@@ -56,10 +57,11 @@ def current_frame() -> Frame:
     return _FRAME.get()
 
 
-def compile_with_decisions(compile_frame: Callable[[], Any], decisions: FrameDecisions, one_graph: bool) -> Any:
-    """Compiles a frame, as often as a decision is missing. ``decisions``: those known for the function; more are
+def compile_with_decisions(compile_frame: Callable[[], Any], frame: Frame) -> Any:
+    """Compiles a frame, as often as a decision is missing. Its decisions are those known for the function; more are
     added."""
-    token = _FRAME.set(Frame(decisions, one_graph))
+    decisions = frame.decisions
+    token = _FRAME.set(frame)
     try:
         while True:
             try:

@@ -14,6 +14,7 @@ from typing import Any
 from torch._dynamo import trace_rules
 from torch.nn.parallel import DistributedDataParallel
 
+from symshape.frontend.opaque_calls.frame_decisions import current_frame
 from symshape.frontend.patches.patch import Changes
 
 
@@ -24,10 +25,12 @@ def module_of_data_parallel_is_traced(changes: Changes) -> None:
 
 def _unless_wrapped(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
-    def check(obj: Any, is_inlined_call: bool = False, frame: Any = None) -> Any:
-        """Whether Dynamo is to skip it."""
-        skipped = usual(obj, is_inlined_call=is_inlined_call, frame=frame)
-        return skipped and not (frame is not None and not is_inlined_call and _is_wrapped_module(frame))
+    def check(obj: Any, is_inlined_call: bool = False, **more: Any) -> Any:
+        """Whether Dynamo is to skip it. From 2.13 on it says of which frame; we know it in every version."""
+        skipped = usual(obj, is_inlined_call, **more)
+        frame = current_frame().running
+        of_frame = frame is not None and obj is frame.f_code and not is_inlined_call
+        return skipped and not (of_frame and _is_wrapped_module(frame))
 
     return check
 

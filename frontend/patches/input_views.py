@@ -26,19 +26,28 @@ VIEWS = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "un
 
 def views_of_inputs(changes: Changes) -> None:
     """Dynamo traces them."""
-    changes.wrap(TensorVariable, "var_getattr", _attribute)
     changes.wrap(TensorVariable, "call_method", _method)
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _function)
 
 
+def names_of_views_2_11(changes: Changes) -> None:
+    """Dynamo finds the method by its name, where it would see that the graph is to be broken at the call."""
+    changes.wrap(TensorVariable, "var_getattr", _attribute)
+
+
+def names_of_views(changes: Changes) -> None:
+    """As before PyTorch 2.14, by another name."""
+    changes.wrap(TensorVariable, "tp_getattro_impl", _attribute)
+
+
 def _attribute(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
-    def var_getattr(self: Any, tx: Any, name: str) -> Any:
+    def attribute(self: Any, tx: Any, name: str) -> Any:
         if name in VIEWS and _is_input(self):
             return GetAttrVariable(self, name)
         return usual(self, tx, name)
 
-    return var_getattr
+    return attribute
 
 
 def _function(usual: Callable[..., Any]) -> Callable[..., Any]:

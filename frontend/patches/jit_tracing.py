@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch._dynamo import eval_frame
+from torch._functorch._aot_autograd import graph_compile
 from torch._higher_order_ops.utils import _in_hop_compile
-from torch.fx.passes import _tensorify_python_scalars
 
 from symshape.frontend.patches.patch import Changes
 
@@ -22,12 +22,17 @@ from symshape.frontend.patches.patch import Changes
 def scalars_stay_numbers(changes: Changes) -> None:
     """AOTAutograd does not turn Python scalars into tensors: that is for floats that Dynamo made symbols (here they are
     constants), and relies on sizes that Dynamo made arguments."""
-    changes.wrap(_tensorify_python_scalars, "_is_tensorify_enabled", _outside_of_this_thread)
+    changes.wrap(graph_compile, "tensorify_python_scalars", _outside_of_this_thread)
 
 
-def _outside_of_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
+def _outside_of_this_thread(usual: Callable[..., None]) -> Callable[..., None]:
     tracing = threading.get_ident()
-    return lambda: threading.get_ident() != tracing and usual()
+
+    def tensorify(graph: torch.fx.GraphModule, env: Any, mode: Any) -> None:
+        if threading.get_ident() != tracing:
+            usual(graph, env, mode)
+
+    return tensorify
 
 
 def compiled_functions_are_inlined(changes: Changes) -> None:

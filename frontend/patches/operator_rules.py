@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._library import utils
+from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
 from torch._library.utils import Kernel
 from torch._subclasses import fake_impls, fake_tensor
@@ -79,6 +80,38 @@ def _set_all(_mode: Any, _op: Any, x: torch.Tensor, memory: torch.UntypedStorage
     set_part: Any = torch.ops.aten.set_.source_Storage_storage_offset
     result: torch.Tensor = set_part(x, memory, 0, [count], [1])
     return result
+
+
+def inferred_rules_2_11(changes: Changes) -> None:
+    """As before PyTorch 2.13, which asks the first function of the above, and takes the result to be None.
+
+    The rule that ``custom_op`` registers calls the user's, which is an attribute of what ``custom_op`` returns. For
+    operators of ``Library.define`` the tracer looks in a list before it gives up.
+    """
+    without_rule: Any = _has_no_rule, _by_inferred_rule
+    tracer: Any = fake_tensor
+    changes.attribute(CustomOpDef, "_abstract_fn", property(_rule_of, _keep_rule))
+    changes.attribute(tracer, "op_implementations_checks", [without_rule, *tracer.op_implementations_checks])
+
+
+def _rule_of(definition: Any) -> Any:
+    kept, op = vars(definition)["_abstract_fn"], vars(definition).get("_opoverload")
+    if kept is not None or op is None or utils.can_generate_trivial_fake_impl(op):
+        return kept
+    return lambda *args, **kwargs: traced_by_inferred_rule(may_run_operators(), op, args, kwargs)
+
+
+def _keep_rule(definition: Any, rule: Any) -> None:
+    vars(definition)["_abstract_fn"] = rule
+
+
+def _has_no_rule(op: Any) -> bool:
+    tracer: Any = fake_tensor  # `kernels_are_no_rules` has another `has_meta`
+    return not (utils.is_builtin(op) or utils.can_generate_trivial_fake_impl(op) or tracer.has_meta(op))
+
+
+def _by_inferred_rule(_mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+    return traced_by_inferred_rule(may_run_operators(), op, args, kwargs)
 
 
 def kernels_are_no_rules(changes: Changes) -> None:

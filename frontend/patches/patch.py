@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +17,31 @@ from symshape.frontend.patches.probes import Exists, Probe, Target
 # jit: AOTAutograd traces for `symshape.jit`; split: it splits a joint graph into forward and backward; function: the
 # user's function runs in the trace of `symshape.jit`.
 Phase = Literal["frame", "graph", "jit", "split", "function"]
-KNOWN_VERSIONS = "2.11 to 2.13"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Releases of PyTorch, from ``first`` to ``last`` inclusive: ``"2.11"``."""
+
+    first: str = "2.11"
+    last: str = "2.15"
+
+    def __str__(self) -> str:
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+    def has(self, version: str) -> bool:
+        """Whether a version is among them. One that nothing here is known for stands for the nearest that is: a row
+        that ends with the last known version goes on, and its probes say whether it may."""
+        release = min(max(_release(version), _release(Versions.first)), _release(Versions.last))
+        return _release(self.first) <= release <= _release(self.last)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """(2, 13) of ``"2.13.0+cpu"``"""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+KNOWN_VERSIONS = Versions()  # what the tests were run with; pyproject.toml has the same range
 
 
 @dataclass(frozen=True)
@@ -137,7 +162,8 @@ def always(_scope: Scope) -> bool:
 @dataclass(frozen=True)
 class Patch:
     """``targets``: what is replaced, or a function that returns it; ``change`` makes the change on a stack that reverts
-    it; ``probes``: what the change relies on; ``is_setting``: a configuration value, which is set again by every scope,
+    it; ``probes``: what the change relies on; ``versions``: for which PyTorch the row is, where versions need other
+    changes, or none; ``is_setting``: a configuration value, which is set again by every scope,
     also where PyTorch's own rules hold; ``when``: for which scopes of its phases."""
 
     name: str
@@ -147,7 +173,7 @@ class Patch:
     why: str
     probes: tuple[Probe, ...] = ()
     issue: str | None = None
-    versions: str = KNOWN_VERSIONS
+    versions: Versions = KNOWN_VERSIONS
     is_setting: bool = False
     when: Callable[[Scope], bool] = always
 
@@ -163,11 +189,16 @@ class Patch:
         if not self.is_setting:
             yield "made by", f"`{self.change.__module__.removeprefix('symshape.')}.{self.change.__name__}`"
         yield "phases", ", ".join(self.phases)
-        yield "PyTorch", self.versions + (f"; {self.issue}" if self.issue else "")
+        yield "PyTorch", str(self.versions) + (f"; {self.issue}" if self.issue else "")
         if self.probes:
             yield "relies on", "; ".join(map(str, self.probes))
 
+    @property
+    def is_for_this_version(self) -> bool:
+        return self.versions.has(torch.__version__)
+
     def is_for(self, scope: Scope) -> bool:
+        """Whether the row is for a scope, whatever the version."""
         return scope.phase in self.phases and (self.is_setting or not scope.only_settings) and self.when(scope)
 
     def wrong(self, also_slow: bool = True) -> list[str]:
@@ -183,5 +214,5 @@ class Patch:
             raise PatchError(
                 f"PyTorch {torch.__version__} is not what the patch '{self.name}' was made for: {'; '.join(wrong)}",
                 where=str(self.all_targets[0]),
-                next_step=f"use PyTorch {self.versions}, or correct the patch: symshape patches --probe",
+                next_step=f"use PyTorch {KNOWN_VERSIONS}, or correct the patch: symshape patches --probe",
             )

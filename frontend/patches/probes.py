@@ -186,7 +186,8 @@ class HasLocal:
 
 @dataclass(frozen=True)
 class Says:
-    """A function has this text among its constants, or reads this name: a message, a variable that is replaced."""
+    """A function has this text in one of its constants, or reads exactly this name: a message, a variable that is
+    replaced."""
 
     name: str
     text: str
@@ -200,7 +201,8 @@ class Says:
         if missing:
             return missing
         code = _code_of(resolved(self.name))
-        there = code is not None and any(self.text in one for one in _texts(code))
+        names, constants = _texts(code) if code is not None else (frozenset(), ())
+        there = self.text in names or any(self.text in one for one in constants)
         return "" if there else f"{self.text!r} is not in the code of {self.name}"
 
 
@@ -244,14 +246,15 @@ def _code_of(function: Any) -> types.CodeType | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _texts(code: types.CodeType) -> tuple[str, ...]:
-    return tuple(_walk(code))
+def _texts(code: types.CodeType) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names that it and the functions in it read, and their constants that are texts."""
+    codes = tuple(_walk(code))
+    names = frozenset(name for one in codes for name in one.co_names)
+    return names, tuple(text for one in codes for text in one.co_consts if isinstance(text, str))
 
 
-def _walk(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+def _walk(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
     for constant in code.co_consts:
-        if isinstance(constant, str):
-            yield constant
-        elif isinstance(constant, types.CodeType):
+        if isinstance(constant, types.CodeType):
             yield from _walk(constant)

@@ -17,6 +17,7 @@ from symshape.frontend.bridge.size_memory import BINARY
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
 from symshape.frontend.patches import (
+    assert_messages,
     autograd_kernels,
     branch_results,
     broadcast_rules,
@@ -43,7 +44,7 @@ from symshape.frontend.patches import (
     view_layouts,
 )
 from symshape.frontend.patches.foreign_texts import message_of_symbolic_sizes
-from symshape.frontend.patches.patch import Changes, Patch, Scope
+from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes, added
 from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, setting
 
@@ -53,7 +54,9 @@ _VARIABLES = "torch._dynamo.variables"
 _TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
 _IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
 _TRANSLATOR = "torch._dynamo.symbolic_convert.InstructionTranslatorBase"
+_OUTPUT = "torch._dynamo.output_graph"
 _PARTITIONERS = "torch._functorch.partitioners"
+_AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
@@ -194,6 +197,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes("torch._refs._maybe_broadcast", "*args, preserve_cpu_scalar_tensors"),
             Takes("torch._meta_registrations._maybe_broadcast", "*args, preserve_cpu_scalar_tensors"),
         ),
+        issue="pytorch/pytorch#152656",
     ),
     Patch(
         "sizes of expand",
@@ -259,6 +263,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Says(f"{_VARIABLES}.nn_module.initialize_lazy_module", "_infer_parameters"),
             Takes("torch.nn.modules.lazy.LazyModuleMixin._infer_parameters", "self, module, args, kwargs"),
         ),
+        issue="pytorch/pytorch#167191",
     ),
     Patch(
         "causal masks",
@@ -279,7 +284,10 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         "a string with a size or a number in it would break the graph",
         (
             Takes(f"{_TRANSLATOR}._format_value", "self, fmt_spec, flags"),
-            Takes(f"{_VARIABLES}.misc.StringFormatVariable.create", "format_string, sym_args, sym_kwargs"),
+            Takes(
+                f"{_VARIABLES}.misc.StringFormatVariable.create",
+                "format_string, sym_args, sym_kwargs | tx, format_string, sym_args, sym_kwargs",
+            ),
         ),
     ),
     Patch(
@@ -289,6 +297,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         trace_messages.warnings_are_given,
         "a warning would break the graph; it is given when the frame is compiled",
         (Takes(f"{_VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
+        issue="pytorch/pytorch#135688",
     ),
     Patch(
         "layouts of paddings",
@@ -342,16 +351,42 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "in-place views of inputs",
         ("frame",),
-        (f"{_TENSOR}.var_getattr", f"{_TENSOR}.call_method", f"{_IN_GRAPH}.call_function"),
+        (f"{_TENSOR}.call_method", f"{_IN_GRAPH}.call_function"),
         input_views.views_of_inputs,
         "Dynamo refuses `x.t_()` of an argument, which AOTAutograd can trace",
         (
-            Takes(f"{_TENSOR}.var_getattr", "self, tx, name"),
             Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),
             Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{_IN_GRAPH}.call_tensor_method", "self, tx, args, kwargs"),
             Exists(f"{_TENSOR}.synchronize_attributes"),
         ),
+        issue="pytorch/pytorch#100787",
+    ),
+    Patch(
+        "names of in-place views",
+        ("frame",),
+        (f"{_TENSOR}.tp_getattro_impl",),
+        input_views.names_of_views,
+        "Dynamo decides where a method is named that the graph is broken where it is called",
+        (
+            Takes(f"{_TENSOR}.tp_getattro_impl", "self, tx, name"),
+            Says(f"{_TENSOR}.tp_getattro_impl", "DelayGraphBreakVariable"),
+        ),
+        issue="pytorch/pytorch#100787",
+        versions=Versions(first="2.14"),
+    ),
+    Patch(
+        "names of in-place views (before 2.14)",
+        ("frame",),
+        (f"{_TENSOR}.var_getattr",),
+        input_views.names_of_views_2_11,
+        "Dynamo decides where a method is named that the graph is broken where it is called",
+        (
+            Takes(f"{_TENSOR}.var_getattr", "self, tx, name"),
+            Says(f"{_TENSOR}.var_getattr", "DelayGraphBreakVariable"),
+        ),
+        issue="pytorch/pytorch#100787",
+        versions=Versions(last="2.13"),
     ),
     Patch(
         "one_hot",
@@ -360,6 +395,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         torch_layers.class_counts_are_traced,
         "without a number of classes it would break the graph",
         (Takes(f"{_IN_GRAPH}._get_handlers", ""), Exists(f"{_IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]")),
+        issue="pytorch/pytorch#122171",
     ),
     Patch(
         "layouts of convolutions",
@@ -384,14 +420,34 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "messages of checks",
         ("frame",),
-        torch_checks.CHECK_TARGETS,
+        torch_checks.targets(torch_checks.CHECK),
         torch_checks.messages_show_sizes,
         "a message of torch._check with sizes in it would break the graph",
+        (*torch_checks.probes(torch_checks.CHECK), *torch_checks.MESSAGE_PROBES),
+        issue="pytorch/pytorch#163668",
+    ),
+    Patch(
+        "messages of checks that raise other errors",
+        ("frame",),
+        torch_checks.targets(torch_checks.OTHER_CHECKS),
+        torch_checks.messages_of_others_show_sizes,
+        "a message of torch._check_value and its like with sizes in it would break the graph",
+        (*torch_checks.probes(torch_checks.OTHER_CHECKS), *torch_checks.MESSAGE_PROBES),
+        issue="pytorch/pytorch#181552",
+        versions=Versions(first="2.13"),  # before, Dynamo traces them as calls like any other
+    ),
+    Patch(
+        "messages of asserts (before 2.13)",
+        ("frame",),
+        (f"{_OUTPUT}.insert_deferred_runtime_asserts",),
+        assert_messages.asserts_keep_messages,
+        "an assertion for a torch._check that is decided at call time has not the message of the check",
         (
-            *torch_checks.CHECK_PROBES,
-            Exists(f"{_VARIABLES}.functions.ClosureConversionError"),
-            Exists(f"{_VARIABLES}.functions.NestedUserFunctionVariable.get_function"),
+            Takes(f"{_OUTPUT}.insert_deferred_runtime_asserts", "gm, shape_env, name, export"),
+            Says("torch.fx.passes.runtime_assert.insert_deferred_runtime_asserts", assert_messages.OWN_TEXT),
+            Says(f"{_IN_GRAPH}._get_handlers", "_check_message"),
         ),
+        versions=Versions(last="2.12"),
     ),
     Patch(
         "failed checks",
@@ -405,19 +461,32 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             HasLocal("torch._check_with", "cond"),
             HasLocal("torch._check_with", "message"),
         ),
+        issue="pytorch/pytorch#129327",
     ),
     Patch(
         "storage offsets",
         ("frame",),
-        (added(f"{_TENSOR}.method_storage_offset"),),
+        (storage_offsets.METHOD_ENTRY,),
         storage_offsets.storage_offsets_are_traced,
         "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
         (
-            Says(f"{_TENSOR}.call_method", "method_"),
-            Exists("torch._dynamo.source.TensorProperty.STORAGE_OFFSET"),
-            Takes("torch._dynamo.guards.GuardBuilder.EQUALS_MATCH", "self, guard, recompile_hint"),
-            Takes("torch._dynamo.guards.install_guard", "*guards, skip"),
+            Says(f"{_TENSOR}.call_method", "tp_methods"),
+            Exists(f"{_TENSOR}.tp_methods", "dict"),
+            Takes(f"{_VARIABLES}.base.Method", "handler"),
+            *storage_offsets.OFFSET_PROBES,
         ),
+        issue="pytorch/pytorch#197224",
+        versions=Versions(first="2.14"),
+    ),
+    Patch(
+        "storage offsets (before 2.14)",
+        ("frame",),
+        (added(f"{_TENSOR}.method_storage_offset"),),
+        storage_offsets.storage_offsets_are_traced_2_11,
+        "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
+        (Says(f"{_TENSOR}.call_method", "method_"), *storage_offsets.OFFSET_PROBES),
+        issue="pytorch/pytorch#197224",
+        versions=Versions(last="2.13"),
     ),
     Patch(
         "DistributedDataParallel",
@@ -426,7 +495,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         data_parallel.module_of_data_parallel_is_traced,
         "Dynamo skips the forward method of a wrapped module whose class is one of torch.nn",
         (
-            Takes("torch._dynamo.trace_rules.check", "obj, is_inlined_call, frame"),
+            Takes("torch._dynamo.trace_rules.check", "obj, is_inlined_call | obj, is_inlined_call, frame"),
             Exists("torch.nn.parallel.DistributedDataParallel._get_active_ddp_module"),
             HasLocal("torch.nn.Sequential.forward", "self"),
         ),
@@ -493,7 +562,28 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{_RULES}.generate_trivial_fake_impl", "op, *args, **kwargs"),
             Takes(f"{_RULES}.is_builtin", "op"),
             Says("torch._library.custom_ops.CustomOpDef._register_fake_dispatcher_impl", "generate_trivial_fake_impl"),
+            Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "generate_trivial_fake_impl"),
         ),
+        versions=Versions(first="2.13"),
+    ),
+    Patch(
+        "rules of custom operators (before 2.13)",
+        ("frame",),
+        (
+            added("torch._library.custom_ops.CustomOpDef._abstract_fn"),
+            "torch._subclasses.fake_tensor.op_implementations_checks",
+        ),
+        operator_rules.inferred_rules_2_11,
+        "an operator of torch.library without a fake rule is traced by one that is found by running it",
+        (
+            Exists("torch._subclasses.fake_tensor.op_implementations_checks", "list"),
+            Takes(f"{_RULES}.can_generate_trivial_fake_impl", "op"),
+            Takes(f"{_RULES}.is_builtin", "op"),
+            Says("torch._library.custom_ops.CustomOpDef._register_to_dispatcher", "_abstract_fn"),
+            Says("torch._library.custom_ops.CustomOpDef.register_fake", "_abstract_fn"),
+            Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "op_implementations_checks"),
+        ),
+        versions=Versions(last="2.12"),
     ),
     Patch(
         "kernels for all devices",
@@ -563,6 +653,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
             Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.CompositeImplicitAutograd]"),
             Exists("torch.ops.aten.dropout.default._dispatch_cache", "dict"),
         ),
+        issue="pytorch/pytorch#113169",
         when=lambda scope: scope.eager_draws,
     ),
     Patch(
@@ -646,15 +737,12 @@ JIT_PATCHES: tuple[Patch, ...] = (
     Patch(
         "Python scalars",
         ("jit",),
-        ("torch.fx.passes._tensorify_python_scalars._is_tensorify_enabled",),
+        (f"{_AUTOGRAD}.tensorify_python_scalars",),
         jit_tracing.scalars_stay_numbers,
         "it is for floats that Dynamo made symbols, and relies on sizes that Dynamo made arguments",
         (
-            Takes("torch.fx.passes._tensorify_python_scalars._is_tensorify_enabled", ""),
-            Says(
-                "torch.fx.passes._tensorify_python_scalars.tensorify_python_scalars",
-                "_is_tensorify_enabled",
-            ),
+            Takes(f"{_AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
+            Says(f"{_AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
         ),
     ),
     Patch(
@@ -697,6 +785,7 @@ JIT_PATCHES: tuple[Patch, ...] = (
         jit_tracing.frames_are_not_counted,
         "a compiled function inside, which must be one graph, would be told that nothing was compiled",
         (Exists("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count", "builtin_function_or_method"),),
+        versions=Versions(first="2.12"),  # before, Dynamo counts none
     ),
     Patch(
         "generator of random numbers",
@@ -713,6 +802,7 @@ JIT_PATCHES: tuple[Patch, ...] = (
 )
 
 PATCHES: tuple[Patch, ...] = (*SETTINGS, *FRAME_PATCHES, *GRAPH_PATCHES, *JIT_PATCHES)
+CURRENT: tuple[Patch, ...] = tuple(patch for patch in PATCHES if patch.is_for_this_version)
 
 _in_force: set[str] = set()  # names of rows, under the compile lock
 _probed: set[str] = set()
@@ -745,7 +835,7 @@ def splitting() -> contextlib.AbstractContextManager[None]:
 
 @functools.cache
 def _rows(scope: Scope) -> tuple[Patch, ...]:
-    return tuple(patch for patch in PATCHES if patch.is_for(scope))
+    return tuple(patch for patch in CURRENT if patch.is_for(scope))
 
 
 def require_known(scope: Scope) -> None:
@@ -758,5 +848,5 @@ def require_known(scope: Scope) -> None:
 
 
 def probe_all() -> dict[str, str]:
-    """What is wrong with each patch, by name; "" for those that PyTorch is as they need it."""
-    return {patch.name: "; ".join(patch.wrong()) for patch in PATCHES}
+    """What is wrong with each patch of this version, by name; "" for those that PyTorch is as they need it."""
+    return {patch.name: "; ".join(patch.wrong()) for patch in CURRENT}

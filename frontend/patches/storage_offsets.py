@@ -10,16 +10,38 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._dynamo.variables import ConstantVariable
+from torch._dynamo.variables import ConstantVariable, base
 from torch._dynamo.variables.tensor import TensorVariable
 
 from symshape.frontend.bridge.fake_tensors import storage_of
 from symshape.frontend.patches.patch import Changes
+from symshape.frontend.patches.probes import MISSING, Exists, Named, Takes
+
+
+def storage_offsets_are_traced_2_11(changes: Changes) -> None:
+    """By a method of ours, which Dynamo finds by its name."""
+    changes.attribute(TensorVariable, "method_storage_offset", _method)
 
 
 def storage_offsets_are_traced(changes: Changes) -> None:
-    """By a method of ours, which Dynamo finds by its name; PyTorch 2.13 has none."""
-    changes.attribute(TensorVariable, "method_storage_offset", _method)
+    """By a method of ours in the table in which Dynamo looks from PyTorch 2.14 on. It has one of its own from 2.15 on,
+    which guards the offsets of inputs only."""
+    tensors: Any = TensorVariable
+    variables: Any = base
+    changes.items(tensors.tp_methods, {"storage_offset": variables.Method(_method)})
+
+
+def _entry() -> Any:
+    tensors: Any = TensorVariable
+    return tensors.tp_methods.get("storage_offset", MISSING)
+
+
+OFFSET_PROBES = (
+    Exists("torch._dynamo.source.TensorProperty.STORAGE_OFFSET"),
+    Takes("torch._dynamo.guards.GuardBuilder.EQUALS_MATCH", "self, guard, recompile_hint"),
+    Takes("torch._dynamo.guards.install_guard", "*guards, skip"),
+)
+METHOD_ENTRY = Named("torch._dynamo.variables.tensor.TensorVariable.tp_methods['storage_offset']", _entry)
 
 
 def _method(self: Any, tx: Any) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.shape_env import symbol_hint, symbol_source
 from symshape.frontend.patches.dynamo_errors import passing, users_error
 from symshape.frontend.patches.patch import Changes
-from symshape.frontend.patches.probes import Takes
+from symshape.frontend.patches.probes import Exists, Takes
 from symshape.prover.numbers.sympy_bridge import UnsupportedExpr, condition_from_sympy
 from symshape.runtime.torch_c import first_seen, user_lines
 
@@ -55,19 +55,42 @@ def constraint_error(env: Any, expr: Any, message: str, location: str) -> ShapeC
 
 
 _HANDLERS = "torch._dynamo.variables.torch.TorchInGraphFunctionVariable._get_handlers()"
-CHECK_PROBES = tuple(
-    Takes(f"torch.{check.__name__}", "error_type, cond, message" if position else "cond, message")
-    for check, position in _CHECKS.items()
+_FUNCTIONS = "torch._dynamo.variables.functions"
+CHECK = (torch._check,)
+OTHER_CHECKS = tuple(check for check in _CHECKS if check not in CHECK)
+MESSAGE_PROBES = (
+    Exists(f"{_FUNCTIONS}.ClosureConversionError"),
+    Exists(f"{_FUNCTIONS}.NestedUserFunctionVariable.get_function"),
+    Takes(f"{_FUNCTIONS}.NestedUserFunctionVariable.has_closure", "self"),
 )
 
 
-CHECK_TARGETS = tuple(f"{_HANDLERS}[torch.{check.__name__}]" for check in _CHECKS)
+def probes(checks: Sequence[Any]) -> tuple[Takes, ...]:
+    """What each of them takes."""
+    return tuple(
+        Takes(f"torch.{check.__name__}", "error_type, cond, message" if _CHECKS[check] else "cond, message")
+        for check in checks
+    )
+
+
+def targets(checks: Sequence[Any]) -> tuple[str, ...]:
+    """Dynamo's handlers of these checks."""
+    return tuple(f"{_HANDLERS}[torch.{check.__name__}]" for check in checks)
 
 
 def messages_show_sizes(changes: Changes) -> None:
-    """The message of a check may show sizes, and one that fails is a ShapeConstraintError."""
+    """The message of ``torch._check`` may show sizes, and one that fails is a ShapeConstraintError."""
+    _handle(changes, CHECK)
+
+
+def messages_of_others_show_sizes(changes: Changes) -> None:
+    """The messages of ``torch._check_value`` and its like may show sizes."""
+    _handle(changes, OTHER_CHECKS)
+
+
+def _handle(changes: Changes, checks: Sequence[Any]) -> None:
     handlers: Any = TorchInGraphFunctionVariable._get_handlers()
-    changes.items(handlers, {check: _handler(check, handlers[check]) for check in _CHECKS})
+    changes.items(handlers, {check: _handler(check, handlers[check]) for check in checks})
 
 
 def failed_checks_are_constraints(changes: Changes) -> None:
@@ -151,6 +174,8 @@ def _show_sizes(tx: Any, message: Any) -> None:
         said = types.FunctionType(function.get_code(), function.f_globals, "message", None, closure)
         text = functools.partial(_text, said)
         function.get_function = lambda *_: text
+    shown: Any = message
+    shown.has_closure = lambda: False  # before PyTorch 2.13 a closure breaks the graph, whatever is in it
 
 
 class _NoStandIn(Exception):

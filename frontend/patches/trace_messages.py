@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,9 @@ def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
     """Of a number that is an argument Dynamo takes the number itself for the text. A real one is put there at call
     time, an integer is that of this call, as a size is: the text may be a name."""
 
+    create: Any = StringFormatVariable.create
+    takes_translator = "tx" in inspect.signature(create).parameters  # from PyTorch 2.15 on
+
     @functools.wraps(usual)
     def format_value(self: Any, spec: Any, flags: int) -> None:
         value = self.stack[-1]
@@ -43,7 +47,8 @@ def _formatting(usual: Callable[..., Any]) -> Callable[..., Any]:
             usual(self, spec, flags)
             return
         text = "{" + {0: "", 1: "!s", 2: "!r", 3: "!a"}[flags & 3] + ":" + spec.as_python_constant() + "}"
-        self.push(StringFormatVariable.create(text, [self.pop()], {}))
+        before = (self,) if takes_translator else ()
+        self.push(create(*before, text, [self.pop()], {}))
 
     return format_value
 

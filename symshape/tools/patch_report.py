@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from symshape.frontend.patches.registry import PATCHES, probe_all
+from symshape.frontend.patches.registry import CURRENT, PATCHES, probe_all
 
 
 def show() -> int:
@@ -22,5 +22,5 @@ def probe() -> int:
     wrong = {name: text for name, text in probe_all().items() if text}
     for name, text in wrong.items():
         print(f"{name}: {text}")
-    print(f"PyTorch {torch.__version__}: {len(PATCHES) - len(wrong)} of {len(PATCHES)} patches find what they rely on")
+    print(f"PyTorch {torch.__version__}: {len(CURRENT) - len(wrong)} of {len(CURRENT)} patches find what they rely on")
     return 1 if wrong else 0

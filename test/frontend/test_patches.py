@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import re
 import subprocess
 import sys
 import threading
+import tomllib
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +26,9 @@ from symshape.errors import PatchError
 from symshape.frame_compiler import compile_with
 from symshape.frontend.patches import patch as patch_module
 from symshape.frontend.patches import probes, registry
-from symshape.frontend.patches.patch import Changes, Patch, Scope
+from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
-from symshape.frontend.patches.registry import PATCHES, in_force
+from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
 from symshape.tools.reference import pages
 
@@ -36,7 +38,7 @@ X = torch.arange(6.0).reshape(2, 3)
 
 def state() -> dict[str, Any]:
     """Every target as it is."""
-    targets = [(patch.name, target) for patch in PATCHES for target in patch.all_targets]
+    targets = [(patch.name, target) for patch in CURRENT for target in patch.all_targets]
     return {f"{name}: {target}": current_value(target) for name, target in targets}
 
 
@@ -89,12 +91,44 @@ def test_rows_are_told_apart() -> None:
         assert patch.all_targets and patch.why and patch.versions, patch.name
 
 
+def test_versions() -> None:
+    """A row is for its own versions; one that nothing is known for is taken for the nearest that is."""
+    old, new, every = Versions(last="2.12"), Versions(first="2.13"), Versions()
+    for version in ("2.9.1", "2.11.0", "2.12.1+cu130", "2.12"):
+        assert old.has(version) and not new.has(version) and every.has(version)
+    for version in ("2.13.0+cpu", "2.15.0", "2.15.0a0+git1234", "2.16.0", "3.0"):
+        assert new.has(version) and not old.has(version) and every.has(version)
+    middle = Versions(first="2.12", last="2.14")
+    found = [minor for minor in (10, 11, 12, 14, 15, 16) if middle.has(f"2.{minor}.0")]
+    assert found == [12, 14]
+
+
+def test_a_newer_pytorch_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "9.9.0")
+    (row,) = (row for row in PATCHES if row.name == "storage offsets")
+    gone = dataclasses.replace(row, targets=("torch.nothing_of_this_name",))
+    assert (
+        gone.is_for_this_version and not dataclasses.replace(gone, versions=Versions(last="2.13")).is_for_this_version
+    )
+    with pytest.raises(PatchError, match="PyTorch 9.9.0 .*nothing_of_this_name is missing"):
+        gone.require_known()
+
+
+def test_the_metadata_has_the_range_of_the_patches() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (torch_range,) = (one for one in project["dependencies"] if re.match(r"torch\b(?!-)", one))
+    known = Versions()
+    beyond = int(known.last.partition(".")[2]) + 1
+    assert torch_range == f"torch>={known.first},<2.{beyond}"
+    assert all(known.has(str(bound)) for row in PATCHES for bound in (row.versions.first, row.versions.last))
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_scope_makes_its_changes(phase: Any) -> None:
     before = state()
     with in_force(Scope(phase)):
         found = changed(before)
-        for patch in PATCHES:
+        for patch in CURRENT:
             if patch.is_for(Scope(phase)) and not patch.is_setting and patch.name != "count of frames":  # a number in C
                 assert any(name.startswith(f"{patch.name}: ") for name in found), patch.name
     assert changed(before) == []
@@ -322,7 +356,7 @@ def test_pytorch_is_what_the_patches_were_made_for() -> None:
     assert [f"{name}: {text}" for name, text in registry.probe_all().items() if text] == []
 
 
-ROWS = [pytest.param(patch, id=patch.name) for patch in PATCHES]
+ROWS = [pytest.param(patch, id=patch.name) for patch in CURRENT]
 
 
 @pytest.mark.parametrize("patch", ROWS)
@@ -342,7 +376,7 @@ def test_a_renamed_target_is_found(patch: Patch, monkeypatch: pytest.MonkeyPatch
 
 SINGLE = [
     pytest.param(patch, probe, id=f"{patch.name}-{probe.name}-{i}")  # type: ignore[attr-defined]
-    for patch in PATCHES
+    for patch in CURRENT
     for i, probe in enumerate(patch.probes)
 ]
 
@@ -413,7 +447,7 @@ def _without(code: types.CodeType, text: str) -> types.CodeType:
 
 def test_every_foreign_frame_and_message_that_is_read_has_a_probe() -> None:
     """What the package reads off frames of PyTorch, and of its errors' texts."""
-    every = [probe for row in PATCHES for probe in row.probes]
+    every = [probe for row in CURRENT for probe in row.probes]
     read = {(probe.name.rpartition(".")[2], probe.local) for probe in every if isinstance(probe, HasLocal)}
     assert read == {("run_node", "n"), ("_check_with", "message"), ("_check_with", "cond"), ("forward", "self")}
     root = Path(patch_module.__file__).parents[1]
@@ -446,5 +480,5 @@ def test_the_command() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert f"{len(PATCHES)} changes of PyTorch" in run()
-    assert f"{len(PATCHES)} of {len(PATCHES)} patches find what they rely on" in run("--probe")
+    assert f"{len(CURRENT)} of {len(CURRENT)} patches find what they rely on" in run("--probe")
     assert run("--markdown") == pages("patches")["patches"]

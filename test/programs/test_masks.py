@@ -20,7 +20,7 @@ POSITIONS = "symshape.mask_positions.default"
 SELECTING = re.compile(
     r"aten\.(index\.Tensor|_?(unsafe_)?index_put|masked_\w+|nonzero|_local_scalar_dense)|symshape\.mask_positions"
 )
-HOST_READ = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(int|float|bool)\(|\.size\(|mask_positions")
+HOST_READ = re.compile(r"\.(item|tolist|cpu|numpy|nonzero)\(|\b(int|float|bool)\(|\bt\d+\.size\(|mask_positions")
 
 
 def compiled(program: MaskProgram, **options: Any) -> tuple[Callable[..., Any], list[GraphReport]]:

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from wheel import build_wheel
+from project_wheel import build_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 

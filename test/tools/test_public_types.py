@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from wheel import build_wheel
+from project_wheel import build_wheel
 
 PROGRAM = Path(__file__).parent / "Inputs" / "users_program.py"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from symshape.passes.lowering.aten.arithmetic import clamp, no_less
+from symshape.passes.lowering.aten.arithmetic import clamp, no_less, require_representable
 from symshape.passes.lowering.aten.builder import Builder, Tensor
 from symshape.passes.lowering.aten.elementwise import Code, Rule, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar
@@ -38,6 +38,7 @@ def threshold(m: Body, x: Scalar, bound: Any, value: Any) -> Scalar:
 
 
 def hardtanh(m: Body, x: Scalar, low: Any = -1, high: Any = 1) -> Scalar:
+    require_representable(x.dtype, low, high)
     return clamp(m, x, m.number(low, x.dtype), m.number(high, x.dtype))
 
 

@@ -230,8 +230,11 @@ def clamp(m: Body, x: Scalar, low: Scalar | None = None, high: Scalar | None = N
 
 
 def clamp_rule(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """NaN propagates from each operand. Of a tensor and a bound that are zeros of different signs the sign of the
-    result is not determined: eager mode takes one in vectors and the other in the rest."""
+    """NaN propagates from each operand. An integer bound that numbers of the type do not have stays PyTorch's: -1 is
+    255 among bytes, or no bound, or an error, depending on its version. Of a tensor and a bound that are zeros of
+    different signs the sign of the result is not determined: eager mode takes one in vectors and the other in the
+    rest."""
+    require_representable(b.results[0].dtype, min, max)
 
     def code(m: Body, x: Scalar, low: Scalar | None, high: Scalar | None) -> Scalar:
         if low is not None:
@@ -241,6 +244,17 @@ def clamp_rule(b: Builder, x: Tensor, min: Any = None, max: Any = None) -> Tenso
         return x
 
     return to_result(code)(b, x, min, max)
+
+
+def require_representable(dtype: str, *bounds: Any) -> None:
+    """Unsupported if one of some bounds is an integer that a result of an integer type cannot be."""
+    if dtype not in BITS:
+        return
+    bits = BITS[dtype] - (dtype not in UNSIGNED)
+    least, most = 0 if dtype in UNSIGNED else -(1 << bits), (1 << bits) - 1
+    for bound in bounds:
+        if isinstance(bound, int) and not least <= bound <= most:
+            raise Unsupported(f"{bound} as a number of type {dtype}")
 
 
 def _is_number(bound: Any) -> bool:
