@@ -11,7 +11,10 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
+from symshape.artifact.relations import OWN
+
 _KERNEL, _BRANCH, _OUTPUTS = "symshape.kernel", "symshape.branch", "symshape.outputs"
+_RELATIONS = "symshape.relations"
 _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
@@ -68,6 +71,19 @@ def output_template(returned: Any) -> str | None:
 def set_output_template(returned: Any, text: str) -> None:
     """See ``output_template``."""
     returned.operation.attributes[_OUTPUTS] = ir.StringAttr.get(text)
+
+
+def returned_relations(returned: Any) -> list[str]:
+    """``OWN``, ``VIEW`` or ``DETACHED`` for each operand of main's return."""
+    if _RELATIONS not in returned.operation.attributes:
+        return [OWN] * len(returned.operands)
+    return _text(returned, _RELATIONS).split()
+
+
+def set_returned_relations(returned: Any, relations: Sequence[str]) -> None:
+    """See ``returned_relations``."""
+    if any(one != OWN for one in relations):
+        returned.operation.attributes[_RELATIONS] = ir.StringAttr.get(" ".join(relations))
 
 
 # --- kernels -----------------------------------------------------------------------------------------------------

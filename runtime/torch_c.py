@@ -19,6 +19,12 @@ empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # ty
 reinterpret_tensor: Callable[..., torch.Tensor] = guards._reinterpret_tensor  # type: ignore[attr-defined]
 
 
+def differentiable_view(x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
+    """As ``reinterpret_tensor``, and autograd knows the result as a view of ``x``. ``offset``: in elements."""
+    with torch.enable_grad():  # a view made without it may not be written to with it
+        return x.as_strided(sizes, strides, x.storage_offset() + offset)
+
+
 @contextlib.contextmanager
 def differentiated() -> Iterator[None]:
     """While entered, operators are differentiated, also in a kernel or in a graph that AOTAutograd runs below autograd:

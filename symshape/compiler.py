@@ -95,7 +95,7 @@ def _compile(
     context = ir.Context()
     dialects.load(context)
     with timed("import-graph", timings), _importing(gm, options):
-        imported = import_graph(graph, context, env, guards_hold=kind == "backward")
+        imported = import_graph(graph, context, env, kind=kind)
     report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timings)
     _record(report, "imported", imported.module, keep_stages)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.artifact.relations import OWN, VIEW
 from symshape.codegen.host.entry_guards import read_entry
 from symshape.codegen.host.error_lines import FALLIBLE, lines_of
 from symshape.codegen.host.guard_stub import Constraint, check_lines, check_texts
@@ -27,6 +28,7 @@ from symshape.dialects.accessors import (
     output_template,
     reading_of,
     result_indices,
+    returned_relations,
     symbol_binding,
     symbol_name,
     symbol_source,
@@ -88,6 +90,7 @@ class _Writer:
         self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
         self.tensors: dict[ir.Value, Held] = {}  # those that stand for a value of another shape or type
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
+        self.shown: set[ir.Value] = set()  # views that autograd must know as such
         self.counter = 0
         self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
         self._defined: tuple[int, set[str]] = 0, set()  # lines that were looked at, and the names that they define
@@ -131,7 +134,15 @@ class _Writer:
                 self.roots[op.results[0]] = self.roots.get(source, source)
             if op.name not in ("symshape.view", "symshape.bind"):
                 self.used.update(op.operands)
+        self._learn_shown(operations[-1])
         self.sizes.learn(operations)
+
+    def _learn_shown(self, returned: Any) -> None:
+        for value, relation in zip(returned.operands, returned_relations(returned)):
+            if relation == VIEW and value in self.roots:
+                self.shown.add(value)
+            elif relation == VIEW and not isinstance(value.owner, ir.Block) and value.owner.name == "host.call":
+                self.shown.update(v for v in value.owner.operands if v in self.roots)  # views of views
 
     def _last_uses(self, operations: list[Any]) -> dict[int, list[ir.Value]]:
         """Position -> tensors that no later operation uses."""
@@ -294,7 +305,8 @@ def _view(w: _Writer, op: Any) -> None:
     layout, base = w.layout(result), w.layout(w.alias.get(source, source))
     offset = w.size(layout.offset - base.offset)
     sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
-    w.lines.append(f"{w.name(result)} = reinterpret({w.name(source)}, {sizes}, {strides}, {offset})")
+    function = "differentiable_view" if result in w.shown else "reinterpret"
+    w.lines.append(f"{w.name(result)} = {function}({w.name(source)}, {sizes}, {strides}, {offset})")
 
 
 def _call(w: _Writer, op: Any) -> None:
@@ -392,8 +404,28 @@ def _is_contiguous(layout: Layout) -> bool:
     return True
 
 
+def _owners(values: Sequence[ir.Value], relations: Sequence[str]) -> dict[ir.Value, int]:
+    """Of values that main returns more than once, as tensors of their own, the position that gets the value itself."""
+    found: dict[ir.Value, int] = {}
+    for i, value in enumerate(values):
+        if values.count(value) > 1 and isinstance(value.type, ir.RankedTensorType):
+            first = found.setdefault(value, i)
+            if relations[first] != OWN and relations[i] == OWN:
+                found[value] = i
+    return found
+
+
 def _return(w: _Writer, op: Any) -> None:
-    names = [w.operand(v) for v in op.operands]
+    relations = returned_relations(op)
+    owners = _owners(list(op.operands), relations)
+    names = []
+    for i, value in enumerate(op.operands):
+        text = w.operand(value)
+        if owners.get(value, i) != i:  # another tensor with the same elements
+            layout = w.layout(w.alias.get(value, value))
+            function = "differentiable_view" if relations[i] == VIEW else "reinterpret"
+            text = f"{function}({text}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)}, 0)"
+        names.append(text)
     template = output_template(op)
     text = substitute(template, names) if template is not None else f"({', '.join(names)},)"
     w.lines.append(f"return {text}")

@@ -35,6 +35,13 @@ def returns_views(op: torch._ops.OpOverload) -> bool:
     return any(item.alias_info is not None for item in (*op._schema.arguments, *op._schema.returns))
 
 
+def is_view(target: Any) -> bool:
+    """Whether the results of an operator are views of its first argument, which it does not write to."""
+    if not isinstance(target, torch._ops.OpOverload) or not target._schema.returns:
+        return False
+    return all(x.alias_info is not None and not x.alias_info.is_write for x in target._schema.returns)
+
+
 def autocast_scopes() -> tuple[Any, Any]:
     """The functions with which a Dynamo graph enters and leaves ``torch.autocast``."""
     return torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast

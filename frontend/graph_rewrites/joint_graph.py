@@ -9,6 +9,7 @@ import torch
 from symshape.frontend.graph_rewrites.common_subexpressions import merged_nodes
 from symshape.frontend.graph_rewrites.draw_order import keep_draws
 from symshape.frontend.graph_rewrites.saved_for_backward import save_what_is_compared, save_what_reads_mutated_inputs
+from symshape.frontend.graph_rewrites.symbols_of_backward import keep_symbols
 
 Rewrite = Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
 
@@ -22,6 +23,7 @@ def ready_to_split(rewrite: Rewrite) -> Rewrite:
         save_what_reads_mutated_inputs(joint)
         save_what_is_compared(joint)
         keep_draws(joint)
+        keep_symbols(joint)
         return joint
 
     return prepare

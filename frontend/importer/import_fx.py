@@ -13,7 +13,14 @@ import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from symshape.artifact.compiled_program import target_name
-from symshape.dialects.accessors import function_name, mark_branch, mark_call, set_output_template
+from symshape.artifact.relations import OWN
+from symshape.dialects.accessors import (
+    function_name,
+    mark_branch,
+    mark_call,
+    set_output_template,
+    set_returned_relations,
+)
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
@@ -36,6 +43,7 @@ from symshape.frontend.importer.fake_values import (
     unchecked,
 )
 from symshape.frontend.importer.import_cond import Branch, import_cond
+from symshape.frontend.importer.returned_tensors import relations
 from symshape.frontend.importer.shape_env_constraints import emit_condition, import_constraints, import_facts
 from symshape.frontend.importer.sym_floats import emit_real
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
@@ -63,6 +71,7 @@ class Importer:
     constants: list[Any] = field(default_factory=list)
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | Constant | None
     files: dict[tuple[str, int], ir.Location] = field(default_factory=dict)
+    kind: str = "inference"  # of the graph
 
     def free_name(self, wanted: str) -> str:
         """A name that no function of the module has."""
@@ -83,19 +92,20 @@ class Importer:
 
 
 def import_graph(
-    gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main", guards_hold: bool = False
+    gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main", kind: str = "inference"
 ) -> Imported:
     """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
-    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``guards_hold``: the graph is only called
-    after another one of the same ShapeEnv, which has checked the guards (backward).
+    ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``kind``: "inference", "forward" or
+    "backward"; the last is only called after another one of the same ShapeEnv, which has checked the guards.
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
         block, fakes = _create_function(module, gm, name)
-        importer = Importer(module, env, Sizes(block))
+        importer = Importer(module, env, Sizes(block), kind=kind)
         rows = collect_symbols(fakes, env)
+        guards_hold = kind == "backward"
         _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env, guards_hold))
     return Imported(module, importer.constants, rows)
 
@@ -358,11 +368,22 @@ def _operand(value: ir.Value | None, operands: list[ir.Value]) -> str:
 
 def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     operands: list[ir.Value] = []
-    items = node.args[0]
-    text = template(importer, items if isinstance(items, (list, tuple)) else (items,), {}, operands)
+    items = node.args[0] if isinstance(node.args[0], (list, tuple)) else (node.args[0],)
+    related = relations(node.graph, importer.kind)
+    texts: dict[torch.fx.Node, str] = {}  # what is returned twice is one object
+    parts: list[str] = []
+    told: list[str] = []  # of each operand
+    for item in items:
+        one = item if isinstance(item, torch.fx.Node) else None
+        text = texts.get(one) if one is not None else None
+        parts.append(_text(importer, item, operands) if text is None else text)
+        if one is not None:
+            texts[one] = parts[-1]
+        told += [related.get(one, OWN)] * (len(operands) - len(told))
     op = ir.Operation.create("func.return", [], operands)
     # Which position of the result each operand takes, and the Nones and literals between them.
-    set_output_template(op, text)
+    set_output_template(op, f"({', '.join(parts)}{',' if len(parts) == 1 else ''})")
+    set_returned_relations(op, told)
     return [v.type for v in operands]
 
 

@@ -34,6 +34,7 @@ from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import symbol_hints
 from symshape.frontend.importer.requirements import Requirements
+from symshape.frontend.importer.returned_tensors import relations
 from symshape.machine.instruction_sets import processor
 from symshape.options import Options
 from symshape.passes.framework import registry
@@ -139,6 +140,7 @@ def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind:
     parts = {
         "graph": graph.digest,
         "kind": kind,
+        "returned": list(relations(gm.graph, kind).values()),
         "versions": versions(),
         "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes), options.random],
         "pass files": [_digest(Path(file).read_bytes()) for file in options.pass_files],

@@ -456,3 +456,20 @@ def test_a_tensor_as_a_plain_tensor_is_an_alias() -> None:
         (doubled.sum() + same.sum()).backward()
         assert torch.equal(x.grad, torch.full((n,), 3.0))
     assert "as_subclass" not in vars(torch.Tensor)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, y: y.clone()[1 : x.numel() * 2],
+        lambda x, y: y[: x.shape[0] * x.shape[1]].exp() * 2,
+        lambda x, y: torch.cat([y, y.new_zeros(x.shape[0] * x.shape[1] + 1)])[1:],
+    ],
+)
+def test_backward_knows_sizes_that_only_an_unused_input_shows(program: Any) -> None:
+    compiled = symshape.jit(program)
+    for rows, columns in ((2, 3), (5, 3), (3, 7)):
+        x, y = torch.randn(rows, columns, requires_grad=True), torch.randn(rows + 4, requires_grad=True)
+        ours, theirs = compiled(x, y), program(x, y)
+        torch.testing.assert_close(ours, theirs)
+        torch.testing.assert_close(*(torch.autograd.grad(one.pow(2).sum(), y)[0] for one in (ours, theirs)))

@@ -1,0 +1,63 @@
+"""What a graph's caller can tell of two tensors that it gets in one memory: which of them is a view of the other.
+
+Eager mode returns the view ``v[1:]`` with ``v`` as its base: what is written to one by way of autograd is seen by the
+other, and AOTAutograd asks for the base when a later graph writes to one of them. ``v.detach()`` is in the same memory,
+but is no view of it to autograd. Kernels do not care; so the graph says it of what it returns.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Mapping
+
+import torch
+
+from symshape.artifact.relations import DETACHED, OWN, VIEW
+from symshape.frontend.bridge.fake_tensors import storage_of
+from symshape.frontend.bridge.operators import is_view
+
+
+def relations(graph: torch.fx.Graph, kind: str) -> Mapping[torch.fx.Node | None, str]:
+    """``OWN``, ``VIEW`` or ``DETACHED``, of each node that a graph returns together with others in the same memory.
+
+    ``kind``: of the graph. What a forward graph returns of a type that has gradients AOTAutograd makes a view of its
+    base itself, and what shares memory with an argument; gradients are nobody's views.
+    """
+    if kind == "backward":
+        return {}
+    (output,) = graph.find_nodes(op="output")
+    memory = {node: _memory(node) for node in output.all_input_nodes}
+    shared = Counter(memory.values())
+    given = {None, *map(_memory, graph.find_nodes(op="placeholder"))}
+    found = [node for node, own in memory.items() if own not in given and shared[own] > 1]
+    return {node: _relation(node) for node in found if kind == "inference" or not _has_gradient(node)}
+
+
+def _memory(node: torch.fx.Node) -> int | None:
+    value = node.meta.get("val")
+    try:
+        return storage_of(value) if isinstance(value, torch.Tensor) else None
+    except NotImplementedError:  # sparse
+        return None
+
+
+def _has_gradient(node: torch.fx.Node) -> bool:
+    value: torch.Tensor = node.meta["val"]
+    return value.is_floating_point() or value.is_complex()
+
+
+def _relation(node: torch.fx.Node) -> str:
+    found = OWN
+    while node.op == "call_function":
+        # It is taken apart; what it was comes with the node, as a copy.
+        if "aten.detach.default" in (str(node.target), str(node.meta.get("original_aten"))):
+            return DETACHED
+        if is_view(node.target):
+            found = VIEW
+        elif node.target is not operator.getitem:
+            break
+        if not isinstance(node.args[0], torch.fx.Node):
+            break
+        node = node.args[0]
+    return found

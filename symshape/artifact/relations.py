@@ -1,0 +1,10 @@
+"""What a returned tensor is to the memory that it is in: the tensor that was made with it, a view of that to autograd,
+or another tensor in the same memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OWN: Final = "own"
+VIEW: Final = "view"
+DETACHED: Final = "detached"
