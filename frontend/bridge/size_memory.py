@@ -45,7 +45,9 @@ class Memory:
 
 
 def remember(env: Any) -> None:
-    """``env`` has a memory from now on, unless PyTorch is asked to record or to validate what is done with it."""
-    if env is not None and not env._translation_validation_enabled and not env.should_record_events:
-        if not hasattr(env, ATTRIBUTE):
-            setattr(env, ATTRIBUTE, Memory(env))
+    """``env`` has a memory from now on, unless PyTorch is asked to record or to validate what is done with it, or is
+    one (2.11) that does not count replacements."""
+    if env is None or hasattr(env, ATTRIBUTE) or not hasattr(env, "_replacements_version_counter"):
+        return
+    if not env._translation_validation_enabled and not env.should_record_events:
+        setattr(env, ATTRIBUTE, Memory(env))

@@ -133,6 +133,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Says(f"{_SIZES}.ShapeEnv._set_replacement", "_replacements_version_counter"),
             Behaves(f"{_NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
+        versions=Versions(first="2.12"),  # before, a ShapeEnv does not count the symbols that it replaces
     ),
     Patch(
         "names in silent logs",
