@@ -12,6 +12,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
+from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.size_memory import remember
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
@@ -85,6 +86,7 @@ def symshape_backend(
         try:
             with in_force(scope):
                 run = aot_compile(gm, example_inputs, **how)
+                track_sources(traced_env_of(gm))
                 run = or_in_eager_mode(run, gm) if bases else run
                 return with_python_numbers(with_eager_errors(run, gm), gm)
         except Exception as error:

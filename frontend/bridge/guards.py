@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.shape_env import symint_of
 from symshape.frontend.bridge.source_lines import user_frame
 from symshape.runtime.torch_c import first_seen
 
@@ -13,6 +14,31 @@ from symshape.runtime.torch_c import first_seen
 def shape_env_guards(env: Any) -> list[tuple[Any, tuple[str, int]]]:
     """Every guard of a ShapeEnv as (sympy condition, (file, line))."""
     return [(guard.expr, user_frame(guard.sloc)) for guard in env.guards]
+
+
+def track_sources(env: Any) -> None:
+    """Every size that Dynamo's guards are on is one that it reads at a call.
+
+    Where inputs are views, AOTAutograd traces their bases, with symbols of their own. PyTorch takes equal sizes for one
+    symbol, so that no guard is on a base's alone; here it may be, and Dynamo, which reads the sizes of the inputs that
+    it has tracked, would raise. Such a symbol is tracked by itself, as what it was made for (``x._base.size()[0]``).
+    """
+    tracked = env.tracked_fakes if env is not None else None
+    if not tracked:
+        return
+    known = {symbol for one in tracked for symbol in _symbols(one.fake)}
+    used = {symbol for guard in env.guards for symbol in env.replace(guard.expr).free_symbols}
+    for symbol in sorted(used - known, key=str):
+        for source in env.var_to_sources.get(symbol, [])[:1]:
+            tracked.append(type(tracked[0])(symint_of(env, symbol), source, None))
+
+
+def _symbols(fake: Any) -> set[Any]:
+    """The symbols of an input's sizes, strides and offset, or of a number."""
+    strided = isinstance(fake, torch.Tensor) and fake.layout is torch.strided
+    numbers = (*fake.size(), *fake.stride(), fake.storage_offset()) if strided else (fake,)
+    symbolic = [number for number in numbers if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool)]
+    return {symbol for number in symbolic for symbol in number.node.expr.free_symbols}
 
 
 def deferred_runtime_asserts(env: Any) -> list[tuple[Any, str]]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import symshape
+from symshape.frontend.bridge.guards import track_sources
 
 SHAPES = ((3, 4), (5, 2), (1, 3), (4, 1), (0, 3), (2, 2))
 
@@ -119,3 +120,39 @@ def test_with_gradients_it_stays_an_error():
     torch._dynamo.reset()
     with pytest.raises(RuntimeError, match="in-place"):
         symshape.compile(lambda x: x.t_() * 2)(torch.randn(3, 4, requires_grad=True))
+
+
+def _doubled(x: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = 2 + x
+    v *= 2
+    return x, y, v + 1
+
+
+def test_inputs_of_one_memory_at_other_sizes() -> None:
+    """Guards are on the sizes of a base that the tracer has given symbols of its own."""
+    torch._dynamo.reset()
+    compiled = symshape.compile(_doubled)
+    for rows, columns in ((3, 5), (5, 3), (2, 7), (4, 4), (1, 6), (3, 5)):
+        for view in (torch.Tensor.t, lambda x: x.reshape(-1)[: 2 * x.shape[1] : 2], lambda x: x[:, 1:]):
+            x = torch.arange(rows * columns, dtype=torch.float32).view(rows, columns)
+            expected, actual = x.clone(), x.clone()
+            torch.testing.assert_close(compiled(actual, view(actual)), _doubled(expected, view(expected)))
+            torch.testing.assert_close(actual, expected)
+
+
+def test_a_size_that_only_a_base_has_is_read_at_calls() -> None:
+    from torch._dynamo.source import AttrSource, LocalSource, TensorProperty, TensorPropertySource
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, TrackedFake
+
+    env = ShapeEnv(tracked_fakes=[])
+    sources = [LocalSource("x"), AttrSource(LocalSource("x"), "_base")]
+    sizes = []
+    for source, value in zip(sources, (4, 6), strict=True):
+        size_source = TensorPropertySource(source, TensorProperty.SIZE, 0)
+        symbol = env.create_symbol(value, size_source, dynamic_dim=DimDynamic.DYNAMIC)
+        sizes.append(env.create_symintnode(symbol, hint=value, source=size_source))
+    env.tracked_fakes = [TrackedFake(sizes[0], TensorPropertySource(sources[0], TensorProperty.SIZE, 0), None)]
+    assert sizes[0] < sizes[1]
+    track_sources(env)
+    track_sources(env)
+    assert [one.source.name for one in env.tracked_fakes] == ["L['x'].size()[0]", "L['x']._base.size()[0]"]
