@@ -72,6 +72,16 @@ def _counts_of_bins(x: torch.Tensor, bins: Sequence[torch.Tensor], **_: Any) -> 
     return x.new_empty([edges.size(0) - 1 for edges in bins])
 
 
+def _drawn(*args: Any, generator: Any = None, dtype: torch.dtype | None = None, **how: Any) -> torch.Tensor:
+    """Of the given size, which is the last positional argument. The tracer calls the operator itself on the device
+    "meta", which takes sizes of a trace for numbers where a generator is given."""
+    return torch.empty(args[-1], dtype=dtype, **how)
+
+
+def _drawn_integers(*args: Any, dtype: torch.dtype | None = torch.int64, **how: Any) -> torch.Tensor:
+    return _drawn(*args, dtype=dtype or torch.int64, **how)
+
+
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.fractional_max_pool3d_backward.default: _like_operand,
     aten.geqrf.default: _qr,
@@ -81,4 +91,9 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten._histogramdd_bin_edges.default: _edges,
     aten._histogramdd_from_bin_cts.default: _counts,
     aten._histogramdd_from_bin_tensors.default: _counts_of_bins,
+    aten.rand.generator: _drawn,
+    aten.randn.generator: _drawn,
+    aten.randint.generator: _drawn_integers,
+    aten.randint.low_generator: _drawn_integers,
+    aten.normal.float_float: _drawn,
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +12,6 @@ from torch._functorch import partitioners
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.utils import checkpoint
 
-from symshape.errors import CompileError
-from symshape.frontend.bridge.source_lines import user_line_now
 from symshape.frontend.decompositions.random_numbers import drop_as_eager, fill_functionally
 from symshape.frontend.graph_rewrites.draw_order import is_drawing_subgraph, reordered, with_states
 from symshape.frontend.patches.patch import Changes
@@ -71,35 +67,3 @@ def conds_in_checkpoints(changes: Changes) -> None:
     """A cond in a checkpoint is marked like other operators."""
     modes: Any = checkpoint._CachingTorchDispatchMode
     changes.attribute(modes, "supports_higher_order_operators", True)
-
-
-# Modules that put the generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
-# higher-order operators, runs none.
-_THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
-
-
-def generator_is_not_asked(changes: Changes) -> None:
-    """``torch.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError at the user's line: traced
-    without Dynamo, they would be run once, by the trace. A checkpoint may ask: its draws are the graph's."""
-    changes.attribute(torch.random, "default_generator", _Generator(torch.random.default_generator))
-
-
-class _Generator:
-    """The generator, for other threads and for ``_THEIR_OWN``."""
-
-    def __init__(self, usual: Any) -> None:
-        self.__dict__.update(usual=usual, tracing=threading.get_ident())
-
-    def __getattr__(self, name: str) -> Any:
-        if threading.get_ident() != self.tracing:
-            return getattr(self.usual, name)
-        frame: Any = sys._getframe(1)
-        while frame is not None:
-            if frame.f_globals.get("__name__") in _THEIR_OWN:
-                return getattr(self.usual, name)
-            frame = frame.f_back
-        raise CompileError(
-            f"the function asks the generator of random numbers for `{name}`",
-            where=user_line_now(),
-            next_step="symshape.compile breaks the graph there; or do it outside of the function",
-        )

@@ -28,6 +28,7 @@ from symshape.frontend.patches import (
     empty_sizes,
     fake_results,
     float_constants,
+    generators,
     input_views,
     integer_inputs,
     jit_tracing,
@@ -789,16 +790,24 @@ JIT_PATCHES: tuple[Patch, ...] = (
         versions=Versions(first="2.12"),  # before, Dynamo counts none
     ),
     Patch(
-        "generator of random numbers",
+        "methods of generators",
         ("function",),
-        ("torch.random.default_generator",),
-        random_draws.generator_is_not_asked,
-        "torch.manual_seed and its like would be run once, by the trace",
+        generators.method_targets,
+        generators.generators_are_not_asked,
+        "torch.manual_seed, g.manual_seed and their like would be run once, by the trace",
         (
-            Exists("torch.random.default_generator", "Generator"),
-            Says("torch.random.get_rng_state", "default_generator"),
-            Says("torch.random.initial_seed", "default_generator"),
+            Exists("torch.Generator.manual_seed"),
+            Exists("torch.Generator.set_state"),
+            Behaves("torch.Generator", generators.methods_can_be_replaced, slow=False),
         ),
+    ),
+    Patch(
+        "new generators",
+        ("function",),
+        ("torch.Generator",),
+        generators.generators_are_not_made,
+        "a generator that the function makes would be made once, by the trace",
+        (Exists("torch.Generator.device"),),
     ),
 )
 

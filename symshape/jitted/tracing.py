@@ -27,6 +27,7 @@ from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
 from symshape.jitted.dynamic_shapes import DimSpec, Input
+from symshape.jitted.random_modules import refusing_draws
 from symshape.options import Options
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
@@ -88,7 +89,7 @@ class _Function(torch.nn.Module):
             return torch.func.functional_call(self.holder[0], state, args, kwargs)
 
         with in_force(Scope("function")):
-            result = self.trace.with_lines(run)
+            result = refusing_draws(lambda: self.trace.with_lines(run))
         found, self.output_spec = pytree.tree_flatten(result)
         self.outputs = []
         computed: list[Any] = []

@@ -1,0 +1,117 @@
+"""Generators of random numbers, in a function that is traced without Dynamo.
+
+A draw is an operator, and drawn at each call. Methods of a generator are none: they would be run once, by the trace,
+and so would making one. In the tracing thread both are a CompileError at the user's line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from symshape.errors import CompileError, with_text
+from symshape.frontend.bridge.source_lines import is_users, user_line_now
+from symshape.frontend.patches.patch import Changes
+from symshape.frontend.patches.probes import Named
+
+_Generator: Any = torch.Generator
+_METHODS = tuple(
+    name for name, value in vars(_Generator).items() if callable(value) and not name.startswith("_")
+)  # all that a generator has: each reads its state or writes it
+
+
+def generators_are_not_asked(changes: Changes) -> None:
+    """``g.manual_seed``, ``torch.get_rng_state`` and their like are a CompileError, whatever generator it is."""
+    table = _method_table()
+    changes.callback(_forget_lookups)
+    changes.items(table, {name: _refusing(name, table[name]) for name in _METHODS})
+    _forget_lookups()
+
+
+def generators_are_not_made(changes: Changes) -> None:
+    """``torch.Generator()`` is a CompileError; the class is still that of all generators."""
+    changes.wrap(torch, "Generator", _class_of_generators)
+
+
+def method_targets() -> list[Named]:
+    """What ``generators_are_not_asked`` replaces."""
+    return [Named(f"torch.Generator.{name}", functools.partial(vars(_Generator).get, name)) for name in _METHODS]
+
+
+def methods_can_be_replaced() -> str:
+    """What is wrong with how methods of a class of C++ are replaced: the dict behind ``vars`` is CPython's own."""
+    found = gc.get_referents(vars(torch.Generator))
+    return "" if [type(one) for one in found] == [dict] else "there is no dict behind vars(torch.Generator)"
+
+
+def _method_table() -> dict[str, Any]:
+    """The methods of ``torch.Generator``. CPython refuses ``setattr`` for a class of C++; this is what it would write
+    to."""
+    (table,) = gc.get_referents(vars(_Generator))
+    return table  # type: ignore[no-any-return]
+
+
+def _forget_lookups() -> None:
+    """CPython keeps what it found in classes."""
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(_Generator))
+
+
+def _refusing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+    tracing = threading.get_ident()
+
+    @functools.wraps(usual)
+    def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() == tracing and not _restored_by_caller():
+            _refuse(f"the function asks the generator of random numbers for `{name}`")
+        return usual(self, *args, **kwargs)
+
+    return asked
+
+
+def _class_of_generators(usual: Any) -> Any:
+    tracing = threading.get_ident()
+
+    class Generators(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == tracing and not _restored_by_caller():
+                _refuse("the function makes a generator of random numbers")
+            return usual(*args, **kwargs)
+
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, usual)
+
+        def __subclasscheck__(cls, other: type) -> bool:
+            return issubclass(other, usual)
+
+    return Generators("Generator", (), {"__doc__": usual.__doc__, "__module__": usual.__module__})
+
+
+# Modules that put a generator back: a checkpoint's draws are the graph's, and Dynamo, which reads the functions of
+# higher-order operators, runs none.
+_THEIR_OWN = frozenset({"torch.utils.checkpoint", "torch._dynamo.convert_frame"})
+
+
+def _restored_by_caller() -> bool:
+    """Whether PyTorch or we ask, and not the user's innermost line."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and not is_users(frame):
+        name = frame.f_globals.get("__name__", "")
+        if name in _THEIR_OWN or name.startswith("symshape.frontend.decompositions."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _refuse(what: str) -> NoReturn:
+    raise CompileError(
+        what,
+        where=with_text(user_line_now()),
+        next_step="symshape.compile breaks the graph there; or do it outside of the function",
+    )
