@@ -63,7 +63,9 @@ def _binary(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
     def operation(self: Any, other: Any) -> Any:
         env = self.shape_env
         memory = getattr(env, ATTRIBUTE, None)
-        if memory is None or self.pytype is not pytype or other.pytype is not pytype or other.shape_env is not env:
+        if memory is None or self.pytype is not pytype or type(other) is not SymNode:
+            return usual(self, other)
+        if other.pytype is not pytype or other.shape_env is not env:
             return usual(self, other)
         if mode_of(proxies) is not None or get_proxy_mode() is not None:
             return usual(self, other)
