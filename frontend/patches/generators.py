@@ -103,7 +103,7 @@ def _restored_by_caller() -> bool:
     frame: Any = sys._getframe(2)
     while frame is not None and not is_users(frame):
         name = frame.f_globals.get("__name__", "")
-        if name in _THEIR_OWN or name.startswith("symshape.frontend.decompositions."):
+        if name in _THEIR_OWN or name.startswith("symshape."):
             return True
         frame = frame.f_back
     return False
