@@ -22,14 +22,15 @@ Parts = tuple[Any, type, Any, bool]
 class Memory:
     """The memory of one shape environment.
 
-    ``decisions``: (expression, size-oblivious, guards suppressed) -> what a guard was made for; ``integers``:
+    ``decisions``: (expression, size-oblivious, default, guards suppressed) -> the answer, for which there is a guard
+    unless it is the default; ``integers``:
     expression -> the number that it is, or None; ``numbers``: number -> its ``SymNode``. None of them ever changes.
     """
 
     def __init__(self, env: Any) -> None:
         self._version = env._replacements_version_counter
         self._results: dict[str, dict[tuple[Any, Any], Parts]] = {name: {} for name in BINARY}
-        self.decisions: dict[tuple[Any, bool, bool], Any] = {}
+        self.decisions: dict[tuple[Any, bool, bool | None, bool], Any] = {}
         self.integers: dict[Any, int | None] = {}
         self.numbers: dict[int, Any] = {}
 

@@ -28,6 +28,7 @@ from symshape.frontend.patches import (
     empty_sizes,
     fake_results,
     float_constants,
+    general_sizes,
     generators,
     input_views,
     integer_inputs,
@@ -115,10 +116,28 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "sizes 0 and 1",
+        ("frame",),
+        (f"{_OUTPUT}.ShapeEnv",),
+        general_sizes.zero_and_one_are_sizes,
+        "each size that is 0 or 1 at the first call would be a constant, with a graph of its own",
+        (
+            Takes(
+                f"{_SIZES}.ShapeEnv.create_symbol",
+                "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one,"
+                " symbolic_context",
+            ),
+            Takes(
+                f"{_SIZES}.ShapeEnv.evaluate_expr",
+                "self, orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec",
+            ),
+            Takes(f"{_SIZES}.ShapeEnv._maybe_evaluate_static", "self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range"),
+        ),
+    ),
+    Patch(
         "arithmetic on sizes",
         ("frame", "graph"),
         (
-            "torch._dynamo.output_graph.ShapeEnv",
             *(f"{_NODE}.{name}" for name in (*BINARY, "expr", "maybe_as_int", "wrap_int")),
             f"{_SIZES}.ShapeEnv.evaluate_sym_node",
             f"{_SIZES}.uninteresting_files",
