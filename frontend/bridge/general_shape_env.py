@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -98,6 +98,15 @@ class GeneralShapeEnv(ShapeEnv):
             hint = int(value) if isinstance(value, sympy.Integer) else hint
         return super().create_symintnode(sym, hint=hint, source=source)
 
+    def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
+        """What a condition is if sizes that are 0 or 1 were others."""
+        values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
+        for imagined in self.imagined:
+            yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
+        if isinstance(condition, sympy.core.relational.Relational) and any(side in (0, 1, 2) for side in condition.args):
+            # a size that is made of others: s0 // 16 is 1 where s0 is 16
+            yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
+
     def produce_guards_verbose(self, *args: Any, **kwargs: Any) -> Any:
         """The stride of a dim is compared only where it matters."""
         written = super().produce_guards_verbose(*args, **kwargs)
@@ -120,10 +129,9 @@ class GeneralShapeEnv(ShapeEnv):
         here = _at(condition, values)
         if here is None or here is default:
             return default
-        if _is_asked_for_layout() and if_larger(condition) is here:
-            return here
-        for imagined in self.imagined:
-            elsewhere = _at(condition, {s: imagined.get(s, values[s]) for s in symbols})
+        if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:
+            return larger
+        for elsewhere in self._elsewhere(condition):
             if elsewhere is default or default is None and elsewhere is not here:
                 return elsewhere
         return None
@@ -147,8 +155,18 @@ def is_size_of_input(source: Any) -> bool:
     return isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
 
 
-# Functions of torch._prims_common that ask in which order strides are: of sizes 0 and 1 any order is right.
-LAYOUT_FUNCTIONS = ("__lt__", "ge", "should_swap", "are_strides_like_channels_last_or_false")
+# Functions of torch._prims_common that ask how a tensor is laid out. Where a dim is 0 or 1, any answer serves.
+LAYOUT_FUNCTIONS = (
+    "__lt__",
+    "_is_non_overlapping_and_dense_or_false",
+    "are_strides_like_channels_last_or_false",
+    "check_contiguous_sizes_strides",
+    "ge",
+    "is_channels_last_contiguous_2d",
+    "is_channels_last_contiguous_3d",
+    "is_contiguous",
+    "should_swap",
+)
 
 
 def _is_asked_for_layout() -> bool:
