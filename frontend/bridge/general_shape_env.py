@@ -19,10 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
+import torch
 from torch import _prims_common
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import FloorDiv
 
+from symshape.frontend.bridge.shape_env import source_name
 from symshape.frontend.bridge.size_memory import remember
 
 # Modules that stand between who asks and the environment.
@@ -107,11 +109,12 @@ class GeneralShapeEnv(ShapeEnv):
             # a size that is made of others: s0 // 16 is 1 where s0 is 16
             yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
 
-    def produce_guards_verbose(self, *args: Any, **kwargs: Any) -> Any:
+    def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """The stride of a dim is compared only where it matters."""
-        written = super().produce_guards_verbose(*args, **kwargs)
+        written = super().produce_guards_verbose(placeholders, sources, *args, **kwargs)
+        constants = [guard for fake, source in zip(placeholders, sources) for guard in _constant_strides(fake, source)]
         for one in written:
-            one.exprs[:] = map(_where_stride_matters, one.exprs)
+            one.exprs[:] = map(_where_stride_matters, (*one.exprs, *constants))
         return written
 
     def is_backed(self, expr: Any) -> bool:
@@ -197,24 +200,44 @@ def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequenc
     Those of a contiguous tensor, or of one that is dense in another order of its dims; else as they are.
     """
     rows = list(range(len(sizes)))
-    for order in (rows, sorted(rows, key=lambda d: -strides[d])):
-        if _is_dense(order, sizes, strides):
-            found, step = list(strides), 1
-            for d in reversed(order):
-                found[d], step = step, step * like[d]
-            return found
+    orders = (rows, sorted(rows, key=lambda d: -strides[d]))
+    for exact in (True, False):  # a dim of size 1 most often has the stride that says where it is
+        for order in orders:
+            if _is_dense(order, sizes, strides, exact):
+                found, step = list(strides), 1
+                for d in reversed(order):
+                    found[d], step = step, step * like[d]
+                return found
     return list(strides)
 
 
-def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere, and of
-    a tensor without elements the strides say only what the order is."""
+def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int], exact: bool) -> bool:
+    """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere, unless
+    it is to be ``exact``; of a tensor without elements the strides say only what the order is."""
     step = 1
     for d in reversed(order):
-        if sizes[d] != 1 and strides[d] != step:
+        if (exact or sizes[d] != 1) and strides[d] != step:
             return False
         step *= max(sizes[d], 1)
     return True
+
+
+def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
+    """The dims of an input whose stride is known to be a constant, but may be another one where the size is 1."""
+    rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
+    return {d: stride for d, (size, stride) in rows if size is None and stride is not None and stride > 1}
+
+
+def _constant(number: Any) -> int | None:
+    found: int | None = number.node.maybe_as_int() if isinstance(number, torch.SymInt) else number
+    return found
+
+
+def _constant_strides(fake: Any, source: Any) -> list[str]:
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return []
+    name = source_name(source)
+    return [f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(fake.shape, fake.stride()).items()]
 
 
 _STRIDE = re.compile(r"(?P<guard>(?P<tensor>.+)\.stride\(\)\[(?P<dim>\d+)\] == [^#]*?)(?P<comment>\s*#.*)?", re.DOTALL)

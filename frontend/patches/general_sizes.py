@@ -16,7 +16,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
 
-from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv
+from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides
 from symshape.frontend.bridge.symbolic_sizes import is_unbacked, maybe_known
 from symshape.frontend.patches.patch import Changes
 
@@ -122,8 +122,9 @@ def _by_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Dynamo compares the strides of an input that are constants. Those of a dim that is always 1, or of a tensor that
-    is always empty, may be any."""
+    """Dynamo compares the strides of an input that are constants. Where the size is a symbol, the guards of the
+    environment do so instead, for it may be 1. Those of a dim that is always 1, or of a tensor that is always empty, may
+    be any."""
 
     @functools.wraps(usual)
     def tensor_match(self: Any, guard: Any, value: Any = None) -> Any:
@@ -131,9 +132,10 @@ def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
         entry = known.get(guard.originating_source)
         if entry is not None:
             sizes = guards.convert_to_concrete_values(entry["size"])
-            if 0 in sizes or 1 in sizes:
-                strides = [None if 0 in sizes or size == 1 else one for size, one in zip(sizes, entry["stride"])]
-                known[guard.originating_source] = {**entry, "stride": strides}
+            any_stride = {d for d, size in enumerate(sizes) if size == 1 or 0 in sizes}
+            any_stride |= {*free_strides(entry["size"], entry["stride"])}
+            strides = [None if d in any_stride else one for d, one in enumerate(entry["stride"])]
+            known[guard.originating_source] = {**entry, "stride": strides}
         return usual(self, guard, value)
 
     return tensor_match
