@@ -14,7 +14,7 @@ from symshape.frontend.bridge.shape_env import symbol_hint
 from symshape.runtime.torch_c import first_seen
 
 
-def is_unbacked(size: torch.SymInt) -> bool:
+def is_unbacked(size: int | torch.SymInt) -> bool:
     """Whether a size is data-dependent."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 

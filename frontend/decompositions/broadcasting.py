@@ -182,13 +182,10 @@ def _squeezed(x: torch.Tensor, dim: Any) -> Sequence[int]:
 
 
 def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
-    """As it is traced, a dim of an unbacked size stays: then it must not be 1. Of other sizes it is a guard."""
+    """As it is traced, a dim of an unbacked size stays: then it must not be 1."""
     for d in _squeezed(x, *(dim or (None,))):
-        size = x.size(d)
-        if _is_unbacked(size):
+        if _is_unbacked(size := x.size(d)):
             _check(size != 1, lambda: "a dim of size 1 would be dropped")
-        else:
-            bool(size == 1)
     result: torch.Tensor = usual(x, *dim)
     return result
 

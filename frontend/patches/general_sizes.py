@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -18,7 +18,10 @@ from torch.fx.experimental.sym_node import _NO_HINT, SymNode
 
 from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides
 from symshape.frontend.bridge.symbolic_sizes import is_unbacked, maybe_known
+from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
+
+aten: Any = torch.ops.aten
 
 
 def zero_and_one_are_sizes(changes: Changes) -> None:
@@ -32,6 +35,7 @@ def zero_and_one_are_sizes(changes: Changes) -> None:
     changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _strides_that_matter)
     for name in ("mod", "int_floordiv"):
         changes.wrap(SymNode, name, _by_nothing)
+    trace_sizes_by(changes, {aten.squeeze.dims: _squeezed_sizes, aten.cat.default: _joined_sizes})
 
 
 @functools.cache
@@ -152,3 +156,29 @@ def _decided(usual: Callable[..., Any]) -> Callable[..., Any]:
         return usual(self) if known is None else known
 
     return as_proxy
+
+
+@functools.cache
+def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether a dim is 1 is a guard: the rank of the result depends on it."""
+
+    def sizes(x: torch.Tensor, dims: Any) -> Any:
+        for d in dims if isinstance(dims, Sequence) else (dims,):
+            if x.dim() and isinstance(size := x.size(d), torch.SymInt) and not is_unbacked(size):
+                bool(size == 1)
+        return usual(x, dims)
+
+    return sizes
+
+
+@functools.cache
+def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Beside tensors of another rank, an operand with one dim must be empty: a guard."""
+
+    def sizes(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        for x in tensors:
+            if x.dim() == 1 and any(other.dim() != 1 for other in tensors) and not is_unbacked(x.size(0)):
+                bool(x.size(0) == 0)
+        return usual(tensors, *args, **kwargs)
+
+    return sizes
