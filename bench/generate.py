@@ -66,7 +66,11 @@ def tokens(model: Any) -> list[Any]:
     for batch, length in PROMPTS:
         prompt = torch.randint(3, SIZES["vocab_size"], (batch, length), generator=generator)
         made = model.generate(
-            prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=TOKENS,
+            min_new_tokens=TOKENS,
+            do_sample=False,
         )
         found.append(made.tolist())
     return found

@@ -57,7 +57,9 @@ class GeneralShapeEnv(ShapeEnv):
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         remember(self)
 
-    def create_symbol(self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any) -> Any:
+    def create_symbol(
+        self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any
+    ) -> Any:
         if dynamic_dim in (DimDynamic.DUCK, DimDynamic.DYNAMIC) and is_size_of_input(source) and type(val) is int:
             kwargs |= {"do_not_specialize_zero_one": True, "positive": NONNEGATIVE}
         made = super().create_symbol(val, source, dynamic_dim, *args, **kwargs)
@@ -105,7 +107,9 @@ class GeneralShapeEnv(ShapeEnv):
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
         for imagined in self.imagined:
             yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
-        if isinstance(condition, sympy.core.relational.Relational) and any(side in (0, 1, 2) for side in condition.args):
+        if isinstance(condition, sympy.core.relational.Relational) and any(
+            side in (0, 1, 2) for side in condition.args
+        ):
             # a size that is made of others: s0 // 16 is 1 where s0 is 16
             yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
 

@@ -131,7 +131,10 @@ FRAME_PATCHES: tuple[Patch, ...] = (
                 f"{_SIZES}.ShapeEnv.evaluate_expr",
                 "self, orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec",
             ),
-            Takes(f"{_SIZES}.ShapeEnv._maybe_evaluate_static", "self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range"),
+            Takes(
+                f"{_SIZES}.ShapeEnv._maybe_evaluate_static",
+                "self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range",
+            ),
         ),
     ),
     Patch(

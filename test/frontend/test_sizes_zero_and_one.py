@@ -12,7 +12,7 @@ from torch._dynamo.utils import counters
 
 import symshape
 from symshape.frontend.bridge.general_shape_env import if_larger, imagined_strides
-from test.support.size_oracle import graphs_needed
+from size_oracle import graphs_needed
 
 W = torch.linspace(-1, 1, 64).view(8, 8)
 B = torch.linspace(0, 1, 8)
