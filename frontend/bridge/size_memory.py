@@ -6,7 +6,10 @@ traces for symshape (``remember``): other threads trace with environments of the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import torch
 
 ON_INTEGERS = (
     "add", "sub", "mul", "int_floordiv", "eq", "ne", "lt", "le", "gt", "ge", "sym_max", "sym_min",
@@ -51,3 +54,17 @@ def remember(env: Any) -> None:
         return
     if not env._translation_validation_enabled and not env.should_record_events:
         setattr(env, ATTRIBUTE, Memory(env))
+
+
+def memory_of(env: Any) -> Memory | None:
+    """The memory of a shape environment, if it has one."""
+    memory: Memory | None = getattr(env, ATTRIBUTE, None)
+    return memory
+
+
+def memory_of_sizes(sizes: Iterable[Any]) -> Memory | None:
+    """The memory of the shape environment that the sizes of a tensor are traced in; None if all are known."""
+    for size in sizes:
+        if isinstance(size, torch.SymInt):
+            return memory_of(size.node.shape_env)
+    return None

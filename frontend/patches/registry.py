@@ -39,6 +39,7 @@ from symshape.frontend.patches import (
     size_reads,
     storage_offsets,
     symbolic_arithmetic,
+    tensor_making,
     torch_checks,
     torch_layers,
     trace_messages,
@@ -51,6 +52,8 @@ from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, settin
 
 _SIZES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node.SymNode"
+_FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"
+_STUB = "torch._subclasses._fake_tensor_utils._SymIntOutputStub"
 _VARIABLES = "torch._dynamo.variables"
 _TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
 _IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
@@ -135,6 +138,54 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Behaves(f"{_NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
         versions=Versions(first="2.12"),  # before, a ShapeEnv does not count the symbols that it replaces
+    ),
+    Patch(
+        "views from the cache",
+        ("frame", "graph"),
+        (f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",),
+        tensor_making.views_are_made_once,
+        "the bytes of a view's memory are computed twice, from symbolic sizes",
+        (
+            Takes(f"{_FAKE_MODE}._get_output_tensor_from_cache_entry", "self, state, entry, key, func, args"),
+            Takes("torch._subclasses.fake_tensor.in_kernel_invocation_manager", "fake_mode"),
+            Takes(f"{_STUB}.extract", "self, key, shape_env"),
+            Exists("torch._subclasses._fake_tensor_utils._CacheKeyState.shape_env", "member_descriptor"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+    ),
+    Patch(
+        "entries of the cache",
+        ("frame", "graph"),
+        (
+            f"{_FAKE_MODE}._get_output_info_for_cache_entry",
+            f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",
+        ),
+        tensor_making.entries_are_not_tried,
+        "for the dispatch keys of a result a second one is made, with all its symbolic sizes",
+        (
+            Takes(f"{_FAKE_MODE}._get_output_info_for_cache_entry", "self, state, key, func, args, kwargs, output"),
+            Takes(
+                f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",
+                "self, state, entry, key, func, args | self, state, entry, key, args",
+            ),
+            Says(f"{_FAKE_MODE}._get_output_info_for_cache_entry", "_dispatch_key_set"),
+            Says(f"{_FAKE_MODE}._output_from_cache_entry", "_get_output_tensor_from_cache_entry"),
+        ),
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "memory of wrappers",
+        ("frame", "graph"),
+        ("torch._subclasses.functional_tensor.FunctionalTensor.__new__",),
+        tensor_making.wrappers_have_a_memory,
+        "functionalisation computes, and records in the graph, the bytes of each wrapper's memory",
+        (
+            Takes("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "cls, elem, mode"),
+            Says("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "is_inference_mode_enabled"),
+            Exists("torch.Tensor._make_wrapper_subclass"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensor._extra_dispatch_keys"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
     ),
     Patch(
         "names in silent logs",
