@@ -683,6 +683,23 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         when=lambda scope: scope.eager_draws,
     ),
     Patch(
+        "graphs in silent logs",
+        ("graph",),
+        (f"{_AUTOGRAD}._log_joint_graph", f"{_AUTOGRAD}._log_fw_bw_graphs"),
+        silent_logs.no_graphs_for_silent_logs,
+        "AOTAutograd prints forward, backward and both together, for logs that are off",
+        (
+            Takes(f"{_AUTOGRAD}._log_joint_graph", "fx_g, aot_config"),
+            Takes(
+                f"{_AUTOGRAD}._log_fw_bw_graphs", "fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config"
+            ),
+            Exists(f"{_AUTOGRAD}.aot_joint_log", "Logger"),
+            Exists(f"{_AUTOGRAD}.aot_graphs_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+            Says(f"{_AUTOGRAD}.aot_stage2_autograd", "_log_fw_bw_graphs"),
+        ),
+    ),
+    Patch(
         "inputs of one memory",
         ("graph", "jit"),
         (added(f"{_VIEWS}.op_implementations_dict[aten.set_.source_Storage]"),),
