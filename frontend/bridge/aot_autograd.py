@@ -36,7 +36,7 @@ def aot_compile(
 
 
 def _aot_module(gm: torch.fx.GraphModule, example_inputs: list[Any], bw_compiler: Any, **how: Any) -> Any:
-    """What ``torch._dynamo.backends.common.aot_autograd`` does, without importing most of Inductor for its log files."""
+    """What ``torch._dynamo.backends.common.aot_autograd`` does, without importing Inductor for its log files."""
     from torch._dynamo.utils import counters
     from torch._functorch.aot_autograd import aot_module_simplified
 

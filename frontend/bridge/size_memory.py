@@ -26,7 +26,9 @@ class Memory:
     """The memory of one shape environment.
 
     ``decisions``: (expression, size-oblivious, guards suppressed) -> what a guard was made for; ``integers``:
-    expression -> the number that it is, or None; ``numbers``: number -> its ``SymNode``. None of them ever changes.
+    expression -> the number that it is, or None; ``numbers``: number -> its ``SymNode``; ``layouts``: what was asked,
+    sizes and strides, guards suppressed -> the answer. None of them ever changes. ``empty``: (size, guards suppressed),
+    of those that were asked whether they are 0.
     """
 
     def __init__(self, env: Any) -> None:
@@ -35,6 +37,8 @@ class Memory:
         self.decisions: dict[tuple[Any, bool, bool], Any] = {}
         self.integers: dict[Any, int | None] = {}
         self.numbers: dict[int, Any] = {}
+        self.layouts: dict[Any, Any] = {}
+        self.empty: set[tuple[Any, bool]] = set()
 
     def results(self, operation: str, env: Any) -> dict[tuple[Any, Any], Parts]:
         """Operands -> the result of ``operation``. Forgotten when a symbol is replaced: an operand is kept as it was

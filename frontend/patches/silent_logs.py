@@ -24,9 +24,9 @@ def _nameless(filename: str, lineno: int) -> None:
 
 
 def no_graphs_for_silent_logs(changes: Changes) -> None:
-    """The graphs of a training step are printed for the logs ``aot_joint_graph`` and ``aot_graphs``, for TORCH_TRACE and
-    for PyTorch's own cache of them, which has none of a foreign backend, also where there are none of these: a
-    fifth of the time it takes to trace, mostly for the text of sizes."""
+    """The graphs of a training step are printed for the logs ``aot_joint_graph`` and ``aot_graphs``, for TORCH_TRACE,
+    and for PyTorch's own cache of them, which has none of a foreign backend; also where there are none of these. It
+    is up to a fifth of the time that tracing takes, mostly for the text of sizes."""
     logs = (graph_compile.aot_joint_log, graph_compile.aot_graphs_log)
     if not trace_log.handlers and not any(log.isEnabledFor(logging.INFO) for log in logs):
         changes.attribute(graph_compile, "_log_joint_graph", _no_joint_graph)

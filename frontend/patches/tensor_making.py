@@ -1,7 +1,7 @@
 """How the tracer makes tensors of symbolic sizes: without computing what is known already.
 
-PyTorch makes a tensor by ``empty_strided``, which computes the bytes of its memory: five operations on symbolic sizes for
-each dim. Here that is done no more often than there are memories.
+PyTorch makes a tensor by ``empty_strided``, which computes the bytes of its memory: five operations on symbolic sizes
+for each dim. Here that is done no more often than there are memories.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.frontend.bridge.size_memory import memory_of, memory_of_sizes
+from symshape.frontend.bridge.size_memory import Memory, memory_of, memory_of_sizes
 from symshape.frontend.patches.patch import Changes
 
 aten: Any = torch.ops.aten
@@ -24,8 +25,8 @@ _trial = threading.local()  # `.running`: a cache entry is made, and a tensor is
 
 
 def entries_are_not_tried(changes: Changes) -> None:
-    """A cache entry is checked by making a tensor of it, of which only the dispatch keys are read. They do not depend on
-    sizes: the tensor that is made has none."""
+    """A cache entry is checked by making a tensor of it, of which only the dispatch keys are read. They do not depend
+    on sizes: the tensor that is made has none."""
     changes.wrap(FakeTensorMode, "_get_output_info_for_cache_entry", _untried)
     changes.wrap(FakeTensorMode, "_get_output_tensor_from_cache_entry", _without_sizes)
 
@@ -77,9 +78,7 @@ def views_are_made_once(changes: Changes) -> None:
 @functools.cache
 def _views_made_once(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
-    def _get_output_tensor_from_cache_entry(
-        self: Any, state: Any, entry: Any, key: Any, func: Any, args: Any
-    ) -> Any:
+    def _get_output_tensor_from_cache_entry(self: Any, state: Any, entry: Any, key: Any, func: Any, args: Any) -> Any:
         env, metadata = state.shape_env, entry.metadata
         if metadata is None or entry.view_idx is None or memory_of(env) is None or self.shape_env is not env:
             return usual(self, state, entry, key, func, args)
@@ -88,7 +87,12 @@ def _views_made_once(usual: Callable[..., Any]) -> Callable[..., Any]:
         (offset,) = _numbers((metadata.storage_offset,), key, env)
         with in_kernel_invocation_manager(self), env.suppress_guards():
             made = torch.empty_strided(
-                (), (), dtype=metadata.dtype, layout=metadata.layout, device="meta", requires_grad=metadata.requires_grad
+                (),
+                (),
+                dtype=metadata.dtype,
+                layout=metadata.layout,
+                device="meta",
+                requires_grad=metadata.requires_grad,
             )
             if metadata.is_conj:
                 torch._C._set_conj(made, True)
@@ -115,8 +119,11 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def __new__(cls: Any, elem: torch.Tensor, mode: Any) -> Any:
         sizes = elem.shape
-        if memory_of_sizes(sizes) is None or elem.layout != torch.strided or torch.is_inference_mode_enabled():
+        memory = memory_of_sizes(sizes)
+        if memory is None or elem.layout != torch.strided or torch.is_inference_mode_enabled():
             return usual(cls, elem, mode)  # where tensors can be inference tensors PyTorch keeps more of them
+        if _new_questions(sizes, memory):
+            return usual(cls, elem, mode)
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             sizes,
@@ -139,3 +146,15 @@ def _wrapper(usual: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return __new__
+
+
+def _new_questions(sizes: Any, memory: Memory) -> bool:
+    """Whether there are sizes of which PyTorch did not ask so far whether they are 0, as it does to compute bytes: the
+    answers may be guards. From now on it has."""
+    known = len(memory.empty)
+    for size in sizes:
+        if type(size) is not int:
+            memory.empty.add((size.node.expr, ShapeEnv._suppress_guards_tls()))
+        if (size if type(size) is int else size.node.hint) == 0:
+            break  # there are no bytes, whatever the others are
+    return len(memory.empty) > known
