@@ -33,13 +33,17 @@ from symshape.frontend.patches import (
     input_views,
     integer_inputs,
     jit_tracing,
+    layout_questions,
     lazy_modules,
+    needless_work,
     operator_rules,
     random_draws,
     silent_logs,
     size_reads,
+    size_recording,
     storage_offsets,
     symbolic_arithmetic,
+    tensor_making,
     torch_checks,
     torch_layers,
     trace_messages,
@@ -52,6 +56,8 @@ from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, settin
 
 _SIZES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node.SymNode"
+_FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"
+_STUB = "torch._subclasses._fake_tensor_utils._SymIntOutputStub"
 _VARIABLES = "torch._dynamo.variables"
 _TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
 _IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
@@ -157,6 +163,123 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Behaves(f"{_NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
         versions=Versions(first="2.12"),  # before, a ShapeEnv does not count the symbols that it replaces
+        only_speed=True,
+    ),
+    Patch(
+        "views from the cache",
+        ("frame", "graph"),
+        (f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",),
+        tensor_making.views_are_made_once,
+        "the bytes of a view's memory are computed twice, from symbolic sizes",
+        (
+            Takes(f"{_FAKE_MODE}._get_output_tensor_from_cache_entry", "self, state, entry, key, func, args"),
+            Takes("torch._subclasses.fake_tensor.in_kernel_invocation_manager", "fake_mode"),
+            Takes(f"{_STUB}.extract", "self, key, shape_env"),
+            Exists("torch._subclasses._fake_tensor_utils._CacheKeyState.shape_env", "member_descriptor"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+        only_speed=True,
+    ),
+    Patch(
+        "entries of the cache",
+        ("frame", "graph"),
+        (
+            f"{_FAKE_MODE}._get_output_info_for_cache_entry",
+            f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",
+        ),
+        tensor_making.entries_are_not_tried,
+        "for the dispatch keys of a result a second one is made, with all its symbolic sizes",
+        (
+            Takes(f"{_FAKE_MODE}._get_output_info_for_cache_entry", "self, state, key, func, args, kwargs, output"),
+            Takes(
+                f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",
+                "self, state, entry, key, func, args | self, state, entry, key, args",
+            ),
+            Says(f"{_FAKE_MODE}._get_output_info_for_cache_entry", "_dispatch_key_set"),
+            Says(f"{_FAKE_MODE}._output_from_cache_entry", "_get_output_tensor_from_cache_entry"),
+        ),
+        versions=Versions(first="2.12"),
+        only_speed=True,
+    ),
+    Patch(
+        "memory of wrappers",
+        ("frame", "graph"),
+        ("torch._subclasses.functional_tensor.FunctionalTensor.__new__",),
+        tensor_making.wrappers_have_a_memory,
+        "functionalisation computes, and records in the graph, the bytes of each wrapper's memory",
+        (
+            Takes("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "cls, elem, mode"),
+            Says("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "is_inference_mode_enabled"),
+            Exists("torch.Tensor._make_wrapper_subclass"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensor._extra_dispatch_keys"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+        only_speed=True,
+    ),
+    Patch(
+        "layouts of sizes and strides",
+        ("frame", "graph"),
+        (
+            "torch._prims_common.check_contiguous_sizes_strides",
+            "torch._prims_common.suggest_memory_format",
+            "torch._subclasses.fake_tensor.suggest_memory_format",
+        ),
+        layout_questions.layouts_are_asked_once,
+        "whether a tensor is contiguous or channels-last is asked several times of each, by twenty operations on sizes",
+        (
+            Takes("torch._prims_common.check_contiguous_sizes_strides", "sizes, strides, false_if_dde"),
+            Takes("torch._prims_common.suggest_memory_format", "x"),
+            Says("torch._prims_common.is_contiguous", "check_contiguous_sizes_strides"),
+            Says("torch._subclasses.fake_tensor.extract_tensor_metadata", "suggest_memory_format"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "comparisons of sizes",
+        ("frame", "graph"),
+        ("torch.fx.experimental.proxy_tensor.thunkify",),
+        size_recording.comparisons_are_recorded_when_used,
+        "each comparison of sizes that a decision takes is recorded in the graph, and removed from it as dead code",
+        (
+            Takes("torch.fx.experimental.proxy_tensor.thunkify", "tracer, f, *args, **kwargs"),
+            Says("torch.fx.experimental.proxy_tensor._sym_register", "thunkify"),
+            HasLocal("torch.fx.experimental.proxy_tensor._compute_proxy", "out"),
+            Takes("torch.utils._thunk.Thunk.__init__", "self, f"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "maps over devices",
+        ("frame",),
+        ("torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",),
+        needless_work.local_maps_are_imported_by_their_users,
+        "Dynamo imports much of torch.distributed to see that a value is not its local_map",
+        (
+            Takes(
+                "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
+                "value",
+            ),
+            Says(
+                "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
+                "torch.distributed.tensor.experimental._func_map",
+            ),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "lists of composite operators",
+        ("frame",),
+        ("torch._export.utils._materialize_cpp_cia_ops",),
+        needless_work.operators_are_listed_once,
+        "the table of decompositions makes objects of all composite operators, once for each namespace",
+        (
+            Takes("torch._export.utils._materialize_cpp_cia_ops", ""),
+            Says("torch._export.utils._collect_all_valid_cia_ops_for_namespace", "_materialize_cpp_cia_ops"),
+            Exists("torch._C._dispatch_get_registrations_for_dispatch_key"),
+        ),
+        only_speed=True,
     ),
     Patch(
         "names in silent logs",
@@ -170,6 +293,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Exists("torch._dynamo.symbolic_convert.trace_call_log", "Logger"),
             Exists("torch._dynamo.symbolic_convert.trace_source_log", "Logger"),
         ),
+        only_speed=True,
     ),
     Patch(
         "floats that are no arguments",
@@ -199,6 +323,29 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.sizes_of_logsumexp,
         "the usual rule asks whether there is anything to sum",
         (Takes("torch._decomp.decomposition_table[aten.logsumexp.default]", "self, dim, keepdim, out"),),
+    ),
+    Patch(
+        "sizes of batch normalisations",
+        ("frame", "graph"),
+        autograd_kernels.batch_norm_targets,
+        autograd_kernels.sizes_of_batch_norms,
+        "for the sizes of a result PyTorch runs the decomposition, twenty operators on symbolic sizes",
+        (
+            Takes(
+                "torch._decomp.decomposition_table[aten._native_batch_norm_legit_no_training.default]",
+                "input, weight, bias, running_mean, running_var, momentum, eps",
+            ),
+            *(
+                Takes(
+                    f"torch._decomp.decomposition_table[aten.{name}.default]",
+                    "input, weight, bias, running_mean, running_var, training, momentum, eps",
+                )
+                for name in ("_native_batch_norm_legit", "_native_batch_norm_legit_functional")
+            ),
+            Says("torch._decomp.decompositions.native_batch_norm_helper", "new_zeros"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
     ),
     Patch(
         "broadcasting",
@@ -652,6 +799,24 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         ("graph", "jit"),
         "dead code elimination would drop draws that nothing reads",
         when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "graphs in silent logs",
+        ("graph",),
+        (f"{_AUTOGRAD}._log_joint_graph", f"{_AUTOGRAD}._log_fw_bw_graphs"),
+        silent_logs.no_graphs_for_silent_logs,
+        "AOTAutograd prints forward, backward and both together, for logs that are off",
+        (
+            Takes(f"{_AUTOGRAD}._log_joint_graph", "fx_g, aot_config"),
+            Takes(
+                f"{_AUTOGRAD}._log_fw_bw_graphs", "fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config"
+            ),
+            Exists(f"{_AUTOGRAD}.aot_joint_log", "Logger"),
+            Exists(f"{_AUTOGRAD}.aot_graphs_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+            Says(f"{_AUTOGRAD}.aot_stage2_autograd", "_log_fw_bw_graphs"),
+        ),
+        only_speed=True,
     ),
     Patch(
         "inputs of one memory",
