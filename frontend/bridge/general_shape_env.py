@@ -255,3 +255,17 @@ def _where_stride_matters(guard: str) -> str:
     tensor, dim = found["tensor"], found["dim"]
     either = f"({found['guard']} or {tensor}.size()[{dim}] == 1 or {tensor}.numel() == 0)"
     return either + (found["comment"] or "")
+
+
+def strides_are_guarded_as_text() -> str:
+    """What is wrong if PyTorch writes the guard of a stride in another way than ``_where_stride_matters`` reads."""
+    from torch._dynamo.source import LocalSource
+
+    env = ShapeEnv()
+    sizes, strides, _ = env.create_symbolic_sizes_strides_storage_offset(torch.empty(3, 5), LocalSource("x"))
+    fake = torch.empty_strided(sizes, strides, device="meta")
+    written = [text for one in env.produce_guards_verbose([fake], [LocalSource("x")]) for text in one.exprs]
+    found = [text for text in written if ".stride()" in text]
+    if not found or any(_where_stride_matters(text) == text for text in found):
+        return f"guards are written as {written}"
+    return ""

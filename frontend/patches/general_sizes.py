@@ -16,6 +16,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
 
+from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides
 from symshape.frontend.bridge.symbolic_sizes import is_unbacked, maybe_known
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
@@ -25,17 +26,49 @@ aten: Any = torch.ops.aten
 
 
 def zero_and_one_are_sizes(changes: Changes) -> None:
+    """Dynamo's shape environment is a ``GeneralShapeEnv``."""
     changes.attribute(output_graph, "ShapeEnv", GeneralShapeEnv)
     changes.wrap(symbolic_shapes, "make_symbol", _nonnegative)
+    changes.wrap(symbolic_shapes, "uninteresting_files", _also_the_environment)
+
+
+def strides_that_matter(changes: Changes) -> None:
+    """Dynamo does not compare the strides of dims that are, or may be, 1."""
+    changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _strides_that_matter)
+
+
+def strides_are_products(changes: Changes) -> None:
+    """The strides of a contiguous tensor are products of its sizes."""
     changes.wrap(_prims_common, "sym_max", _factor)
     changes.wrap(SymNode, "sym_max", _factor_in_cpp)
     changes.wrap(torch.SymInt, "__sym_max__", _exact)
+
+
+def sizes_have_no_value_in_cpp(changes: Changes) -> None:
+    """C++ takes sizes for unbacked ones."""
     changes.wrap(SymNode, "has_hint", _not_in_cpp)
-    changes.wrap(SymNodeVariable, "as_proxy", _decided)
-    changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _strides_that_matter)
+
+
+def division_by_nothing(changes: Changes) -> None:
+    """What is divided by a size that is 0 has no value."""
     for name in ("mod", "int_floordiv"):
         changes.wrap(SymNode, name, _by_nothing)
+
+
+def decided_conditions_are_bools(changes: Changes) -> None:
+    """A condition that is known is handed on as a bool."""
+    changes.wrap(SymNodeVariable, "as_proxy", _decided)
+
+
+def ranks_are_guarded(changes: Changes) -> None:
+    """What the rank of a result depends on is asked of the sizes at hand."""
     trace_sizes_by(changes, {aten.squeeze.dims: _squeezed_sizes, aten.cat.default: _joined_sizes})
+
+
+@functools.cache
+def _also_the_environment(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
+    """A guard is said to come from the line that asked."""
+    return lambda: usual() | {str(general_shape_env.__file__)}
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from torch._dynamo.convert_frame import compile_lock
 
+from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.size_memory import BINARY
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
@@ -124,15 +125,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "sizes 0 and 1",
         ("frame",),
-        (f"{_OUTPUT}.ShapeEnv",),
+        (
+            f"{_OUTPUT}.ShapeEnv",
+            f"{_SIZES}.make_symbol",
+            f"{_SIZES}.uninteresting_files",
+        ),
         general_sizes.zero_and_one_are_sizes,
         "each size that is 0 or 1 at the first call would be a constant, with a graph of its own",
         (
             Takes(
                 f"{_SIZES}.ShapeEnv.create_symbol",
-                "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one,"
-                " symbolic_context",
+                "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one, symbolic_context",
             ),
+            Says(f"{_SIZES}.ShapeEnv.create_symbol", "make_symbol"),
             Takes(
                 f"{_SIZES}.ShapeEnv.evaluate_expr",
                 "self, orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec",
@@ -141,6 +146,94 @@ FRAME_PATCHES: tuple[Patch, ...] = (
                 f"{_SIZES}.ShapeEnv._maybe_evaluate_static",
                 "self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range",
             ),
+            Takes(f"{_SIZES}.ShapeEnv.create_symintnode", "self, sym, hint, source"),
+            Takes(
+                f"{_SIZES}.ShapeEnv._compute_symbolic_stride",
+                "self, source, size, ex_size, ex_stride, dynamic_strides, constraint_strides, are_sizes_static,"
+                " symbolic_context",
+            ),
+            Takes(
+                f"{_SIZES}.ShapeEnv.produce_guards_verbose",
+                "self, placeholders, sources, source_ref, guards, input_contexts, equalities_inputs, _simplified,"
+                " ignore_static, langs",
+            ),
+            Behaves(f"{_SIZES}.ShapeEnv.produce_guards_verbose", general_shape_env.strides_are_guarded_as_text),
+            Takes(f"{_SIZES}.make_symbol", "prefix, idx, **kwargs"),
+            Says(f"{_SIZES}.ShapeEnv._get_user_frame", "uninteresting_files"),
+            Says("torch._prims_common._is_non_overlapping_and_dense_or_false", "guard_or_false"),
+            Says("torch._prims_common.are_strides_like_channels_last_or_false", "guard_or_true"),
+            Says("torch._prims_common.check_contiguous_sizes_strides", "guard_or_true"),
+            Says("torch._prims_common.compute_elementwise_output_logical_to_physical_perm", "guard_or_false"),
+            Says("torch._prims_common.is_contiguous", "guard_or_false"),
+            Says("torch._prims_common.is_channels_last_contiguous_2d", "guard_or_true"),
+            Says("torch._prims_common.is_channels_last_contiguous_3d", "guard_or_true"),
+        ),
+    ),
+    Patch(
+        "strides where a size is 1",
+        ("frame",),
+        ("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH",),
+        general_sizes.strides_that_matter,
+        "the stride of a dim of size 1, or of a tensor without elements, would be a guard",
+        (
+            Takes("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "self, guard, value"),
+            Says("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "input_source_to_sizes_strides"),
+            Takes("torch._dynamo.guards.convert_to_concrete_values", "size_or_stride"),
+        ),
+    ),
+    Patch(
+        "strides of contiguous tensors",
+        ("frame",),
+        ("torch._prims_common.sym_max", f"{_NODE}.sym_max", "torch.SymInt.__sym_max__"),
+        general_sizes.strides_are_products,
+        "PyTorch writes max(size, 1) for each size in them, where a size may be 0",
+        (
+            Takes("torch._prims_common.sym_max", "a, b"),
+            Says("torch._prims_common.make_contiguous_strides_for", "sym_max"),
+            Takes(f"{_NODE}.sym_max", "self, other"),
+            Takes("torch.SymInt.__sym_max__", "self, other"),
+        ),
+    ),
+    Patch(
+        "contiguity in C++",
+        ("frame",),
+        (f"{_NODE}.has_hint",),
+        general_sizes.sizes_have_no_value_in_cpp,
+        "C++ compares each size with 0 and 1, with a guard, where the sizes have values",
+        (Takes(f"{_NODE}.has_hint", "self"), Says(f"{_NODE}.expect_true", "has_hint")),
+    ),
+    Patch(
+        "division by a size",
+        ("frame",),
+        (f"{_NODE}.mod", f"{_NODE}.int_floordiv"),
+        general_sizes.division_by_nothing,
+        "a rule that is right for every size may divide by one that is 0 at the first call",
+        (
+            Takes(f"{_NODE}.mod", "self, other"),
+            Takes(f"{_NODE}.int_floordiv", "self, other"),
+            Exists("torch.fx.experimental.sym_node._NO_HINT", "object"),
+        ),
+    ),
+    Patch(
+        "conditions that are decided",
+        ("frame",),
+        (f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.as_proxy",),
+        general_sizes.decided_conditions_are_bools,
+        "the value of `n > 1 and x is None` is a SymBool where n is 1, which operators do not take for a bool",
+        (Takes(f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.as_proxy", "self"),),
+    ),
+    Patch(
+        "ranks that depend on sizes",
+        ("frame", "graph"),
+        (
+            "torch._decomp.decomposition_table[aten.squeeze.dims]",
+            "torch._decomp.decomposition_table[aten.cat.default]",
+        ),
+        general_sizes.ranks_are_guarded,
+        "whether `squeeze` drops a dim, and `cat` an empty operand, must be known",
+        (
+            Takes("torch._decomp.decomposition_table[aten.squeeze.dims]", "a, dim"),
+            Takes("torch._decomp.decomposition_table[aten.cat.default]", "tensors, dim, out"),
         ),
     ),
     Patch(

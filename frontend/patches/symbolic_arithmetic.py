@@ -23,7 +23,6 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, BINARY, ON_BOOLEANS
 from symshape.frontend.patches.patch import Changes
 
@@ -38,13 +37,13 @@ def remember_arithmetic(changes: Changes) -> None:
     changes.wrap(SymNode, "maybe_as_int", _maybe_as_int)
     changes.wrap(SymNode, "wrap_int", _wrap_int)
     changes.wrap(ShapeEnv, "evaluate_sym_node", _evaluate_sym_node)
-    changes.wrap(symbolic_shapes, "uninteresting_files", _also_ours)
+    changes.wrap(symbolic_shapes, "uninteresting_files", _also_this_one)
 
 
 @functools.cache
-def _also_ours(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
-    """A guard is said to come from the line that asked, not from these files."""
-    return lambda: usual() | {__file__, str(general_shape_env.__file__)}
+def _also_this_one(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
+    """A guard is said to come from the line that asked, not from this file."""
+    return lambda: usual() | {__file__}
 
 
 @functools.cache
