@@ -137,10 +137,9 @@ def _stride(case: Case, leaf: Leaf, dim: int) -> int | None:
     value = case.constant(leaf.strides[dim])
     if value is not None or not leaf.contiguous:
         return value
-    if case.constant(leaf.sizes[dim]) == 1 or 0 in map(case.constant, leaf.sizes):
-        return None
-    sizes = [case.constant(size) for size in leaf.sizes[dim + 1 :]]
-    return math.prod(size for size in sizes if size is not None) if None not in sizes else None
+    sizes = [case.constant(size) for size in leaf.sizes]
+    known = [size for size in sizes if size]
+    return math.prod(known[dim + 1 :]) if len(known) == len(sizes) and sizes[dim] != 1 else None
 
 
 def _readings(leaf: Leaf, used: frozenset[str]) -> list[str]:

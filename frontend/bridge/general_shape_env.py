@@ -6,8 +6,8 @@ of an input is a symbol from 0 on, whatever it is at the first call.
 
 Questions are answered by the sizes at hand. PyTorch's tracing rules ask many as ``guard_or_false(size == 1)``: there
 one of the answers is right for every size, for that is what an unbacked size gets. It is taken, without a guard, where
-the sizes at hand give it too, or would give it if those that are 0 or 1 were others (``imagined``). Other questions, and
-those of the user's code, make a guard, as in PyTorch. So what is special about 0 and 1 is only what a program or an
+the sizes at hand give it too, or would give it if those that are 0 or 1 were others (``imagined``). Other questions,
+and those of the user's code, make a guard, as in PyTorch. So what is special about 0 and 1 is only what a program or an
 operator itself tells apart.
 """
 
@@ -222,7 +222,9 @@ def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequenc
 
 def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int], exact: bool) -> bool:
     """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere, unless
-    it is to be ``exact``; of a tensor without elements the strides say only what the order is."""
+    it is to be ``exact``; of a tensor without elements the strides say at most what the order is."""
+    if 0 in sizes and not exact:
+        return True
     step = 1
     for d in reversed(order):
         if (exact or sizes[d] != 1) and strides[d] != step:

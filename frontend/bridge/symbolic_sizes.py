@@ -10,7 +10,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv, is_general
 from symshape.frontend.bridge.shape_env import symbol_hint
 from symshape.runtime.torch_c import first_seen
 
@@ -54,10 +54,10 @@ def known_not_one(size: Any) -> bool:
     return size != 1 if type(size) is int else statically_known_true(size != 1)
 
 
-def maybe_known(condition: torch.SymBool) -> bool | None:
-    """What a condition is whatever the sizes are, as far as they are known; None if it depends on them."""
-    found = condition.node.shape_env._maybe_evaluate_static(condition.node.expr)
-    return None if found is None else bool(found)
+def is_decided_against(condition: torch.SymBool) -> bool:
+    """Whether a condition on sizes of inputs is known not to hold."""
+    env, expr = condition.node.shape_env, condition.node.expr
+    return isinstance(env, GeneralShapeEnv) and env.is_backed(expr) and env._maybe_evaluate_static(expr) == sympy.false
 
 
 def seen_as_one(size: Any) -> bool:

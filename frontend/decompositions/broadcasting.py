@@ -61,6 +61,8 @@ _POINTWISE = (
     aten.masked_fill.Tensor,
     aten.xlogy.Tensor,
     aten.copysign.Tensor,
+    aten.complex.default,
+    aten.special_xlog1py.default,
 )
 
 

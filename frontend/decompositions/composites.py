@@ -43,8 +43,27 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.addmv.default: _addmv,
         aten.ctc_loss.Tensor: _ctc_loss,
         aten.scaled_dot_product_attention.default: _attention,
+        **dict.fromkeys(_EXTREMA, _of_something),
         **recurrent_kernels(),
     }
+
+
+_EXTREMA = (
+    aten.max.default,
+    aten.min.default,
+    aten.max.dim,
+    aten.min.dim,
+    aten.argmax.default,
+    aten.argmin.default,
+)
+
+
+def _of_something(usual: Any, x: torch.Tensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Any:
+    """An extremum of nothing is refused in eager mode: that there is something is a guard, and no check is needed."""
+    for size in x.shape if dim is None else x.shape[dim : dim + 1 or None]:
+        if is_general(size) and not is_unbacked(size):
+            bool(size != 0)
+    return usual(x, *(() if dim is None else (dim,)), *args, **kwargs)
 
 
 def _attention(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from symshape.frontend.bridge.decomposition_tables import inductor_table
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.decompositions.batch_norm_sizes import functional_sizes, inference_sizes, training_sizes
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
@@ -119,7 +120,12 @@ def types_of_results(changes: Changes) -> None:
 
 
 def trace_sizes_by(changes: Changes, wraps: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]]) -> None:
-    """Results of these operators are traced by what is made of their decompositions, where they have one."""
+    """Results of these operators are traced by what is made of their decompositions, where they have one.
+
+    Inductor's table takes its rules from the same one when it is imported: before the change, for such a rule need only
+    give the right size.
+    """
+    inductor_table()
     table: Any = decomposition_table
     changes.items(table, {op: wrap(table[op]) for op, wrap in wraps.items() if op in table})
 

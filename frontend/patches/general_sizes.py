@@ -18,7 +18,7 @@ from torch.fx.experimental.sym_node import _NO_HINT, SymNode
 
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides, is_general
-from symshape.frontend.bridge.symbolic_sizes import is_unbacked, maybe_known
+from symshape.frontend.bridge.symbolic_sizes import is_decided_against, is_unbacked
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
 
@@ -180,13 +180,12 @@ def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _decided(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """``n > 1 and x is None`` is ``n > 1`` where that is false. It was asked, and is a bool then, which it must be where
-    an operator takes it."""
+    """``n > 1 and x is None`` is ``n > 1`` where that is false. It was asked, and is False then, which it must be where
+    an operator takes a bool."""
 
     @functools.wraps(usual)
     def as_proxy(self: Any) -> Any:
-        known = maybe_known(self.sym_num) if isinstance(self.sym_num, torch.SymBool) else None
-        return usual(self) if known is None else known
+        return False if isinstance(self.sym_num, torch.SymBool) and is_decided_against(self.sym_num) else usual(self)
 
     return as_proxy
 

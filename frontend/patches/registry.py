@@ -215,7 +215,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "conditions that are decided",
+        "conditions that do not hold",
         ("frame",),
         (f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.as_proxy",),
         general_sizes.decided_conditions_are_bools,

@@ -74,9 +74,10 @@ def run_layers(compile: Callable[[Any], Any], training: bool) -> list[int]:
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 def test_layers_that_are_compiled_one_by_one_share_their_graphs(training: bool) -> None:
     usual = run_layers(lambda layer: torch.compile(layer, backend="aot_eager", dynamic=True), training)
-    assert run_layers(symshape.compile, training) == usual
+    ours = run_layers(symshape.compile, training)
+    assert len(ours) == len(usual) and all(one <= other for one, other in zip(ours, usual))
     if not training:
-        assert run_layers(lambda layer: symshape.compile(layer, assume=["x.size(1) == 4"]), training) == usual
+        assert run_layers(lambda layer: symshape.compile(layer, assume=["x.size(1) == 4"]), training) == ours
 
 
 def backend_for(fn: Any = double, dynamic: bool | None = None, **options: Any) -> ConfiguredBackend:

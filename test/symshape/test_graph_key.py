@@ -164,7 +164,9 @@ def test_symbols_of_other_numbers_are_the_same() -> None:
     def traced(taken: range) -> tuple[str, dict[str, str]]:
         trace, found = Trace(), []
         trace.env.unique_ids.update(taken)  # what else the process traced before
-        inputs = [trace.tensor(torch.empty(5, 7), "x", [(0, None)] * 2), trace.tensor(torch.empty(3), "y", [(0, None)])]
+        with in_force(Scope("frame")):
+            x = trace.tensor(torch.empty(5, 7), "x", [(0, None)] * 2)
+            inputs = [x, trace.tensor(torch.empty(3), "y", [(0, None)])]
 
         def compiler(graph: torch.fx.GraphModule, _inputs: Any) -> Any:
             found.append(graph_key(graph, trace.env))

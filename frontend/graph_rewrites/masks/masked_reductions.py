@@ -148,6 +148,13 @@ def extremum(other: Callable[[torch.dtype], Any], target: Any, pairwise: Any) ->
     return rule
 
 
+def largest_of_any(r: Rewriter, node: Node) -> Found:
+    """The ``amax`` of ``torch._prims``, which of nothing is -inf (``frontend/decompositions/softmax.py``)."""
+    reduction = Reduction(r, node, node.args[1], False)
+    masked = reduction.hidden(_lowest(reduction.value.full.meta["val"].dtype))
+    return reduction.result(r.write.call(node.target, masked, reduction.full_dims))
+
+
 def _of_joined(
     r: Rewriter, node: Node, joined: Joined, other: Callable[[torch.dtype], Any], target: Any, pairwise: Any
 ) -> Found:
@@ -340,6 +347,7 @@ RULES: dict[Any, Rule] = {
     aten.all.dim: simple(1, aten.all.dims),
     aten.all.dims: simple(1),
     aten.amax.default: extremum(_lowest, aten.amax.default, aten.maximum.default),
+    torch.ops.prims.amax.default: largest_of_any,
     aten.amin.default: extremum(_highest, aten.amin.default, aten.minimum.default),
     aten.max.default: extremum(_lowest, aten.amax.default, aten.maximum.default),
     aten.min.default: extremum(_highest, aten.amin.default, aten.minimum.default),
