@@ -13,9 +13,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import symshape
 from symshape import backend
-from symshape.frontend.bridge import size_memory, trace_without_dynamo
+from symshape.frontend.bridge import general_shape_env, size_memory, trace_without_dynamo
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
-from symshape.frontend.patches import symbolic_arithmetic
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.tools.zoo import MODELS
@@ -59,7 +58,7 @@ def _traced(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[Any, .
 
 
 def _without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (backend, trace_without_dynamo, symbolic_arithmetic):
+    for module in (backend, trace_without_dynamo, general_shape_env):
         monkeypatch.setattr(module, "remember", lambda env: None)
 
 
