@@ -10,6 +10,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.shape_env import symbol_hint
 from symshape.runtime.torch_c import first_seen
 
@@ -61,7 +62,7 @@ def maybe_known(condition: torch.SymBool) -> bool | None:
 
 def seen_as_one(size: Any) -> bool:
     """Whether a size of an input was 1 at the first call and is not known to stay 1."""
-    return isinstance(size, torch.SymInt) and not is_unbacked(size) and first_seen(size) == 1
+    return is_general(size) and not is_unbacked(size) and first_seen(size) == 1
 
 
 def known_equal(a: Any, b: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, known_not_one, seen_as_one
 
@@ -134,7 +135,7 @@ def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
         shapes = [x.shape for x in given if isinstance(x, torch.Tensor)]
         if _is_open(shapes):
             given = tuple(repeated(given))
-        elif any(isinstance(size, torch.SymInt) for shape in shapes for size in shape):
+        elif any(is_general(size) for shape in shapes for size in shape):
             given = tuple(_widened(given))  # the usual rule asks of each size whether it is another one, 1 for instance
         return usual(*given, **options)
 

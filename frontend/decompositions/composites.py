@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.decompositions.complex_numbers import Polar
@@ -53,7 +54,7 @@ def _attention(
     if isinstance(mask, torch.Tensor) and mask.dim() == query.dim():
         sizes = (*query.shape[:-1], key.shape[-2])
         full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]
-        if any(isinstance(s, torch.SymInt) and s is not m for m, s in zip(mask.shape, full)):
+        if any(is_general(s) and s is not m for m, s in zip(mask.shape, full)):
             mask = mask.expand(full)
     return usual(query, key, value, mask, *args, **kwargs)
 

@@ -17,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
 
 from symshape.frontend.bridge import general_shape_env
-from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides
+from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides, is_general
 from symshape.frontend.bridge.symbolic_sizes import is_unbacked, maybe_known
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
@@ -91,7 +91,7 @@ def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(usual)
     def sym_max(size: Any, least: Any) -> Any:
-        is_backed = isinstance(size, torch.SymInt) and not is_unbacked(size)
+        is_backed = is_general(size) and not is_unbacked(size)
         return size if is_backed and type(least) is int and least == 1 else usual(size, least)
 
     return sym_max
@@ -197,7 +197,7 @@ def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
     def sizes(x: torch.Tensor, dims: Any) -> Any:
         for d in dims if isinstance(dims, Sequence) else (dims,):
-            if x.dim() and isinstance(size := x.size(d), torch.SymInt) and not is_unbacked(size):
+            if x.dim() and is_general(size := x.size(d)) and not is_unbacked(size):
                 bool(size == 1)
         return usual(x, dims)
 
@@ -210,8 +210,8 @@ def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
     def sizes(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         for x in tensors:
-            if x.dim() == 1 and any(other.dim() != 1 for other in tensors) and not is_unbacked(x.size(0)):
-                bool(x.size(0) == 0)
+            if x.dim() == 1 and is_general(x.size(0)) and any(other.dim() != 1 for other in tensors):
+                is_unbacked(x.size(0)) or bool(x.size(0) == 0)
         return usual(tensors, *args, **kwargs)
 
     return sizes

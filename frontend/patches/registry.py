@@ -337,7 +337,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (
             Takes("torch.fx.experimental.proxy_tensor.thunkify", "tracer, f, *args, **kwargs"),
             Says("torch.fx.experimental.proxy_tensor._sym_register", "thunkify"),
-            HasLocal("torch.fx.experimental.proxy_tensor._compute_proxy", "out"),
+            Takes("torch.fx.experimental.proxy_tensor._compute_proxy", "tracer, func, args, out"),
             Takes("torch.utils._thunk.Thunk.__init__", "self, f"),
         ),
         only_speed=True,
