@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 
 
 def aot_compile(
@@ -22,17 +24,46 @@ def aot_compile(
 ) -> Any:
     """AOTAutograd with these decompositions. ``joint`` rewrites forward and backward before they are split;
     ``splitting()`` is entered while they are."""
-    from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.eval_frame import innermost_fn
 
-    compile_ = aot_autograd(
-        fw_compiler=forward,
-        bw_compiler=backward,
-        inference_compiler=inference,
-        decompositions=decompositions,
-        partition_fn=partition_after(joint, splitting),
-    )
-    return innermost_fn(compile_(gm, example_inputs))  # Dynamo itself keeps out of what a backend returns
+    how = {"fw_compiler": forward, "bw_compiler": backward, "inference_compiler": inference}
+    how |= {"decompositions": decompositions, "partition_fn": partition_after(joint, splitting)}
+    if os.environ.get("TORCH_COMPILE_DEBUG") == "1" or any(isinstance(x, list | tuple | dict) for x in example_inputs):
+        from torch._dynamo.backends.common import aot_autograd  # writes files, or flattens inputs
+
+        return innermost_fn(aot_autograd(**how)(gm, example_inputs))  # Dynamo keeps out of what a backend returns
+    return _aot_module(gm, example_inputs, **how)
+
+
+def _aot_module(gm: torch.fx.GraphModule, example_inputs: list[Any], bw_compiler: Any, **how: Any) -> Any:
+    """What ``torch._dynamo.backends.common.aot_autograd`` does, without importing Inductor for its log files."""
+    from torch._dynamo.utils import counters
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    counted = counters["aot_autograd"]
+    counted["total"] += 1
+    outcome = "not_ok"
+    try:
+        compiled = aot_module_simplified(gm, example_inputs, bw_compiler=_untraced(bw_compiler), **how)
+        outcome = "ok"
+    except TensorifyScalarRestartAnalysis:
+        outcome = ""  # Dynamo traces once more
+        raise
+    finally:
+        if outcome:
+            counted[outcome] += 1
+    return compiled
+
+
+def _untraced(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiler of backward that Dynamo traces neither itself, nor in what it returns."""
+
+    def compile_backward(*args: Any, **kwargs: Any) -> Any:
+        compiled = torch._dynamo.disable(compiler, reason="do not trace backward compiler function")(*args, **kwargs)
+        return torch._dynamo.disable(compiled, reason="do not trace generated backwards pass")
+
+    compile_backward._is_wrapped_bw_compiler = True  # type: ignore[attr-defined]
+    return compile_backward
 
 
 def partition_after(

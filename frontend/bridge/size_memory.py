@@ -6,7 +6,10 @@ traces for symshape (``remember``): other threads trace with environments of the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import torch
 
 ON_INTEGERS = (
     "add", "sub", "mul", "int_floordiv", "eq", "ne", "lt", "le", "gt", "ge", "sym_max", "sym_min",
@@ -22,16 +25,20 @@ Parts = tuple[Any, type, Any, bool]
 class Memory:
     """The memory of one shape environment.
 
-    ``decisions``: (expression, size-oblivious, guards suppressed) -> what a guard was made for; ``integers``:
-    expression -> the number that it is, or None; ``numbers``: number -> its ``SymNode``. None of them ever changes.
+    ``decisions``: (expression, size-oblivious, default, guards suppressed) -> the answer, for which there is a guard
+    unless it is the default; ``integers``: expression -> the number that it is, or None; ``numbers``: number -> its
+    ``SymNode``; ``layouts``: what was asked, sizes and strides, guards suppressed -> the answer. None of them ever
+    changes. ``empty``: (size, guards suppressed), of those that were asked whether they are 0.
     """
 
     def __init__(self, env: Any) -> None:
         self._version = env._replacements_version_counter
         self._results: dict[str, dict[tuple[Any, Any], Parts]] = {name: {} for name in BINARY}
-        self.decisions: dict[tuple[Any, bool, bool], Any] = {}
+        self.decisions: dict[tuple[Any, bool, bool | None, bool], Any] = {}
         self.integers: dict[Any, int | None] = {}
         self.numbers: dict[int, Any] = {}
+        self.layouts: dict[Any, Any] = {}
+        self.empty: set[tuple[Any, bool]] = set()
 
     def results(self, operation: str, env: Any) -> dict[tuple[Any, Any], Parts]:
         """Operands -> the result of ``operation``. Forgotten when a symbol is replaced: an operand is kept as it was
@@ -51,3 +58,17 @@ def remember(env: Any) -> None:
         return
     if not env._translation_validation_enabled and not env.should_record_events:
         setattr(env, ATTRIBUTE, Memory(env))
+
+
+def memory_of(env: Any) -> Memory | None:
+    """The memory of a shape environment, if it has one."""
+    memory: Memory | None = getattr(env, ATTRIBUTE, None)
+    return memory
+
+
+def memory_of_sizes(sizes: Iterable[Any]) -> Memory | None:
+    """The memory of the shape environment that the sizes of a tensor are traced in; None if all are known."""
+    for size in sizes:
+        if isinstance(size, torch.SymInt):
+            return memory_of(size.node.shape_env)
+    return None

@@ -10,10 +10,12 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.shape_env import symbol_hint
+from symshape.runtime.torch_c import first_seen
 
 
-def is_unbacked(size: torch.SymInt) -> bool:
+def is_unbacked(size: int | torch.SymInt) -> bool:
     """Whether a size is data-dependent."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -50,6 +52,17 @@ def known_not_one(size: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     return size != 1 if type(size) is int else statically_known_true(size != 1)
+
+
+def maybe_known(condition: torch.SymBool) -> bool | None:
+    """What a condition is whatever the sizes are, as far as they are known; None if it depends on them."""
+    found = condition.node.shape_env._maybe_evaluate_static(condition.node.expr)
+    return None if found is None else bool(found)
+
+
+def seen_as_one(size: Any) -> bool:
+    """Whether a size of an input was 1 at the first call and is not known to stay 1."""
+    return is_general(size) and not is_unbacked(size) and first_seen(size) == 1
 
 
 def known_equal(a: Any, b: Any) -> bool:

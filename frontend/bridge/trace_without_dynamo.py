@@ -67,9 +67,9 @@ def _check_message() -> str:
 
 @functools.cache
 def _shape_env_class() -> type:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv
 
-    class GuardedShapeEnv(ShapeEnv):
+    class GuardedShapeEnv(GeneralShapeEnv):
         """Places everything at the user's line, and keeps the messages of assertions."""
 
         def _get_user_frame(self) -> Any:

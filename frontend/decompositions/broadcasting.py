@@ -1,7 +1,8 @@
-"""Broadcasting of unbacked sizes: whether a dim is 1 and is repeated is decided when the code runs.
+"""Broadcasting of sizes that may be 1: whether a dim is repeated is decided when the code runs.
 
 The tracer takes an unbacked size for one that is not 1, and asserts that it equals what it meets. Here the size of the
-result is right for either, and what is asserted is eager's own rule. Where a tensor must be repeated explicitly (for a
+result is right for either, and what is asserted is eager's own rule. A size of an input that is 1 at the first call is
+treated likewise; of two others it is a guard that they are equal. Where a tensor must be repeated explicitly (for a
 gradient, or by ``expand``) its elements are picked by index: ``i * min(size - 1, 1)`` is i, or 0 if the size is 1.
 """
 
@@ -14,8 +15,9 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
-from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, known_not_one
+from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, known_not_one, seen_as_one
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -66,10 +68,10 @@ def joined(a: Size, b: Size) -> Size:
     """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
     if not undecided(a, b):
         return b if type(a) is int and a == 1 else a
-    if known_not_one(a) or known_not_one(b):
-        known, unknown = (a, b) if known_not_one(a) else (b, a)
-        _check(either(unknown == 1, unknown == known), lambda: _MESSAGE)
-        return known
+    if _is_full(a, b) or _is_full(b, a):
+        full, other = (a, b) if _is_full(a, b) else (b, a)
+        _check(either(other == 1, other == full), lambda: _MESSAGE)
+        return full
     _check(either(a == b, a == 1, b == 1), lambda: _MESSAGE)
     return _sym_max(a, b) * _sym_min(_sym_min(a, b), 1)  # the other one, unless there is nothing
 
@@ -77,12 +79,25 @@ def joined(a: Size, b: Size) -> Size:
 _MESSAGE = "sizes that are broadcast must be the same, or 1"
 
 
+def _is_full(a: Size, b: Size) -> bool:
+    """Whether the size of the result is ``a``. Beside an unbacked size it is a guard that it is not 1: that such a size
+    is 1 or the same can only be an assertion, which would refuse what eager mode broadcasts."""
+    if known_not_one(a):
+        return True
+    if _is_unbacked(a) or seen_as_one(a):
+        return False
+    return bool(a != 1) if _is_unbacked(b) else True
+
+
 def undecided(a: Size, b: Size) -> bool:
-    """Whether it depends on a data-dependent size which of two sizes is repeated."""
-    unknown = [isinstance(x, torch.SymInt) and is_unbacked(x) for x in (a, b)]
-    if not any(unknown) or any(type(x) is int and x == 1 for x in (a, b)):
+    """Whether it is decided at call time which of two sizes is repeated."""
+    if not any(_is_unbacked(x) or seen_as_one(x) for x in (a, b)) or any(type(x) is int and x == 1 for x in (a, b)):
         return False
     return not known_equal(a, b) and not (known_not_one(a) and known_not_one(b))
+
+
+def _is_unbacked(size: Size) -> bool:
+    return isinstance(size, torch.SymInt) and is_unbacked(size)
 
 
 def _aligned(shapes: Sequence[Sequence[Size]]) -> list[tuple[Size, ...]]:
@@ -118,9 +133,28 @@ def with_repeated_tensors(usual: Callable[..., Any]) -> Callable[..., Any]:
 
     def tensors(*given: Any, **options: Any) -> Any:
         shapes = [x.shape for x in given if isinstance(x, torch.Tensor)]
-        return usual(*(repeated(given) if _is_open(shapes) else given), **options)
+        if _is_open(shapes):
+            given = tuple(repeated(given))
+        elif any(is_general(size) for shape in shapes for size in shape):
+            given = tuple(_widened(given))  # the usual rule asks of each size whether it is another one, 1 for instance
+        return usual(*given, **options)
 
     return tensors
+
+
+def _widened(operands: Sequence[Any]) -> list[Any]:
+    """Dims of size 1 are expanded to what they meet, for which no size is asked."""
+    tensors = [x for x in operands if isinstance(x, torch.Tensor)]
+    whole = torch.broadcast_shapes(*(x.shape for x in tensors))
+
+    def widened(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.dim() == 0:
+            return x
+        sizes = whole[len(whole) - x.dim() :]
+        same = [s if type(old) is int and old == 1 else old for old, s in zip(x.shape, sizes)]
+        return x if all(a is b for a, b in zip(same, x.shape)) else x.expand(same)
+
+    return [widened(x) for x in operands]
 
 
 def repeated(operands: Sequence[Any]) -> list[Any]:
@@ -140,16 +174,19 @@ def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
 
 def perhaps_squeezed(x: torch.Tensor, dim: Any = None) -> bool:
     """Whether ``x.squeeze(dim)`` drops a dim depends on sizes that are in the data."""
+    return any(_is_unbacked(x.size(d)) and not known_not_one(x.size(d)) for d in _squeezed(x, dim))
+
+
+def _squeezed(x: torch.Tensor, dim: Any) -> Sequence[int]:
     dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
-    return any(undecided(x.size(d), 2) for d in dims if x.dim())
+    return dims if x.dim() else ()
 
 
 def _squeeze(usual: Any, x: torch.Tensor, *dim: Any) -> torch.Tensor:
     """As it is traced, a dim of an unbacked size stays: then it must not be 1."""
-    if perhaps_squeezed(x, *dim):
-        for d in range(x.dim()) if not dim else [dim[0]] if isinstance(dim[0], int) else dim[0]:
-            if undecided(x.size(d), 2):
-                _check(x.size(d) != 1, lambda: "a dim of size 1 would be dropped")
+    for d in _squeezed(x, *(dim or (None,))):
+        if _is_unbacked(size := x.size(d)):
+            _check(size != 1, lambda: "a dim of size 1 would be dropped")
     result: torch.Tensor = usual(x, *dim)
     return result
 

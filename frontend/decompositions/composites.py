@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.decompositions.complex_numbers import Polar
@@ -41,8 +42,21 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.channel_shuffle.default: _channel_shuffle,
         aten.addmv.default: _addmv,
         aten.ctc_loss.Tensor: _ctc_loss,
+        aten.scaled_dot_product_attention.default: _attention,
         **recurrent_kernels(),
     }
+
+
+def _attention(
+    usual: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1."""
+    if isinstance(mask, torch.Tensor) and mask.dim() == query.dim():
+        sizes = (*query.shape[:-1], key.shape[-2])
+        full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]
+        if any(is_general(s) and s is not m for m, s in zip(mask.shape, full)):
+            mask = mask.expand(full)
+    return usual(query, key, value, mask, *args, **kwargs)
 
 
 def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:

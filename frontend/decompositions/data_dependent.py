@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels
@@ -194,7 +195,9 @@ def _batch_norm(
 ) -> Any:
     """The usual form asks whether there is anything to normalise: then running statistics stay as they are."""
     if not has_unbacked_sizes(x):
-        return usual(x, weight, bias, mean, var, training, momentum, eps, cudnn)
+        if training or x.dim() < 2 or not any(map(is_general, x.shape)):
+            return usual(x, weight, bias, mean, var, training, momentum, eps, cudnn)
+        return aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)[0]
     some = torch.full((), x.numel(), device=x.device) > 0
     if weight is not None:
         weight = torch.where(some, weight, 1)  # its gradient is 0 where there is nothing, and not NaN

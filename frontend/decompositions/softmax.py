@@ -1,8 +1,8 @@
-"""softmax and log_softmax along a dim whose size is in the data: there may be nothing in it.
+"""softmax and log_softmax along a dim in which there may be nothing.
 
-PyTorch's decompositions before 2.13 take the largest element of each row, which eager mode refuses of nothing, while
-its softmax of nothing is nothing. Here, as in PyTorch from 2.13 on (``_softmax_unbacked_safe_amax``), one -inf is put
-behind each row first: the largest element stays, and there is one.
+Eager mode's softmax of nothing is nothing, while ``amax`` refuses to take the largest of nothing: PyTorch's
+decompositions (``_softmax_unbacked_safe_amax``) make it a guard that there is something, or put -inf behind each row.
+Here it is the ``amax`` of ``torch._prims``, which asks for nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
-from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 
 Rule = Callable[..., Any]
 
@@ -43,18 +41,16 @@ def log_softmax_of_maybe_nothing(rule: Rule) -> Rule:
 
 
 def _may_be_nothing(x: torch.Tensor, dim: int) -> bool:
-    size: Any = x.shape[dim] if x.dim() else 1
-    return isinstance(size, torch.SymInt) and is_unbacked(size)
+    return isinstance(x.shape[dim] if x.dim() else 1, torch.SymInt)
 
 
 def _shifted(x: torch.Tensor, dim: int) -> torch.Tensor:
     """``x`` less the largest of its row, contiguous, computed in float32 where the type is a shorter one."""
     x = x.contiguous()
     x = x.float() if x.dtype in (torch.half, torch.bfloat16) else x
-    shape = list(x.shape)
-    shape[dim] = 1
-    padded = torch.cat((x, x.new_full(shape, float("-inf"))), dim)
-    return x - torch.amax(padded, dim, keepdim=True)
+    dim = dim % x.dim()
+    largest: torch.Tensor = torch.ops.prims.amax.default(x, [dim])
+    return x - largest.unsqueeze(dim)
 
 
 def _as_result(found: torch.Tensor, x: torch.Tensor, half_to_float: bool) -> torch.Tensor:

@@ -93,7 +93,10 @@ def _first_call(env: Any) -> Iterator[Specialisation]:
     for tensor in input_sizes(env):
         for dim in tensor.small:
             text = f"{plain_source(tensor.source)}.size({dim}) == {tensor.sizes[dim]}"
-            yield Specialisation(text, "as at the first call: sizes 0 and 1 have graphs of their own")
+            yield Specialisation(
+                text,
+                "as at the first call: sizes 0 and 1 have graphs of their own (symshape.compile makes them symbols)",
+            )
 
 
 def _replaced(env: Any, names: Mapping[str, str]) -> Iterator[Specialisation]:

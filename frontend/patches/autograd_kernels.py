@@ -13,6 +13,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.decompositions.batch_norm_sizes import functional_sizes, inference_sizes, training_sizes
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
 from symshape.frontend.decompositions.padding import constant_pad_sizes
@@ -88,6 +89,23 @@ def kernel_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Calla
 def sizes_of_logsumexp(changes: Changes) -> None:
     """Without asking whether there is anything to sum."""
     trace_sizes_by(changes, {aten.logsumexp.default: logsumexp_sizes})
+
+
+def sizes_of_batch_norms(changes: Changes) -> None:
+    """Without the decompositions."""
+    trace_sizes_by(changes, _BATCH_NORMS)
+
+
+def batch_norm_targets() -> list[str]:
+    """The entries that ``sizes_of_batch_norms`` replaces."""
+    return [f"torch._decomp.decomposition_table[{op}]" for op in _BATCH_NORMS]
+
+
+_BATCH_NORMS: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    aten._native_batch_norm_legit_no_training.default: inference_sizes,
+    aten._native_batch_norm_legit.default: training_sizes,
+    aten._native_batch_norm_legit_functional.default: functional_sizes,
+}
 
 
 def layouts_of_paddings(changes: Changes) -> None:

@@ -164,7 +164,8 @@ class Patch:
     """``targets``: what is replaced, or a function that returns it; ``change`` makes the change on a stack that reverts
     it; ``probes``: what the change relies on; ``versions``: for which PyTorch the row is, where versions need other
     changes, or none; ``is_setting``: a configuration value, which is set again by every scope,
-    also where PyTorch's own rules hold; ``when``: for which scopes of its phases."""
+    also where PyTorch's own rules hold; ``when``: for which scopes of its phases; ``only_speed``: nothing is traced
+    otherwise than without it, only faster."""
 
     name: str
     phases: tuple[Phase, ...]
@@ -175,6 +176,7 @@ class Patch:
     issue: str | None = None
     versions: Versions = KNOWN_VERSIONS
     is_setting: bool = False
+    only_speed: bool = False
     when: Callable[[Scope], bool] = always
 
     @property

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from torch._dynamo.convert_frame import compile_lock
 
+from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.size_memory import BINARY
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
@@ -28,17 +29,22 @@ from symshape.frontend.patches import (
     empty_sizes,
     fake_results,
     float_constants,
+    general_sizes,
     generators,
     input_views,
     integer_inputs,
     jit_tracing,
+    layout_questions,
     lazy_modules,
+    needless_work,
     operator_rules,
     random_draws,
     silent_logs,
     size_reads,
+    size_recording,
     storage_offsets,
     symbolic_arithmetic,
+    tensor_making,
     torch_checks,
     torch_layers,
     trace_messages,
@@ -51,6 +57,8 @@ from symshape.frontend.patches.settings import DYNAMO, FUNCTORCH, Change, settin
 
 _SIZES = "torch.fx.experimental.symbolic_shapes"
 _NODE = "torch.fx.experimental.sym_node.SymNode"
+_FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"
+_STUB = "torch._subclasses._fake_tensor_utils._SymIntOutputStub"
 _VARIABLES = "torch._dynamo.variables"
 _TENSOR = f"{_VARIABLES}.tensor.TensorVariable"
 _IN_GRAPH = f"{_VARIABLES}.torch.TorchInGraphFunctionVariable"
@@ -115,10 +123,123 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "sizes 0 and 1",
+        ("frame",),
+        (
+            f"{_OUTPUT}.ShapeEnv",
+            f"{_SIZES}.make_symbol",
+            f"{_SIZES}.uninteresting_files",
+        ),
+        general_sizes.zero_and_one_are_sizes,
+        "each size that is 0 or 1 at the first call would be a constant, with a graph of its own",
+        (
+            Takes(
+                f"{_SIZES}.ShapeEnv.create_symbol",
+                "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one, symbolic_context",
+            ),
+            Says(f"{_SIZES}.ShapeEnv.create_symbol", "make_symbol"),
+            Takes(
+                f"{_SIZES}.ShapeEnv.evaluate_expr",
+                "self, orig_expr, hint, fx_node, size_oblivious, fallback_value, forcing_spec",
+            ),
+            Takes(
+                f"{_SIZES}.ShapeEnv._maybe_evaluate_static",
+                "self, expr, unbacked_only, compute_hint, size_oblivious, axioms, var_to_range",
+            ),
+            Takes(f"{_SIZES}.ShapeEnv.create_symintnode", "self, sym, hint, source"),
+            Takes(
+                f"{_SIZES}.ShapeEnv._compute_symbolic_stride",
+                "self, source, size, ex_size, ex_stride, dynamic_strides, constraint_strides, are_sizes_static,"
+                " symbolic_context",
+            ),
+            Takes(
+                f"{_SIZES}.ShapeEnv.produce_guards_verbose",
+                "self, placeholders, sources, source_ref, guards, input_contexts, equalities_inputs, _simplified,"
+                " ignore_static, langs",
+            ),
+            Behaves(f"{_SIZES}.ShapeEnv.produce_guards_verbose", general_shape_env.strides_are_guarded_as_text),
+            Takes(f"{_SIZES}.make_symbol", "prefix, idx, **kwargs"),
+            Says(f"{_SIZES}.ShapeEnv._get_user_frame", "uninteresting_files"),
+            Says("torch._prims_common._is_non_overlapping_and_dense_or_false", "guard_or_false"),
+            Says("torch._prims_common.are_strides_like_channels_last_or_false", "guard_or_true"),
+            Says("torch._prims_common.check_contiguous_sizes_strides", "guard_or_true"),
+            Says("torch._prims_common.compute_elementwise_output_logical_to_physical_perm", "guard_or_false"),
+            Says("torch._prims_common.is_contiguous", "guard_or_false"),
+            Says("torch._prims_common.is_channels_last_contiguous_2d", "guard_or_true"),
+            Says("torch._prims_common.is_channels_last_contiguous_3d", "guard_or_true"),
+        ),
+    ),
+    Patch(
+        "strides where a size is 1",
+        ("frame",),
+        ("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH",),
+        general_sizes.strides_that_matter,
+        "the stride of a dim of size 1, or of a tensor without elements, would be a guard",
+        (
+            Takes("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "self, guard, value"),
+            Says("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "input_source_to_sizes_strides"),
+            Takes("torch._dynamo.guards.convert_to_concrete_values", "size_or_stride"),
+        ),
+    ),
+    Patch(
+        "strides of contiguous tensors",
+        ("frame",),
+        ("torch._prims_common.sym_max", f"{_NODE}.sym_max", "torch.SymInt.__sym_max__"),
+        general_sizes.strides_are_products,
+        "PyTorch writes max(size, 1) for each size in them, where a size may be 0",
+        (
+            Takes("torch._prims_common.sym_max", "a, b"),
+            Says("torch._prims_common.make_contiguous_strides_for", "sym_max"),
+            Takes(f"{_NODE}.sym_max", "self, other"),
+            Takes("torch.SymInt.__sym_max__", "self, other"),
+        ),
+    ),
+    Patch(
+        "contiguity in C++",
+        ("frame",),
+        (f"{_NODE}.has_hint",),
+        general_sizes.sizes_have_no_value_in_cpp,
+        "C++ compares each size with 0 and 1, with a guard, where the sizes have values",
+        (Takes(f"{_NODE}.has_hint", "self"), Says(f"{_NODE}.expect_true", "has_hint")),
+    ),
+    Patch(
+        "division by a size",
+        ("frame",),
+        (f"{_NODE}.mod", f"{_NODE}.int_floordiv"),
+        general_sizes.division_by_nothing,
+        "a rule that is right for every size may divide by one that is 0 at the first call",
+        (
+            Takes(f"{_NODE}.mod", "self, other"),
+            Takes(f"{_NODE}.int_floordiv", "self, other"),
+            Exists("torch.fx.experimental.sym_node._NO_HINT", "object"),
+        ),
+    ),
+    Patch(
+        "conditions that are decided",
+        ("frame",),
+        (f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.as_proxy",),
+        general_sizes.decided_conditions_are_bools,
+        "the value of `n > 1 and x is None` is a SymBool where n is 1, which operators do not take for a bool",
+        (Takes(f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.as_proxy", "self"),),
+    ),
+    Patch(
+        "ranks that depend on sizes",
+        ("frame", "graph"),
+        (
+            "torch._decomp.decomposition_table[aten.squeeze.dims]",
+            "torch._decomp.decomposition_table[aten.cat.default]",
+        ),
+        general_sizes.ranks_are_guarded,
+        "whether `squeeze` drops a dim, and `cat` an empty operand, must be known",
+        (
+            Takes("torch._decomp.decomposition_table[aten.squeeze.dims]", "a, dim"),
+            Takes("torch._decomp.decomposition_table[aten.cat.default]", "tensors, dim, out"),
+        ),
+    ),
+    Patch(
         "arithmetic on sizes",
         ("frame", "graph"),
         (
-            "torch._dynamo.output_graph.ShapeEnv",
             *(f"{_NODE}.{name}" for name in (*BINARY, "expr", "maybe_as_int", "wrap_int")),
             f"{_SIZES}.ShapeEnv.evaluate_sym_node",
             f"{_SIZES}.uninteresting_files",
@@ -135,6 +256,123 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Behaves(f"{_NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
         versions=Versions(first="2.12"),  # before, a ShapeEnv does not count the symbols that it replaces
+        only_speed=True,
+    ),
+    Patch(
+        "views from the cache",
+        ("frame", "graph"),
+        (f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",),
+        tensor_making.views_are_made_once,
+        "the bytes of a view's memory are computed twice, from symbolic sizes",
+        (
+            Takes(f"{_FAKE_MODE}._get_output_tensor_from_cache_entry", "self, state, entry, key, func, args"),
+            Takes("torch._subclasses.fake_tensor.in_kernel_invocation_manager", "fake_mode"),
+            Takes(f"{_STUB}.extract", "self, key, shape_env"),
+            Exists("torch._subclasses._fake_tensor_utils._CacheKeyState.shape_env", "member_descriptor"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+        only_speed=True,
+    ),
+    Patch(
+        "entries of the cache",
+        ("frame", "graph"),
+        (
+            f"{_FAKE_MODE}._get_output_info_for_cache_entry",
+            f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",
+        ),
+        tensor_making.entries_are_not_tried,
+        "for the dispatch keys of a result a second one is made, with all its symbolic sizes",
+        (
+            Takes(f"{_FAKE_MODE}._get_output_info_for_cache_entry", "self, state, key, func, args, kwargs, output"),
+            Takes(
+                f"{_FAKE_MODE}._get_output_tensor_from_cache_entry",
+                "self, state, entry, key, func, args | self, state, entry, key, args",
+            ),
+            Says(f"{_FAKE_MODE}._get_output_info_for_cache_entry", "_dispatch_key_set"),
+            Says(f"{_FAKE_MODE}._output_from_cache_entry", "_get_output_tensor_from_cache_entry"),
+        ),
+        versions=Versions(first="2.12"),
+        only_speed=True,
+    ),
+    Patch(
+        "memory of wrappers",
+        ("frame", "graph"),
+        ("torch._subclasses.functional_tensor.FunctionalTensor.__new__",),
+        tensor_making.wrappers_have_a_memory,
+        "functionalisation computes, and records in the graph, the bytes of each wrapper's memory",
+        (
+            Takes("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "cls, elem, mode"),
+            Says("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "is_inference_mode_enabled"),
+            Exists("torch.Tensor._make_wrapper_subclass"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensor._extra_dispatch_keys"),
+        ),
+        versions=Versions(first="2.12", last="2.14"),
+        only_speed=True,
+    ),
+    Patch(
+        "layouts of sizes and strides",
+        ("frame", "graph"),
+        (
+            "torch._prims_common.check_contiguous_sizes_strides",
+            "torch._prims_common.suggest_memory_format",
+            "torch._subclasses.fake_tensor.suggest_memory_format",
+        ),
+        layout_questions.layouts_are_asked_once,
+        "whether a tensor is contiguous or channels-last is asked several times of each, by twenty operations on sizes",
+        (
+            Takes("torch._prims_common.check_contiguous_sizes_strides", "sizes, strides, false_if_dde"),
+            Takes("torch._prims_common.suggest_memory_format", "x"),
+            Says("torch._prims_common.is_contiguous", "check_contiguous_sizes_strides"),
+            Says("torch._subclasses.fake_tensor.extract_tensor_metadata", "suggest_memory_format"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "comparisons of sizes",
+        ("frame", "graph"),
+        ("torch.fx.experimental.proxy_tensor.thunkify",),
+        size_recording.comparisons_are_recorded_when_used,
+        "each comparison of sizes that a decision takes is recorded in the graph, and removed from it as dead code",
+        (
+            Takes("torch.fx.experimental.proxy_tensor.thunkify", "tracer, f, *args, **kwargs"),
+            Says("torch.fx.experimental.proxy_tensor._sym_register", "thunkify"),
+            Takes("torch.fx.experimental.proxy_tensor._compute_proxy", "tracer, func, args, out"),
+            Takes("torch.utils._thunk.Thunk.__init__", "self, f"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
+    ),
+    Patch(
+        "maps over devices",
+        ("frame",),
+        ("torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",),
+        needless_work.local_maps_are_imported_by_their_users,
+        "Dynamo imports much of torch.distributed to see that a value is not its local_map",
+        (
+            Takes(
+                "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
+                "value",
+            ),
+            Says(
+                "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
+                "torch.distributed.tensor.experimental._func_map",
+            ),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "lists of composite operators",
+        ("frame",),
+        ("torch._export.utils._materialize_cpp_cia_ops",),
+        needless_work.operators_are_listed_once,
+        "the table of decompositions makes objects of all composite operators, once for each namespace",
+        (
+            Takes("torch._export.utils._materialize_cpp_cia_ops", ""),
+            Says("torch._export.utils._collect_all_valid_cia_ops_for_namespace", "_materialize_cpp_cia_ops"),
+            Exists("torch._C._dispatch_get_registrations_for_dispatch_key"),
+        ),
+        only_speed=True,
     ),
     Patch(
         "names in silent logs",
@@ -148,6 +386,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Exists("torch._dynamo.symbolic_convert.trace_call_log", "Logger"),
             Exists("torch._dynamo.symbolic_convert.trace_source_log", "Logger"),
         ),
+        only_speed=True,
     ),
     Patch(
         "floats that are no arguments",
@@ -177,6 +416,29 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.sizes_of_logsumexp,
         "the usual rule asks whether there is anything to sum",
         (Takes("torch._decomp.decomposition_table[aten.logsumexp.default]", "self, dim, keepdim, out"),),
+    ),
+    Patch(
+        "sizes of batch normalisations",
+        ("frame", "graph"),
+        autograd_kernels.batch_norm_targets,
+        autograd_kernels.sizes_of_batch_norms,
+        "for the sizes of a result PyTorch runs the decomposition, twenty operators on symbolic sizes",
+        (
+            Takes(
+                "torch._decomp.decomposition_table[aten._native_batch_norm_legit_no_training.default]",
+                "input, weight, bias, running_mean, running_var, momentum, eps",
+            ),
+            *(
+                Takes(
+                    f"torch._decomp.decomposition_table[aten.{name}.default]",
+                    "input, weight, bias, running_mean, running_var, training, momentum, eps",
+                )
+                for name in ("_native_batch_norm_legit", "_native_batch_norm_legit_functional")
+            ),
+            Says("torch._decomp.decompositions.native_batch_norm_helper", "new_zeros"),
+        ),
+        only_speed=True,
+        versions=Versions(first="2.12"),
     ),
     Patch(
         "broadcasting",
@@ -630,6 +892,24 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         ("graph", "jit"),
         "dead code elimination would drop draws that nothing reads",
         when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "graphs in silent logs",
+        ("graph",),
+        (f"{_AUTOGRAD}._log_joint_graph", f"{_AUTOGRAD}._log_fw_bw_graphs"),
+        silent_logs.no_graphs_for_silent_logs,
+        "AOTAutograd prints forward, backward and both together, for logs that are off",
+        (
+            Takes(f"{_AUTOGRAD}._log_joint_graph", "fx_g, aot_config"),
+            Takes(
+                f"{_AUTOGRAD}._log_fw_bw_graphs", "fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config"
+            ),
+            Exists(f"{_AUTOGRAD}.aot_joint_log", "Logger"),
+            Exists(f"{_AUTOGRAD}.aot_graphs_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+            Says(f"{_AUTOGRAD}.aot_stage2_autograd", "_log_fw_bw_graphs"),
+        ),
+        only_speed=True,
     ),
     Patch(
         "inputs of one memory",

@@ -1,10 +1,15 @@
-"""What Dynamo works out for its logs though nobody reads them."""
+"""What the tracer works out for its logs though nobody reads them."""
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from torch._dynamo import symbolic_convert
+from torch._functorch._aot_autograd import graph_compile
+from torch._logging._internal import trace_log
 
 from symshape.frontend.patches.patch import Changes
 
@@ -19,3 +24,38 @@ def no_names_for_silent_logs(changes: Changes) -> None:
 
 def _nameless(filename: str, lineno: int) -> None:
     return None
+
+
+def no_graphs_for_silent_logs(changes: Changes) -> None:
+    """The graphs of a training step are printed for the logs ``aot_joint_graph`` and ``aot_graphs``, for TORCH_TRACE,
+    and for PyTorch's own cache of them, which has none of a foreign backend; also where there are none of these. It
+    is up to a fifth of the time that tracing takes, mostly for the text of sizes."""
+    changes.wrap(graph_compile, "_log_joint_graph", _where_read)
+    changes.wrap(graph_compile, "_log_fw_bw_graphs", _both_where_read)
+
+
+def _is_read() -> bool:
+    logs = (graph_compile.aot_joint_log, graph_compile.aot_graphs_log)
+    return bool(trace_log.handlers) or any(log.isEnabledFor(logging.INFO) for log in logs)
+
+
+@functools.cache
+def _where_read(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def _log_joint_graph(fx_g: Any, aot_config: Any) -> Any:
+        return usual(fx_g, aot_config) if _is_read() else None
+
+    return _log_joint_graph
+
+
+@functools.cache
+def _both_where_read(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def _log_fw_bw_graphs(
+        fw_module: Any, bw_module: Any, maybe_subclass_meta: Any, fw_metadata: Any, aot_config: Any
+    ) -> Any:
+        if _is_read():
+            return usual(fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config)
+        return None, None
+
+    return _log_fw_bw_graphs

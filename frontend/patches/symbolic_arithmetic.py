@@ -18,21 +18,19 @@ from typing import Any
 
 import sympy
 import torch
-from torch._dynamo import output_graph
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.frontend.bridge.size_memory import ATTRIBUTE, BINARY, ON_BOOLEANS, remember
+from symshape.frontend.bridge.size_memory import ATTRIBUTE, BINARY, ON_BOOLEANS
 from symshape.frontend.patches.patch import Changes
 
 _PLAIN = (int, bool)  # types of hints; a nested tensor's size has another one
 
 
 def remember_arithmetic(changes: Changes) -> None:
-    """Environments that Dynamo makes have a memory, and the operations on sizes look there first."""
-    changes.attribute(output_graph, "ShapeEnv", _remembering)
+    """The operations on sizes look in the memory of their environment first."""
     for name in BINARY:
         changes.wrap(SymNode, name, functools.partial(_binary, name))
     changes.attribute(SymNode, "expr", _expr(vars(SymNode)["expr"].fget))
@@ -46,12 +44,6 @@ def remember_arithmetic(changes: Changes) -> None:
 def _also_this_one(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
     """A guard is said to come from the line that asked, not from this file."""
     return lambda: usual() | {__file__}
-
-
-def _remembering(*args: Any, **kwargs: Any) -> Any:
-    env = ShapeEnv(*args, **kwargs)
-    remember(env)
-    return env
 
 
 @functools.cache
@@ -151,7 +143,7 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         memory = getattr(self, ATTRIBUTE, None)
         if memory is None or type(sym_node._hint) not in _PLAIN:
             return usual(self, sym_node, size_oblivious, fallback_value)
-        key = (sym_node.expr, size_oblivious, ShapeEnv._suppress_guards_tls())
+        key = (sym_node.expr, size_oblivious, fallback_value, ShapeEnv._suppress_guards_tls())
         try:
             return memory.decisions[key]
         except KeyError:

@@ -104,9 +104,9 @@ def trace_call(call: Call, options: Options) -> Traced:
     """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
     CompileError where the function cannot be traced; whatever else the function itself raises."""
     trace = Trace()
-    state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
-    fakes = [_fake(trace, one) for one in call.inputs]
     with in_force(Scope("frame", run_operators=options.probe_custom_operators)):
+        state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
+        fakes = [_fake(trace, one) for one in call.inputs]
         try:
             _apply_names(trace, call.inputs, fakes)
             _assume(trace, call, fakes)

@@ -51,9 +51,9 @@ def test_sizes_of_parameters_have_the_users_names() -> None:
 def test_an_expression_is_pinned() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         rows = x.view(-1, 4)
-        return rows * y.view(-1, 4)
+        return rows * y if rows.shape[0] == 1 else rows + y
 
-    log = _log(fn, torch.randn(4), torch.randn(8))
+    log = _log(fn, torch.randn(4), torch.randn(4))
     assert log["x.size(0) // 4 == 1"] == ("pinned at", (line(fn, "rows * y"),))
     reason, lines = log["x.size(0) == 4"]  # a multiple of 4, and 1 when divided by 4
     assert reason == "pinned together at" and set(lines) == {line(fn, "rows * y"), line(fn, "x.view")}
@@ -66,17 +66,15 @@ def test_divisibility_pins_nothing() -> None:
     assert _log(fn, torch.randn(10)) == {}
 
 
-def test_sizes_of_the_first_call() -> None:
-    def fn(x: torch.Tensor) -> torch.Tensor:
-        return x + 1
+def test_sizes_zero_and_one_are_not_pinned() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x + y).softmax(0)
 
-    assert _log(fn, torch.randn(1, 4)) == {
-        "x.size(0) == 1": ("as at the first call: sizes 0 and 1 have graphs of their own", ())
-    }
+    assert _log(fn, torch.randn(1, 4), torch.randn(1)) == {}
 
 
 def test_equal_sizes_of_plain_torch_compile() -> None:
-    """Sizes that are equal at the first call are one symbol there."""
+    """Sizes that are equal at the first call are one symbol there, and those of 0 and 1 are constants."""
     from symshape.backend import symshape_backend
 
     def fn(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -87,9 +85,10 @@ def test_equal_sizes_of_plain_torch_compile() -> None:
 
     torch._dynamo.reset()
     reports: list[Any] = []
-    torch.compile(fn, backend=backend, dynamic=True)(torch.randn(4), torch.randn(4))
-    (one,) = reports[0].specialisations
-    assert one.text == "y.size(0) == x.size(0)" and one.reason.startswith("equal at the first call")
+    torch.compile(fn, backend=backend, dynamic=True)(torch.randn(4, 1), torch.randn(4))
+    first, equal = reports[0].specialisations
+    assert first.text == "x.size(1) == 1" and "sizes 0 and 1 have graphs of their own" in first.reason
+    assert equal.text == "y.size(0) == x.size(0)" and equal.reason.startswith("equal at the first call")
 
 
 def _joint(x: torch.Tensor) -> torch.Tensor:

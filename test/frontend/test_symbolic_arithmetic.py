@@ -1,86 +1,28 @@
-"""Tracing that remembers what it computed with sizes is tracing all the same; and floats that are no arguments."""
+"""What tracing remembers of sizes, and when it forgets; floats that are no arguments.
+
+That what is traced is the same is tested by ``test/programs/test_fast_tracing.py``.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import symshape
 from symshape import backend
-from symshape.frontend.bridge import size_memory, trace_without_dynamo
+from symshape.frontend.bridge import size_memory
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
-from symshape.frontend.patches import symbolic_arithmetic
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
-from symshape.tools.zoo import MODELS
-
-
-def _attention(x: torch.Tensor) -> torch.Tensor:
-    heads = x.view(x.shape[0], x.shape[1], 2, -1).transpose(1, 2)
-    mixed = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
-    return mixed.transpose(1, 2).reshape(x.shape)
-
-
-def _pooled(x: torch.Tensor) -> torch.Tensor:
-    padded = torch.nn.functional.pad(x[:, None], (1, 2, 0, x.shape[0] % 3))
-    return torch.nn.functional.avg_pool2d(padded, 2).flatten(1)
-
-
-def _selected(x: torch.Tensor) -> torch.Tensor:
-    rows = x[x[:, 0, 0] > 0]
-    torch._check(rows.shape[0] <= x.shape[0])
-    return torch.cat([rows, rows * 2]).sum(0) + x.repeat(2, 1, 1).mean(0)
-
-
-def _branching(x: torch.Tensor) -> torch.Tensor:
-    if x.shape[0] * x.shape[1] > 20 and x.shape[1] != x.shape[2]:
-        return x.reshape(-1, x.shape[2]).softmax(0)
-    return x.split(2)[0].unfold(1, 2, 1)
-
-
-PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    fn.__name__: (fn, (torch.linspace(-1, 1, 4 * 6 * 8).view(4, 6, 8),))
-    for fn in (_attention, _pooled, _selected, _branching)
-}
-
-
-def _traced(fn: Callable[..., Any], args: Any, kwargs: Any) -> list[tuple[Any, ...]]:
-    """What the tracer hands on, for each graph: its IR, with guards, ranges and runtime assertions."""
-    torch._dynamo.reset()
-    report = symshape.explain(fn, *args, **kwargs)
-    pinned = sorted(str(one) for one in report.specialisations)
-    return [(graph.kind, graph.stages["imported"], pinned) for graph in report.graphs]
-
-
-def _without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (backend, trace_without_dynamo, symbolic_arithmetic):
-        monkeypatch.setattr(module, "remember", lambda env: None)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_graph_is_the_same_without_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fn, args = PROGRAMS[name]
-    remembered = _traced(fn, args, {})
-    with monkeypatch.context() as context:
-        _without_memory(context)
-        assert _traced(fn, args, {}) == remembered
-    assert remembered
-
-
-@pytest.mark.parametrize("name", ["bert", *(pytest.param(n, marks=pytest.mark.long) for n in MODELS if n != "bert")])
-def test_a_model_is_the_same_without_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = MODELS[name]
-    module, inputs = model.build("tiny"), model.inputs(model.tiny_shapes[0])
-    remembered = _traced(module, (), inputs)
-    with monkeypatch.context() as context:
-        _without_memory(context)
-        assert _traced(module, (), inputs) == remembered
 
 
 def _sizes(env: Any) -> tuple[torch.SymInt, torch.SymInt]:
@@ -146,6 +88,61 @@ def test_another_thread_has_no_memory() -> None:
         thread.start()
         thread.join()
     assert found and not hasattr(found[0], ATTRIBUTE)
+
+
+def _norm(x: torch.Tensor) -> torch.Tensor:
+    images = torch.nn.functional.batch_norm(x[:, None], torch.zeros(1), torch.ones(1), torch.ones(1), torch.zeros(1))
+    return images.transpose(1, 2).reshape(x.shape[0], -1)[1:].contiguous() * x.shape[1]
+
+
+def test_another_thread_traces_as_ever() -> None:
+    """Graphs with every size node, by PyTorch's own rules."""
+    found: list[str] = []
+
+    def trace() -> None:
+        functional = torch.func.functionalize(_norm)
+        found.append(make_fx(functional, tracing_mode="symbolic")(torch.randn(4, 6, 8)).code)
+
+    trace()
+    with in_force(Scope("frame")), in_force(Scope("graph")):
+        thread = threading.Thread(target=trace)
+        thread.start()
+        thread.join()
+    assert found[0] == found[1]
+
+
+def test_logs_that_are_read_have_the_graphs(caplog: pytest.LogCaptureFixture) -> None:
+    """Of forward and backward, which nobody prints otherwise."""
+    x = torch.randn(4, 6, requires_grad=True)
+
+    def texts() -> str:
+        caplog.clear()
+        torch._dynamo.reset()
+        symshape.compile(lambda x: (x.sin() * x).sum())(x).backward()
+        return caplog.text
+
+    caplog.set_level(logging.WARNING, "torch._functorch._aot_autograd.graph_compile")
+    assert "Joint graph" not in texts()
+    caplog.set_level(logging.INFO, "torch._functorch._aot_autograd.graph_compile")
+    found = texts()
+    assert "Joint graph" in found and "Forward graph" in found and "Backward graph" in found
+
+
+def test_a_wrapper_has_the_memory_of_what_it_wraps() -> None:
+    """Of a view: that of its base."""
+    seen: list[tuple[Any, Any]] = []
+
+    def inspect(x: Any) -> Any:
+        seen.append((x.untyped_storage().size(), x.elem.untyped_storage().size()))
+        return x
+
+    env: Any = ShapeEnv()
+    remember(env)
+    with in_force(Scope("frame")), FakeTensorMode(shape_env=env) as fake, FunctionalTensorMode():
+        x = FunctionalTensor.to_functional(fake.from_tensor(torch.randn(4, 6), static_shapes=False))
+        for y in (x, x + 1, x.t(), (x * 2)[1:], x.view(-1)):
+            inspect(y)
+    assert all(str(ours) == str(inner) for ours, inner in seen) and len({str(size) for size, _ in seen}) == 1
 
 
 def test_an_environment_that_is_validated_has_no_memory() -> None:

@@ -49,9 +49,12 @@ def _divide(b: Builder, total: Tensor, count: Expr, dtype: str) -> Tensor:
     return b.pointwise(total.sizes, dtype, [total], lambda v: b.body.div(v, b.body.size(count, v.dtype)))
 
 
-def extremum(combiner: str) -> Callable[..., Tensor]:
+def extremum(combiner: str, *, of_nothing: bool = False) -> Callable[..., Tensor]:
+    """``of_nothing``: that of no values is the least or the largest of the type; else it is refused as in eager mode."""
+
     def rule(b: Builder, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        require_nonempty(b, x, dims_of(x, dim))
+        if not of_nothing:
+            require_nonempty(b, x, dims_of(x, dim))
         if not x.rank:
             return b.cast(x, x.dtype)
         return b.cast(b.reduce(ordered(b, x), dims_of(x, dim), combiner, keepdim)[0], x.dtype)
@@ -164,6 +167,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "aten.mean.dim": mean,
     "aten.amax.default": extremum("max"),
     "aten.amin.default": extremum("min"),
+    "prims.amax.default": extremum("max", of_nothing=True),
     "aten.max.default": extremum("max"),
     "aten.min.default": extremum("min"),
     "aten.argmax.default": arg_extremum("argmax"),

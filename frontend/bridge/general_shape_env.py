@@ -1,0 +1,279 @@
+"""A shape environment in which 0 and 1 are sizes like others.
+
+PyTorch gives each dim that is 0 or 1 at the first call a constant, and takes every symbol for at least 2: broadcasting,
+contiguity and empty tensors are then known while it traces, and each such size has a graph of its own. Here the dim
+of an input is a symbol from 0 on, whatever it is at the first call.
+
+Questions are answered by the sizes at hand. PyTorch's tracing rules ask many as ``guard_or_false(size == 1)``: there
+one of the answers is right for every size, for that is what an unbacked size gets. It is taken, without a guard, where
+the sizes at hand give it too, or would give it if those that are 0 or 1 were others (``imagined``). Other questions, and
+those of the user's code, make a guard, as in PyTorch. So what is special about 0 and 1 is only what a program or an
+operator itself tells apart.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import _prims_common
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.functions import FloorDiv
+
+from symshape.frontend.bridge.shape_env import source_name
+from symshape.frontend.bridge.size_memory import remember
+
+# Modules that stand between who asks and the environment.
+_ASKING = (
+    __name__,
+    "symshape.frontend.patches.symbolic_arithmetic",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.fx.experimental.sym_node",
+    "torch.fx.experimental.recording",
+    "torch",
+)
+# What sizes that are 0 or 1 might have been, in two orders: not equal, no divisors, and small beside usual limits.
+_PRIMES = tuple(sympy.primerange(11, 128))
+
+
+class _Nonnegative:
+    """For ``positive=`` of ``create_symbol``: the symbol may be 0. PyTorch asks whether it is given, and passes it on to
+    ``make_symbol``."""
+
+
+NONNEGATIVE = _Nonnegative()
+
+
+class GeneralShapeEnv(ShapeEnv):
+    """Makes a symbol from 0 on for each dim of an input that is not static."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
+        self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        remember(self)
+
+    def create_symbol(
+        self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any
+    ) -> Any:
+        if dynamic_dim in (DimDynamic.DUCK, DimDynamic.DYNAMIC) and is_size_of_input(source) and type(val) is int:
+            kwargs |= {"do_not_specialize_zero_one": True, "positive": NONNEGATIVE}
+        made = super().create_symbol(val, source, dynamic_dim, *args, **kwargs)
+        if kwargs.get("positive") is NONNEGATIVE and made.is_positive and isinstance(made, sympy.Symbol):
+            raise AssertionError(f"{made} of {source.name} cannot be 0: make_symbol is not ours")
+        if val in (0, 1) and isinstance(made, sympy.Symbol) and made not in self.imagined[0]:
+            rounds, number = divmod(len(self.imagined[0]), len(_PRIMES))
+            for values, prime in zip(self.imagined, (_PRIMES[number], _PRIMES[-1 - number])):
+                values[made] = sympy.Integer(prime + 128 * rounds)
+        return made
+
+    def evaluate_expr(
+        self,
+        orig_expr: Any,
+        hint: Any = None,
+        fx_node: Any = None,
+        size_oblivious: bool = False,
+        fallback_value: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        if size_oblivious or fallback_value is not None:
+            general = self._general_answer(orig_expr, fallback_value)
+            if general is not None:
+                return sympy.true if general else sympy.false
+        return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
+
+    def _compute_symbolic_stride(
+        self, source: Any, size: Any, ex_size: Sequence[Any], ex_stride: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """By strides as they would be if no size were 0 or 1: such a dim may have any stride, and is in no other's."""
+        if all(type(one) is int for one in (*ex_size, *ex_stride)):
+            like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
+            ex_size, ex_stride = like, imagined_strides(like, ex_size, ex_stride)
+        return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
+
+    def create_symintnode(self, sym: Any, *, hint: Any, source: Any = None) -> Any:
+        """With the value of the expression: a stride that is not looked at may be another one."""
+        if isinstance(sym, sympy.Expr) and not sym.is_number and self.is_backed(sym):
+            value = sym.xreplace(self.backed_var_to_val)
+            hint = int(value) if isinstance(value, sympy.Integer) else hint
+        return super().create_symintnode(sym, hint=hint, source=source)
+
+    def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
+        """What a condition is if sizes that are 0 or 1 were others."""
+        values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
+        for imagined in self.imagined:
+            yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
+        if isinstance(condition, sympy.core.relational.Relational) and any(
+            side in (0, 1, 2) for side in condition.args
+        ):
+            # a size that is made of others: s0 // 16 is 1 where s0 is 16
+            yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
+
+    def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        """The stride of a dim is compared only where it matters."""
+        written = super().produce_guards_verbose(placeholders, sources, *args, **kwargs)
+        constants = [guard for fake, source in zip(placeholders, sources) for guard in _constant_strides(fake, source)]
+        for one in written:
+            one.exprs[:] = map(_where_stride_matters, (*one.exprs, *constants))
+        return written
+
+    def is_backed(self, expr: Any) -> bool:
+        """Whether an expression is over sizes of inputs alone."""
+        return bool(expr.free_symbols <= self.backed_var_to_val.keys())
+
+    def _general_answer(self, condition: Any, default: bool | None) -> bool | None:
+        """The answer that is right for every size; None where there is no such answer, or it needs no guard anyway."""
+        if self._maybe_evaluate_static(condition) is not None:
+            return None
+        values = self.backed_var_to_val
+        symbols = condition.free_symbols
+        if not symbols <= values.keys():
+            return None
+        here = _at(condition, values)
+        if here is None or here is default:
+            return default
+        if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:
+            return larger
+        for elsewhere in self._elsewhere(condition):
+            if elsewhere is default or default is None and elsewhere is not here:
+                return elsewhere
+        return None
+
+
+def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
+    """None where it divides by 0."""
+    try:
+        return _truth(condition.xreplace(values))
+    except ZeroDivisionError:
+        return None
+
+
+def _truth(value: Any) -> bool | None:
+    return bool(value) if value in (sympy.true, sympy.false) else None
+
+
+def is_size_of_input(source: Any) -> bool:
+    from torch._dynamo.source import TensorProperty, TensorPropertySource
+
+    return isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
+
+
+# Functions of torch._prims_common that ask how a tensor is laid out. Where a dim is 0 or 1, any answer serves.
+LAYOUT_FUNCTIONS = (
+    "__lt__",
+    "_is_non_overlapping_and_dense_or_false",
+    "are_strides_like_channels_last_or_false",
+    "check_contiguous_sizes_strides",
+    "ge",
+    "is_channels_last_contiguous_2d",
+    "is_channels_last_contiguous_3d",
+    "is_contiguous",
+    "should_swap",
+)
+
+
+def _is_asked_for_layout() -> bool:
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "") in _ASKING:
+        frame = frame.f_back
+    asked = frame is not None and frame.f_code
+    return asked and asked.co_name in LAYOUT_FUNCTIONS and asked.co_filename == _prims_common.__file__
+
+
+def if_larger(condition: Any) -> bool | None:
+    """What a condition on sizes is if each of them, and each quotient, is at least 2; None if that depends on more."""
+    if not isinstance(condition, sympy.core.relational.Relational):
+        return None
+    parts = {*condition.atoms(FloorDiv), *condition.free_symbols}
+    larger = {part: sympy.Dummy(nonnegative=True, integer=True) + 2 for part in parts}
+    left, right = (side.subs(larger, simultaneous=True) for side in condition.args)
+    difference = sympy.expand(left - right)
+    if isinstance(condition, (sympy.Eq, sympy.Ne)):
+        equal = True if difference.is_zero else False if difference.is_nonzero else None
+        return equal if equal is None or isinstance(condition, sympy.Eq) else not equal
+    return _truth(condition.func(difference, 0))
+
+
+def is_general(size: Any) -> bool:
+    """Whether a size is traced in an environment of ours."""
+    return isinstance(size, torch.SymInt) and isinstance(size.node.shape_env, GeneralShapeEnv)
+
+
+def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """The strides of a tensor if its sizes were those of ``like``, which differ where ``sizes`` are 0 or 1.
+
+    Those of a contiguous tensor, or of one that is dense in another order of its dims; else as they are.
+    """
+    rows = list(range(len(sizes)))
+    orders = (rows, sorted(rows, key=lambda d: -strides[d]))
+    for exact in (True, False):  # a dim of size 1 most often has the stride that says where it is
+        for order in orders:
+            if _is_dense(order, sizes, strides, exact):
+                found, step = list(strides), 1
+                for d in reversed(order):
+                    found[d], step = step, step * like[d]
+                return found
+    return list(strides)
+
+
+def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int], exact: bool) -> bool:
+    """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere, unless
+    it is to be ``exact``; of a tensor without elements the strides say only what the order is."""
+    step = 1
+    for d in reversed(order):
+        if (exact or sizes[d] != 1) and strides[d] != step:
+            return False
+        step *= max(sizes[d], 1)
+    return True
+
+
+def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
+    """The dims of an input whose stride is known to be a constant, but may be another one where the size is 1."""
+    rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
+    return {d: stride for d, (size, stride) in rows if size is None and stride is not None and stride > 1}
+
+
+def _constant(number: Any) -> int | None:
+    found: int | None = number.node.maybe_as_int() if isinstance(number, torch.SymInt) else number
+    return found
+
+
+def _constant_strides(fake: Any, source: Any) -> list[str]:
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return []
+    name = source_name(source)
+    return [f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(fake.shape, fake.stride()).items()]
+
+
+_STRIDE = re.compile(r"(?P<guard>(?P<tensor>.+)\.stride\(\)\[(?P<dim>\d+)\] == [^#]*?)(?P<comment>\s*#.*)?", re.DOTALL)
+
+
+def _where_stride_matters(guard: str) -> str:
+    """Not of a dim of size 1, nor of a tensor without elements."""
+    found = _STRIDE.fullmatch(guard)
+    if found is None:
+        return guard
+    tensor, dim = found["tensor"], found["dim"]
+    either = f"({found['guard']} or {tensor}.size()[{dim}] == 1 or {tensor}.numel() == 0)"
+    return either + (found["comment"] or "")
+
+
+def strides_are_guarded_as_text() -> str:
+    """What is wrong if PyTorch writes the guard of a stride in another way than ``_where_stride_matters`` reads."""
+    from torch._dynamo.source import LocalSource
+
+    try:
+        env = ShapeEnv()
+        sizes, strides, _ = env.create_symbolic_sizes_strides_storage_offset(torch.empty(3, 5), LocalSource("x"))
+        fake = torch.empty_strided(sizes, strides, device="meta")
+        written = [text for one in env.produce_guards_verbose([fake], [LocalSource("x")]) for text in one.exprs]
+    except Exception as error:  # noqa: BLE001 - whatever another one raises
+        return f"guards are written in another way: {type(error).__name__}: {error}"
+    found = [text for text in written if ".stride()" in text]
+    if not found or any(_where_stride_matters(text) == text for text in found):
+        return f"guards are written as {written}"
+    return ""

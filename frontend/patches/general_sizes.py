@@ -1,0 +1,217 @@
+"""Sizes 0 and 1 are sizes: what Dynamo traces has a shape environment of ours (``general_shape_env``)."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import _prims_common
+from torch._dynamo import guards, output_graph
+from torch._dynamo.variables.tensor import SymNodeVariable
+from torch.fx.experimental import symbolic_shapes
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.sym_node import _NO_HINT, SymNode
+
+from symshape.frontend.bridge import general_shape_env
+from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides, is_general
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked, maybe_known
+from symshape.frontend.patches.autograd_kernels import trace_sizes_by
+from symshape.frontend.patches.patch import Changes
+
+aten: Any = torch.ops.aten
+
+
+def zero_and_one_are_sizes(changes: Changes) -> None:
+    """Dynamo's shape environment is a ``GeneralShapeEnv``."""
+    changes.attribute(output_graph, "ShapeEnv", GeneralShapeEnv)
+    changes.wrap(symbolic_shapes, "make_symbol", _nonnegative)
+    changes.wrap(symbolic_shapes, "uninteresting_files", _also_the_environment)
+
+
+def strides_that_matter(changes: Changes) -> None:
+    """Dynamo does not compare the strides of dims that are, or may be, 1."""
+    changes.wrap(guards.GuardBuilder, "TENSOR_MATCH", _strides_that_matter)
+
+
+def strides_are_products(changes: Changes) -> None:
+    """The strides of a contiguous tensor are products of its sizes."""
+    changes.wrap(_prims_common, "sym_max", _factor)
+    changes.wrap(SymNode, "sym_max", _factor_in_cpp)
+    changes.wrap(torch.SymInt, "__sym_max__", _exact)
+
+
+def sizes_have_no_value_in_cpp(changes: Changes) -> None:
+    """C++ takes sizes for unbacked ones."""
+    changes.wrap(SymNode, "has_hint", _not_in_cpp)
+
+
+def division_by_nothing(changes: Changes) -> None:
+    """What is divided by a size that is 0 has no value."""
+    for name in ("mod", "int_floordiv"):
+        changes.wrap(SymNode, name, _by_nothing)
+
+
+def decided_conditions_are_bools(changes: Changes) -> None:
+    """A condition that is known is handed on as a bool."""
+    changes.wrap(SymNodeVariable, "as_proxy", _decided)
+
+
+def ranks_are_guarded(changes: Changes) -> None:
+    """What the rank of a result depends on is asked of the sizes at hand."""
+    trace_sizes_by(changes, {aten.squeeze.dims: _squeezed_sizes, aten.cat.default: _joined_sizes})
+
+
+@functools.cache
+def _also_the_environment(usual: Callable[[], set[str]]) -> Callable[[], set[str]]:
+    """A guard is said to come from the line that asked."""
+    return lambda: usual() | {str(general_shape_env.__file__)}
+
+
+@functools.cache
+def _nonnegative(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's symbols for sizes are positive, so that ``size == 0`` is false for sympy, whatever is asked."""
+
+    @functools.wraps(usual)
+    def make_symbol(prefix: Any, idx: int, **assumptions: Any) -> Any:
+        if assumptions.get("positive") is NONNEGATIVE:
+            assumptions["positive"], assumptions["nonnegative"] = None, True
+        return usual(prefix, idx, **assumptions)
+
+    return make_symbol
+
+
+@functools.cache
+def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Of a size in the strides of a contiguous tensor, which PyTorch writes as ``max(size, 1)``: the strides of a tensor
+    without elements matter to nobody, and of others this is the size."""
+
+    @functools.wraps(usual)
+    def sym_max(size: Any, least: Any) -> Any:
+        is_backed = is_general(size) and not is_unbacked(size)
+        return size if is_backed and type(least) is int and least == 1 else usual(size, least)
+
+    return sym_max
+
+
+@functools.cache
+def _factor_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The same in C++, which comes here directly; what Python asks comes by ``_exact``."""
+
+    @functools.wraps(usual)
+    def sym_max(self: Any, other: Any) -> Any:
+        env = self.shape_env
+        if other.constant != 1 or isinstance(other, _ExactNode) or not isinstance(env, GeneralShapeEnv):
+            return usual(self, other)
+        return self if env.is_backed(self.expr) else usual(self, other)
+
+    return sym_max
+
+
+class _ExactNode(SymNode):
+    """A number that is meant as it stands."""
+
+
+@functools.cache
+def _exact(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """``max`` of the user's."""
+
+    @functools.wraps(usual)
+    def sym_max(self: Any, other: Any) -> Any:
+        env = self.node.shape_env
+        if type(other) is int and other == 1 and isinstance(env, GeneralShapeEnv):
+            other = torch.SymInt(_ExactNode(sympy.Integer(1), env, int, 1, 1))
+        return usual(self, other)
+
+    return sym_max
+
+
+@functools.cache
+def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """C++ computes from the sizes at hand whether a tensor is contiguous where all have values, with a guard for each
+    dim (``SymbolicShapeMeta::compute_contiguous``). Without, it has a condition, of which it asks ``guard_or_false``."""
+
+    @functools.wraps(usual)
+    def has_hint(self: Any) -> bool:
+        is_asked_in_python = "has_hint" in sys._getframe(1).f_code.co_names
+        return bool(usual(self)) and (is_asked_in_python or not isinstance(self.shape_env, GeneralShapeEnv))
+
+    return has_hint
+
+
+@functools.cache
+def _by_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that takes a size for another than 0, without a guard, may divide by it: the result has no value here."""
+
+    @functools.wraps(usual)
+    def operation(self: Any, other: Any) -> Any:
+        env = self.shape_env
+        is_zero = isinstance(env, GeneralShapeEnv) and getattr(other, "_hint", None) == 0
+        if not is_zero or other.constant is not None or get_proxy_mode() is not None:
+            return usual(self, other)
+        return usual(*(SymNode(one.expr, env, one.pytype, _NO_HINT) for one in (self, other)))
+
+    return operation
+
+
+@functools.cache
+def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Dynamo compares the strides of an input that are constants. Where the size is a symbol, the guards of the
+    environment do so instead, for it may be 1. Those of a dim that is always 1, or of a tensor that is always empty, may
+    be any."""
+
+    @functools.wraps(usual)
+    def tensor_match(self: Any, guard: Any, value: Any = None) -> Any:
+        known = self.check_fn_manager.output_graph.input_source_to_sizes_strides
+        entry = known.get(guard.originating_source)
+        if entry is not None:
+            sizes = guards.convert_to_concrete_values(entry["size"])
+            any_stride = {d for d, size in enumerate(sizes) if size == 1 or 0 in sizes}
+            any_stride |= {*free_strides(entry["size"], entry["stride"])}
+            strides = [None if d in any_stride else one for d, one in enumerate(entry["stride"])]
+            known[guard.originating_source] = {**entry, "stride": strides}
+        return usual(self, guard, value)
+
+    return tensor_match
+
+
+@functools.cache
+def _decided(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """``n > 1 and x is None`` is ``n > 1`` where that is false. It was asked, and is a bool then, which it must be where
+    an operator takes it."""
+
+    @functools.wraps(usual)
+    def as_proxy(self: Any) -> Any:
+        known = maybe_known(self.sym_num) if isinstance(self.sym_num, torch.SymBool) else None
+        return usual(self) if known is None else known
+
+    return as_proxy
+
+
+@functools.cache
+def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether a dim is 1 is a guard: the rank of the result depends on it."""
+
+    def sizes(x: torch.Tensor, dims: Any) -> Any:
+        for d in dims if isinstance(dims, Sequence) else (dims,):
+            if x.dim() and is_general(size := x.size(d)) and not is_unbacked(size):
+                bool(size == 1)
+        return usual(x, dims)
+
+    return sizes
+
+
+@functools.cache
+def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Beside tensors of another rank, an operand with one dim must be empty: a guard."""
+
+    def sizes(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        for x in tensors:
+            if x.dim() == 1 and is_general(x.size(0)) and any(other.dim() != 1 for other in tensors):
+                is_unbacked(x.size(0)) or bool(x.size(0) == 0)
+        return usual(tensors, *args, **kwargs)
+
+    return sizes

@@ -1,0 +1,73 @@
+"""Questions about layouts, asked once for each tuple of sizes and strides.
+
+Each is some twenty operations on symbolic sizes, and is asked of every tensor, several times. Of backed sizes the
+answer never changes: what it took to find it is guarded since the first time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import _prims_common
+from torch._subclasses import fake_tensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from symshape.frontend.bridge.size_memory import Memory, memory_of_sizes
+from symshape.frontend.patches.patch import Changes
+
+
+def layouts_are_asked_once(changes: Changes) -> None:
+    """Whether sizes and strides are contiguous, and which memory format they have."""
+    changes.wrap(_prims_common, "check_contiguous_sizes_strides", _contiguity)
+    for module in (_prims_common, fake_tensor):
+        changes.wrap(module, "suggest_memory_format", _format)
+
+
+@functools.cache
+def _contiguity(usual: Callable[..., bool]) -> Callable[..., bool]:
+    @functools.wraps(usual)
+    def check_contiguous_sizes_strides(
+        sizes: Sequence[Any], strides: Sequence[Any], false_if_dde: bool = False
+    ) -> bool:
+        return bool(_answer(usual, (sizes, strides), (sizes, strides, false_if_dde), false_if_dde))
+
+    return check_contiguous_sizes_strides
+
+
+@functools.cache
+def _format(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def suggest_memory_format(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.layout != torch.strided:
+            return usual(x)
+        return _answer(usual, (x.shape, x.stride()), (x,), None)
+
+    return suggest_memory_format
+
+
+def _answer(usual: Callable[..., Any], numbers: Sequence[Sequence[Any]], arguments: Any, which: Any) -> Any:
+    """``usual(*arguments)``, which depends on these numbers and on ``which``."""
+    sizes, strides = numbers
+    memory = memory_of_sizes(sizes) or memory_of_sizes(strides)
+    key = memory and _key(memory, (*sizes, *strides), (usual, which))
+    if memory is None or key is None:
+        return usual(*arguments)
+    if key not in memory.layouts:
+        memory.layouts[key] = usual(*arguments)
+    return memory.layouts[key]
+
+
+def _key(memory: Memory, numbers: Sequence[Any], question: Any) -> Any:
+    """None where an answer may change: of unbacked numbers more may be known later."""
+    expressions = []
+    for number in numbers:
+        if type(number) is int:
+            expressions.append(number)
+        elif type(number) is not torch.SymInt or type(number.node._hint) is not int:
+            return None
+        else:
+            expressions.append(number.node.expr)
+    return question, tuple(expressions), ShapeEnv._suppress_guards_tls()

@@ -1,0 +1,183 @@
+"""Sizes 0 and 1 are sizes: an entry that is made at any size serves all for which the user's Python takes the same path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.utils import counters
+
+import symshape
+from symshape.frontend.bridge.general_shape_env import if_larger, imagined_strides
+from size_oracle import graphs_needed
+
+W = torch.linspace(-1, 1, 64).view(8, 8)
+B = torch.linspace(0, 1, 8)
+FILTERS = torch.linspace(-1, 1, 8 * 8 * 3).view(8, 8, 3)
+
+
+def _rows(n: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(n, 8),)
+
+
+def _columns(n: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(8, n),)
+
+
+def _middle(n: int) -> tuple[torch.Tensor, ...]:
+    return (torch.randn(2, n, 8),)
+
+
+def _branching(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] == 0:
+        return x.sum() + 5
+    return x + 1 if x.shape[0] > 1 else x * 3
+
+
+def _heads(x: torch.Tensor) -> torch.Tensor:
+    q = x.view(x.shape[0], x.shape[1], 2, 4).transpose(1, 2)
+    return F.scaled_dot_product_attention(q, q + 1, q * 2).transpose(1, 2).reshape(x.shape)
+
+
+def _rotated(x: torch.Tensor) -> torch.Tensor:
+    angles = torch.arange(x.shape[1])[:, None].cos()
+    return torch.cat((-x[..., 4:], x[..., :4]), -1) * angles
+
+
+Program = tuple[Callable[[int], tuple[torch.Tensor, ...]], Callable[..., Any]]
+PROGRAMS: dict[str, Program] = {
+    "softmax": (_rows, lambda x: torch.softmax(x, -1)),
+    "softmax along it": (_columns, lambda x: torch.softmax(x, -1)),
+    "linear": (_middle, lambda x: F.linear(x, W, B)),
+    "layer norm": (_rows, lambda x: F.layer_norm(x, (8,), B, B)),
+    "pointwise": (_rows, lambda x: torch.relu(x * 2 + 1).sin()),
+    "convolution": (lambda n: (torch.randn(n, 8, 5),), lambda x: F.conv1d(x, FILTERS, B, padding=1)),
+    "mean": (_middle, lambda x: x.mean(1)),
+    "cross entropy": (lambda n: (torch.randn(n, 8), torch.arange(n) % 8), F.cross_entropy),
+    "broadcast and sum": (lambda n: (torch.randn(n, 1), torch.randn(1, n)), lambda x, y: (x + y).sum(0)),
+    "transposed": (_middle, lambda x: x.transpose(0, 1).contiguous().view(-1, 16) + 1),
+    "rotated": (_middle, _rotated),
+    "outer": (lambda n: (torch.randn(n), torch.randn(3)), torch.outer),
+    "branches": (_rows, _branching),
+}
+AT_LEAST_ONE: dict[str, Program] = {
+    "attention": (_middle, _heads),
+    "triangle": (lambda n: (torch.randn(n, n),), lambda x: x.tril() * 2),
+}
+
+
+def _checked(compiled: Callable[..., Any], program: Program, n: int) -> None:
+    make, function = program
+    arguments = make(n)
+    expected = function(*arguments)
+    actual = compiled(*arguments)
+    torch.testing.assert_close(actual, expected, equal_nan=True, rtol=1e-4, atol=1e-4)
+    if expected.numel():
+        strides = zip(expected.shape, expected.stride(), actual.stride(), strict=True)
+        assert all(size == 1 or one == other for size, one, other in strides)
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *AT_LEAST_ONE])
+@pytest.mark.parametrize("first", [4, 1])
+def test_graphs(name: str, first: int) -> None:
+    program = PROGRAMS.get(name) or AT_LEAST_ONE[name]
+    sizes = [first, *(n for n in (4, 1, 0, 2, 33) if n != first and (n or name in PROGRAMS))]
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(program[1])
+    for n in sizes:
+        _checked(compiled, program, n)
+    assert counters["stats"]["unique_graphs"] == graphs_needed(program[1], [program[0](n) for n in sizes])
+
+
+def test_rank_that_depends_on_a_size() -> None:
+    """``squeeze`` of a dim that is 1 has another rank: graphs of their own."""
+    for function in (lambda x: x.squeeze() + 1, lambda x: x.squeeze(1) * 2, lambda x: x.squeeze((0, 1)) * 2):
+        for wrap in (symshape.compile, symshape.jit):
+            compiled = wrap(function)
+            for shape in ((3, 4), (1, 4), (3, 1), (1, 1)):
+                x = torch.randn(shape)
+                with torch.inference_mode(shape == (3, 1)):
+                    assert torch.equal(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_operand_of_another_rank_must_be_empty(first: int) -> None:
+    """The cache of a first token: ``torch.cat([torch.tensor([]), x])``."""
+    compiled = symshape.compile(lambda x, y: torch.cat([x, y]) + 1)
+    y = torch.randn(3, 4)
+    for x in (torch.empty(0), torch.randn(2, 4))[:: 1 if first == 0 else -1]:
+        assert torch.equal(compiled(x, y), torch.cat([x, y]) + 1)
+    with pytest.raises(RuntimeError, match="dim"):
+        compiled(torch.ones(2), y)
+
+
+@pytest.mark.parametrize("first", [3, 1, 0])
+def test_zero_is_seen(first: int) -> None:
+    """What the user asks of a size that may be 0 is asked of the size at hand, also by ``max`` and by ``not``."""
+
+    def function(x: torch.Tensor) -> Any:
+        n = x.shape[0]
+        return x.sum() / max(n, 1), not n, n == 0, n >= 1, [n] * min(n, 2)
+
+    compiled = symshape.compile(function)
+    for n in (first, 0, 1, 3):
+        assert compiled(torch.ones(n)) == function(torch.ones(n))
+
+
+def test_any_stride_of_a_dim_of_size_one() -> None:
+    counters.clear()
+    compiled = symshape.compile(lambda x: x * 2 + 1)
+    base = torch.randn(6, 5, 7)
+    for x in (base, base[:1], base[2:3, :, :], torch.randn(5, 1, 7).transpose(0, 1), torch.empty(0, 5, 7)):
+        assert torch.equal(compiled(x), x * 2 + 1)
+    assert counters["stats"]["unique_graphs"] == 1
+    strided = base[:, :1, :]
+    assert torch.equal(compiled(strided), strided * 2 + 1)
+
+
+def test_layouts_as_if_larger() -> None:
+    assert imagined_strides([11, 5, 7], [1, 5, 7], [999, 7, 1]) == [35, 7, 1]
+    assert imagined_strides([11, 5, 7], [0, 5, 7], [35, 7, 1]) == [35, 7, 1]
+    assert imagined_strides([7, 11], [7, 0], [1, 1]) == [11, 1]
+    # (batch, heads, 1, 16) as a transposed (batch, 1, heads, 16)
+    assert imagined_strides([2, 3, 11, 16], [2, 3, 1, 16], [48, 16, 48, 1]) == [528, 16, 48, 1]
+    assert imagined_strides([5, 11], [5, 1], [8, 1]) == [8, 1]
+
+
+def test_conditions_as_if_larger() -> None:
+    import sympy
+
+    a, b = sympy.symbols("s0 s1", nonnegative=True, integer=True)
+    assert if_larger(sympy.Lt(a, a * b, evaluate=False)) is True
+    assert if_larger(sympy.Gt(a, a * b, evaluate=False)) is False
+    assert if_larger(sympy.Ne(a * b, 0)) is True
+    assert if_larger(sympy.Eq(a, b)) is None
+    assert if_larger(sympy.Lt(a, b)) is None
+
+
+@pytest.mark.parametrize("first", [5, 1, 0])
+def test_gradients(first: int) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (torch.softmax(x @ W, -1) * y[:, None] + x.mean(0)).pow(2).sum()
+
+    compiled = symshape.compile(function)
+    for n in (first, 5, 1, 0, 3):
+        operands = [torch.randn(n, 8), torch.randn(n)]
+        found = []
+        for one in (function, compiled):
+            leaves = [x.clone().requires_grad_() for x in operands]
+            one(*leaves).backward()
+            found.append([leaf.grad for leaf in leaves])
+        torch.testing.assert_close(found[1], found[0], equal_nan=True)
+
+
+def test_jit_has_one_entry() -> None:
+    function = symshape.jit(lambda x: torch.softmax(x, 0) * 2 + x.sum())
+    for n in (1, 4, 0, 7):
+        x = torch.randn(n)
+        torch.testing.assert_close(function(x), torch.softmax(x, 0) * 2 + x.sum())
+    assert len(function.entries) == 1
