@@ -1,12 +1,14 @@
 """The first call of a model: tracing and the backend apart, against AOTAutograd alone and Inductor.
 
     python bench/first_call.py [--models bert,bert-train] [--ways aot_static,aot,symshape,inductor] [--repeat 3]
+                               [--layers 12,48]
 
 Each measurement is in a fresh process with one thread and no cache; torch, transformers and symshape are imported
 before, all else counts. ``aot`` is AOTAutograd with `dynamic=True` and no backend, ``aot_static`` with
 `dynamic=False`. Figures are seconds of processor time, with those of compilers that were run, medians of ``--repeat``;
 the ways take turns. ``trace`` is what passes until the backend has the graphs, ``backend`` the rest. ``later`` is the
-second call over the tenth.
+second call over the tenth. ``--layers``: transformers of so many equal layers, of width 32, instead of the models as
+they are measured elsewhere; only what is the same for each layer may grow with their number.
 """
 
 from __future__ import annotations
@@ -81,8 +83,17 @@ def compiled_by(way: str, module: Any, backend: Backend) -> Any:
     return torch.compile(module, backend=nothing, dynamic=way == "aot")
 
 
-def measure_here(name: str, way: str) -> dict[str, float]:
-    """In a fresh process."""
+def resize(layers: int) -> None:
+    """Makes transformers with so many layers of little width, in this process."""
+    from symshape.tools import zoo
+
+    made = zoo._dimensions
+    small = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 128, "num_hidden_layers": layers}
+    zoo._dimensions = lambda size: made(size) | small
+
+
+def measure_here(name: str, way: str, layers: int) -> dict[str, float]:
+    """In a fresh process. ``layers``: 0 for the model as it is."""
     warnings.filterwarnings("ignore")
     import torch
     import transformers  # noqa: F401 - imported before the clock starts
@@ -90,6 +101,8 @@ def measure_here(name: str, way: str) -> dict[str, float]:
     from symshape.tools.zoo import MODELS as ZOO
 
     torch.set_num_threads(1)
+    if layers:
+        resize(layers)
     model = ZOO[name.removesuffix("-train")]
     module, inputs = model.build(), model.inputs(model.first_shapes[0])
     backend = Backend()
@@ -110,9 +123,9 @@ def measure_here(name: str, way: str) -> dict[str, float]:
     return found | {"second": times[1], "tenth": statistics.median(times[5:]), "graphs": float(backend.graphs)}
 
 
-def measure(name: str, way: str) -> dict[str, float]:
+def measure(name: str, way: str, layers: int) -> dict[str, float]:
     """The same in a subprocess of its own."""
-    command = [sys.executable, __file__, "--child", name, way]
+    command = [sys.executable, __file__, "--child", name, way, str(layers)]
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         command, env=os.environ | ALONE | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False
@@ -122,13 +135,14 @@ def measure(name: str, way: str) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def summarise(name: str, samples: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+def summarise(name: str, layers: int, samples: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     """Medians, and their ratios."""
 
     def median(way: str, key: str) -> float:
         return statistics.median(sample[key] for sample in samples[way]) if samples.get(way) else float("nan")
 
-    row: dict[str, Any] = {"model": name, "samples": samples}
+    shown = f"{name} of {layers} layers" if layers else name
+    row: dict[str, Any] = {"model": shown, "samples": samples}
     row |= {"trace": median("symshape", "trace"), "backend": median("symshape", "backend")}
     row["trace/aot"] = median("symshape", "trace") / median("aot", "trace")
     row |= {f"first/{way}": median("symshape", "first") / median(way, "first") for way in WAYS if way != "symshape"}
@@ -142,24 +156,27 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--out")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--layers", default="0")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(measure_here(*options.child)))
+        name, way, layers = options.child
+        print(json.dumps(measure_here(name, way, int(layers))))
         return
     from symshape.tools.measure import write_result
     from symshape.tools.terminal import Progress, table
 
     names, ways, rows = options.models.split(","), options.ways.split(","), []
-    with Progress("first call", len(names) * len(ways) * options.repeat) as progress:
-        for name in names:
+    counts = [int(count) for count in options.layers.split(",")]
+    with Progress("first call", len(names) * len(counts) * len(ways) * options.repeat) as progress:
+        for name, layers in ((name, count) for name in names for count in counts):
             samples: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
             for turn in range(options.repeat):
                 for way in ways:
                     progress.say(f"{name} {way} {turn + 1}/{options.repeat}")
-                    samples[way].append(measure(name, way))
+                    samples[way].append(measure(name, way, layers))
                     progress.step()
-            rows.append(summarise(name, samples))
+            rows.append(summarise(name, layers, samples))
     columns = [key for key in rows[0] if key not in ("model", "samples")]
     print(table(["model", *columns], [[row["model"], *(row[key] for key in columns)] for row in rows]))
     if options.out:

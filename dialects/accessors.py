@@ -58,6 +58,16 @@ def rename_function(function: Any, name: str) -> None:
     function.operation.attributes["sym_name"] = ir.StringAttr.get(name)
 
 
+def text_of_kernel(function: Any) -> str:
+    """A function's text without its location, by which equal kernels are found.
+
+    Printed by itself: MLIR would number the values of the whole module first, for each function anew. Not verified
+    either, which printing does op by op, in Python.
+    """
+    text: str = function.get_asm(assume_verified=True, use_local_scope=True)
+    return text
+
+
 def mark_branch(function: Any) -> None:
     """Makes a function one that ``host.cond`` may call."""
     function.operation.attributes[_BRANCH] = ir.UnitAttr.get()

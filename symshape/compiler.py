@@ -25,9 +25,10 @@ from symshape.errors import CompileError, KernelError, KernelFailure, OptionErro
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
 from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
 from symshape.frontend.bridge.fake_tensors import shape_env_of
-from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions
+from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions, merged_to_read
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
+from symshape.garbage import collected_later
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
 from symshape.passes.framework.base import LOOPS, PassContext
@@ -71,7 +72,8 @@ def compile_graph(
     attempt = Attempt()
     while True:
         try:
-            compiled = _compile(gm, options, attempt, kind, keep_stages)
+            with collected_later():
+                compiled = _compile(gm, options, attempt, kind, keep_stages)
             break
         except Exception as error:
             attempt = next_attempt(attempt, error, options.strict, _folder(options))
@@ -87,7 +89,8 @@ def _compile(
     timings: Timings = []
     disabled = frozenset(options.disable_passes)
     with timed("merge-equal-nodes", timings):
-        graph = gm if "merge-equal-nodes" in disabled else common_subexpressions(gm)
+        merged = common_subexpressions if attempt.as_calls else merged_to_read
+        graph = gm if "merge-equal-nodes" in disabled else merged(gm)
     env = shape_env_of(graph)
     if attempt.as_calls:
         return graph_as_calls(graph, env, kind=kind)

@@ -25,6 +25,19 @@ def common_subexpressions(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(gm, merged_nodes(gm.graph))
 
 
+class _Read(torch.fx.GraphModule):
+    """A graph that is read and never run: no Python code is generated and compiled for it, which takes as long as the
+    merging."""
+
+    def recompile(self) -> Any:
+        return None
+
+
+def merged_to_read(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """As ``common_subexpressions``, for one who only reads the graph: it cannot be called."""
+    return _Read(gm, merged_nodes(gm.graph))
+
+
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
     """A copy of the graph, with one node for calls of one function with equal arguments.
 

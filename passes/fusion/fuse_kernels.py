@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import main_functions, rename_function
+from symshape.dialects.accessors import main_functions, rename_function, text_of_kernel
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import LaunchOp
 from symshape.dialects.types import dtype_of, tensor_type
@@ -67,7 +67,8 @@ class FuseKernels(Pass):
         graph = read_graph(block)
         facts = facts_of(function)
         grouping = self._group(graph, facts)
-        outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g)).stores]
+        readers = _readers(grouping)
+        outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g, readers)).stores]
         rows: dict[str, list[Condition]] = {}
         callees = [_outline(module, graph, facts, plan, names, rows) for plan in outlined]
         launched: dict[ir.Value, ir.Value] = {}
@@ -102,26 +103,24 @@ class FuseKernels(Pass):
         return grouping
 
 
-def _plan(grouping: Grouping, group: Group) -> KernelPlan:
+def _readers(grouping: Grouping) -> dict[ir.Value, set[int]]:
+    """The groups that read a value, by their numbers."""
+    readers: dict[ir.Value, set[int]] = {}
+    for node, reads in grouping.reads.items():
+        for access in reads:
+            readers.setdefault(access.base, set()).add(grouping.group_of[node].index)
+    return readers
+
+
+def _plan(grouping: Grouping, group: Group, readers: dict[ir.Value, set[int]]) -> KernelPlan:
     """The plan that stores what operations outside the group need in memory."""
     stored = [
         r
         for node in sorted(group.placements, key=lambda n: n.index)
         for r in node.results
-        if _is_needed(grouping, group, r)
+        if r in grouping.graph.buffer_uses or readers.get(r, set()) - {group.index}
     ]
     return plan_kernel(grouping, group, stored)
-
-
-def _is_needed(grouping: Grouping, group: Group, value: ir.Value) -> bool:
-    if value in grouping.graph.buffer_uses:
-        return True
-    return any(
-        access.base == value
-        for other, reads in grouping.reads.items()
-        if grouping.group_of[other] is not group
-        for access in reads
-    )
 
 
 def _outline(
@@ -140,7 +139,7 @@ def _outline(
 
 def _share(function: Any, names: dict[str, str]) -> str:
     """The name under which an identical kernel exists already, or a new one."""
-    text = function.get_asm(assume_verified=True)  # else printing verifies, op by op, in Python
+    text = text_of_kernel(function)
     if text in names:
         function.erase()
         return names[text]

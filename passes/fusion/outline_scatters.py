@@ -14,6 +14,7 @@ from symshape.dialects.accessors import (
     kernel_functions,
     main_functions,
     rename_function,
+    text_of_kernel,
 )
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.function_facts import facts_of
@@ -100,7 +101,7 @@ class _Function:
         self._launch(call, self._share(function), tensors[:-1], symbols)
 
     def _share(self, function: Any) -> str:
-        text = function.get_asm(assume_verified=True)
+        text = text_of_kernel(function)
         if text in self.names:
             function.erase()
             return self.names[text]

@@ -1,0 +1,35 @@
+"""Python's collector of cycles waits while a graph is compiled.
+
+A compile makes hundreds of thousands of objects (views of IR, expressions) that live until its end, so that the
+collector starts again and again and finds next to nothing: one full collection walks all that PyTorch and the user's
+program hold, 0.8 s of processor time while BERT with 48 layers is compiled. Afterwards reference counts free them.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_waiting = 0  # compiles that run; the first switches the collector off, the last one on again
+
+
+@contextmanager
+def collected_later() -> Iterator[None]:
+    """No automatic collection in here, in any thread. Where the program has switched the collector off, it stays so."""
+    global _waiting
+    with _lock:
+        ours = _waiting > 0 or gc.isenabled()
+        if ours:
+            _waiting += 1
+            gc.disable()
+    try:
+        yield
+    finally:
+        if ours:
+            with _lock:
+                _waiting -= 1
+                if not _waiting:
+                    gc.enable()
