@@ -55,6 +55,7 @@ class GeneralShapeEnv(ShapeEnv):
         super().__init__(*args, **kwargs)
         # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        self.elsewhere: dict[str, set[int]] = {}  # input -> dims of stride 1, which is another one at the first call
         remember(self)
 
     def create_symbol(
@@ -92,7 +93,9 @@ class GeneralShapeEnv(ShapeEnv):
         """By strides as they would be if no size were 0 or 1: such a dim may have any stride, and is in no other's."""
         if all(type(one) is int for one in (*ex_size, *ex_stride)):
             like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
-            ex_size, ex_stride = like, imagined_strides(like, ex_size, ex_stride)
+            others = imagined_strides(like, ex_size, ex_stride)
+            self.elsewhere[source_name(source)] = {d for d, s in enumerate(others) if s == 1 != ex_stride[d]}
+            ex_size, ex_stride = like, others
         return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
 
     def create_symintnode(self, sym: Any, *, hint: Any, source: Any = None) -> Any:
@@ -233,10 +236,14 @@ def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
     return True
 
 
-def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
-    """The dims of an input whose stride is known to be a constant, but may be another one where the size is 1."""
+def free_strides(source: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
+    """The dims of an input whose stride is known to be a constant, but may be another one where the size is 1. Where
+    the constant is 1 that is rare: only if it is so at the first call."""
+    env = next((size.node.shape_env for size in sizes if is_general(size)), None)
+    elsewhere = set() if env is None else env.elsewhere.get(source_name(source), set())
     rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
-    return {d: stride for d, (size, stride) in rows if size is None and stride is not None and stride > 1}
+    free = {d: stride for d, (size, stride) in rows if size is None and stride is not None}
+    return {d: stride for d, stride in free.items() if stride > 1 or d in elsewhere}
 
 
 def _constant(number: Any) -> int | None:
@@ -248,7 +255,9 @@ def _constant_strides(fake: Any, source: Any) -> list[str]:
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return []
     name = source_name(source)
-    return [f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(fake.shape, fake.stride()).items()]
+    return [
+        f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(source, fake.shape, fake.stride()).items()
+    ]
 
 
 _STRIDE = re.compile(r"(?P<guard>(?P<tensor>.+)\.stride\(\)\[(?P<dim>\d+)\] == [^#]*?)(?P<comment>\s*#.*)?", re.DOTALL)

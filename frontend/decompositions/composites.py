@@ -62,7 +62,7 @@ def _of_something(usual: Any, x: torch.Tensor, dim: int | None = None, *args: An
     """An extremum of nothing is refused in eager mode: that there is something is a guard, and no check is needed."""
     for size in x.shape if dim is None else x.shape[dim : dim + 1 or None]:
         if is_general(size) and not is_unbacked(size):
-            bool(size != 0)
+            bool(size > 0)  # which the bounds of the size show, unlike size != 0
     return usual(x, *(() if dim is None else (dim,)), *args, **kwargs)
 
 

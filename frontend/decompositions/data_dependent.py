@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from size_oracle import graphs_needed
 from torch._dynamo.utils import counters
 
 import symshape
 from symshape.frontend.bridge.general_shape_env import if_larger, imagined_strides
-from size_oracle import graphs_needed
 
 W = torch.linspace(-1, 1, 64).view(8, 8)
 B = torch.linspace(0, 1, 8)
@@ -135,6 +135,8 @@ def test_any_stride_of_a_dim_of_size_one() -> None:
     for x in (base, base[:1], base[2:3, :, :], torch.randn(5, 1, 7).transpose(0, 1), torch.empty(0, 5, 7)):
         assert torch.equal(compiled(x), x * 2 + 1)
     assert counters["stats"]["unique_graphs"] == 1
+    for column in (torch.randn(1, 6).t(), torch.randn(6, 3)[:, :1], torch.randn(6, 2)):
+        assert torch.equal(compiled(column), column * 2 + 1)
     strided = base[:, :1, :]
     assert torch.equal(compiled(strided), strided * 2 + 1)
 

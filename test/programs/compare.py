@@ -23,8 +23,11 @@ def distance(x: torch.Tensor, reference: torch.Tensor) -> float:
     return difference[difference.isfinite()].max().item() if difference.isfinite().any() else 0.0
 
 
-def assert_same(label: str, actual: Any, expected: Any, reference: Any, coarsest: torch.dtype = F64) -> None:
-    """One leaf of the results. ``coarsest``: a type that numbers may have been computed in, whatever theirs is."""
+def assert_same(
+    label: str, actual: Any, expected: Any, reference: Any, coarsest: torch.dtype = F64, may_be_copy: bool = False
+) -> None:
+    """One leaf of the results. ``coarsest``: a type that numbers may have been computed in, whatever theirs is.
+    ``may_be_copy``: theirs is a view of an input, and ours may be laid out as a copy is."""
     if not isinstance(expected, torch.Tensor):
         assert type(actual) is type(expected), f"{label}: {type(actual)} instead of {type(expected)}"
         assert actual == expected or actual != actual and expected != expected, f"{label}: {actual} {expected}"
@@ -33,7 +36,7 @@ def assert_same(label: str, actual: Any, expected: Any, reference: Any, coarsest
     assert actual.shape == expected.shape, f"{label}: {actual.shape} instead of {expected.shape}"
     assert actual.requires_grad == expected.requires_grad, f"{label}: requires_grad"
     if expected.layout == torch.strided and expected.device.type != "meta":
-        if "gradient" not in label:  # theirs are what the chain of views made of them
+        if "gradient" not in label and not may_be_copy:  # gradients: as the chain of views made them
             assert_same_strides(label, actual, expected)
         assert_near(label, actual.detach(), expected.detach(), reference, coarsest)
 
@@ -144,7 +147,12 @@ def compare(program: Program, n: int, actual: Any, expected: Any, ours: list[Any
     names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
     leaves = [pytree.tree_leaves(tree) for tree in (actual, expected, reference)]
     assert len(leaves[0]) == len(leaves[1])
+    known = {t.untyped_storage()._cdata for t in tensors_of(theirs) if n < 2 and t.layout == torch.strided}
     for name, *values in zip(names, *leaves):
-        assert_same(f"{program.name} at {n}, {name}", *values)
+        # PyTorch leaves open whether `reshape` and `contiguous` copy: a copy for larger sizes is one for these too.
+        is_view = isinstance(values[1], torch.Tensor) and values[1].layout == torch.strided
+        is_view = is_view and "result" in name and values[1].untyped_storage()._cdata in known
+        assert_same(f"{program.name} at {n}, {name}", *values, may_be_copy=is_view)
     shared = [storages(tensors_of([inputs, tree["result"]])) for inputs, tree in ((ours, actual), (theirs, expected))]
-    assert shared[0] == shared[1], f"{program.name} at {n}: storages {shared[0]} instead of {shared[1]}"
+    apart = n < 2 and all(mine in (other, i) for i, (mine, other) in enumerate(zip(*shared, strict=True)))
+    assert shared[0] == shared[1] or apart, f"{program.name} at {n}: storages {shared[0]} instead of {shared[1]}"
