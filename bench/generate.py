@@ -2,9 +2,9 @@
 
     python bench/generate.py [--models llama,gpt2,qwen2,mixtral,t5] [--ways aot,symshape] [--repeat 3]
 
-Two layers, 12 tokens for each of five prompts, whose sizes have batches and lengths of 1 among them. Each measurement is
-in a fresh process with one thread and no cache; figures are seconds of processor time, medians of ``--repeat``; the ways
-take turns. ``graphs`` are Dynamo's ``unique_graphs``, ``breaks`` its graph breaks. Tokens are compared with eager mode's.
+Two layers, 12 tokens for each of five prompts, with batches and lengths of 1 among them. Each measurement is in a fresh
+process with one thread and no cache; figures are seconds of processor time, medians of ``--repeat``; the ways take
+turns. ``graphs`` are Dynamo's ``unique_graphs``, ``breaks`` its graph breaks. Tokens are compared with eager mode's.
 """
 
 from __future__ import annotations

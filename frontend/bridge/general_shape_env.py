@@ -41,8 +41,8 @@ _PRIMES = tuple(sympy.primerange(11, 128))
 
 
 class _Nonnegative:
-    """For ``positive=`` of ``create_symbol``: the symbol may be 0. PyTorch asks whether it is given, and passes it on to
-    ``make_symbol``."""
+    """For ``positive=`` of ``create_symbol``: the symbol may be 0. PyTorch asks whether it is given, and passes it on
+    to ``make_symbol``."""
 
 
 NONNEGATIVE = _Nonnegative()
@@ -61,11 +61,13 @@ class GeneralShapeEnv(ShapeEnv):
     def create_symbol(
         self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any
     ) -> Any:
-        if dynamic_dim in (DimDynamic.DUCK, DimDynamic.DYNAMIC) and is_size_of_input(source) and type(val) is int:
+        if type(val) is not int or not is_size_of_input(source):
+            return super().create_symbol(val, source, dynamic_dim, *args, **kwargs)
+        if dynamic_dim in (DimDynamic.DUCK, DimDynamic.DYNAMIC):
             kwargs |= {"do_not_specialize_zero_one": True, "positive": NONNEGATIVE}
         made = super().create_symbol(val, source, dynamic_dim, *args, **kwargs)
         if kwargs.get("positive") is NONNEGATIVE and made.is_positive and isinstance(made, sympy.Symbol):
-            raise AssertionError(f"{made} of {source.name} cannot be 0: make_symbol is not ours")
+            raise AssertionError(f"{made} of {source_name(source)} cannot be 0: make_symbol is not ours")
         if val in (0, 1) and isinstance(made, sympy.Symbol) and made not in self.imagined[0]:
             rounds, number = divmod(len(self.imagined[0]), len(_PRIMES))
             for values, prime in zip(self.imagined, (_PRIMES[number], _PRIMES[-1 - number])):
@@ -224,8 +226,8 @@ def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequenc
 
 
 def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int], exact: bool) -> bool:
-    """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere, unless
-    it is to be ``exact``; of a tensor without elements the strides say at most what the order is."""
+    """Whether the dims in this order, the last one innermost, fill their memory. A dim of size 1 may be anywhere,
+    unless it is to be ``exact``; of a tensor without elements the strides say at most what the order is."""
     if 0 in sizes and not exact:
         return True
     step = 1
@@ -280,7 +282,7 @@ def strides_are_guarded_as_text() -> str:
     try:
         env = ShapeEnv()
         sizes, strides, _ = env.create_symbolic_sizes_strides_storage_offset(torch.empty(3, 5), LocalSource("x"))
-        fake = torch.empty_strided(sizes, strides, device="meta")
+        fake: Any = torch.empty_strided(sizes, strides, device="meta")
         written = [text for one in env.produce_guards_verbose([fake], [LocalSource("x")]) for text in one.exprs]
     except Exception as error:  # noqa: BLE001 - whatever another one raises
         return f"guards are written in another way: {type(error).__name__}: {error}"

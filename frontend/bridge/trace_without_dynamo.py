@@ -124,7 +124,7 @@ _OFFSET_READERS = frozenset(
 class Trace:
     """One trace of a function over fake tensors: symbols for the inputs' dynamic sizes, then AOTAutograd.
 
-    No sizes are taken to be equal because they are (no duck shaping); sizes 0 and 1 are constants.
+    No sizes are taken to be equal because they are (no duck shaping); integers 0 and 1 are constants.
     """
 
     def __init__(self) -> None:

@@ -86,8 +86,8 @@ def _nonnegative(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a size in the strides of a contiguous tensor, which PyTorch writes as ``max(size, 1)``: the strides of a tensor
-    without elements matter to nobody, and of others this is the size."""
+    """Of a size in the strides of a contiguous tensor, which PyTorch writes as ``max(size, 1)``: the strides of a
+    tensor without elements matter to nobody, and of others this is the size."""
 
     @functools.wraps(usual)
     def sym_max(size: Any, least: Any) -> Any:
@@ -132,7 +132,7 @@ def _exact(usual: Callable[..., Any]) -> Callable[..., Any]:
 @functools.cache
 def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
     """C++ computes from the sizes at hand whether a tensor is contiguous where all have values, with a guard for each
-    dim (``SymbolicShapeMeta::compute_contiguous``). Without, it has a condition, of which it asks ``guard_or_false``."""
+    dim (``SymbolicShapeMeta::compute_contiguous``). Else it makes a condition, and asks ``guard_or_false`` of that."""
 
     @functools.wraps(usual)
     def has_hint(self: Any) -> bool:
@@ -160,8 +160,8 @@ def _by_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
 @functools.cache
 def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
     """Dynamo compares the strides of an input that are constants. Where the size is a symbol, the guards of the
-    environment do so instead, for it may be 1. Those of a dim that is always 1, or of a tensor that is always empty, may
-    be any."""
+    environment do so instead, for it may be 1. Those of a dim that is always 1, or of a tensor that is always empty,
+    may be any."""
 
     @functools.wraps(usual)
     def tensor_match(self: Any, guard: Any, value: Any = None) -> Any:
@@ -196,7 +196,8 @@ def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
     def sizes(x: torch.Tensor, dims: Any) -> Any:
         for d in dims if isinstance(dims, Sequence) else (dims,):
-            if x.dim() and is_general(size := x.size(d)) and not is_unbacked(size):
+            size: Any = x.size(d) if x.dim() else None
+            if is_general(size) and not is_unbacked(size):
                 bool(size == 1)
         return usual(x, dims)
 
@@ -209,8 +210,9 @@ def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
     def sizes(tensors: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
         for x in tensors:
-            if x.dim() == 1 and is_general(x.size(0)) and any(other.dim() != 1 for other in tensors):
-                is_unbacked(x.size(0)) or bool(x.size(0) == 0)
+            size: Any = x.size(0) if x.dim() == 1 else None
+            if is_general(size) and not is_unbacked(size) and any(other.dim() != 1 for other in tensors):
+                bool(size == 0)
         return usual(tensors, *args, **kwargs)
 
     return sizes

@@ -135,7 +135,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (
             Takes(
                 f"{_SIZES}.ShapeEnv.create_symbol",
-                "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one, symbolic_context",
+                "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one,"
+                " symbolic_context",
             ),
             Says(f"{_SIZES}.ShapeEnv.create_symbol", "make_symbol"),
             Takes(
@@ -307,7 +308,6 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Exists("torch._subclasses.functional_tensor.FunctionalTensor._extra_dispatch_keys"),
         ),
         versions=Versions(first="2.12", last="2.14"),
-        only_speed=True,
     ),
     Patch(
         "layouts of sizes and strides",

@@ -1,8 +1,8 @@
 """Settings of PyTorch that are in force while a frame of ours is compiled: those of the fewest graphs.
 
 Nothing global changes for other users of torch.compile in the same process, and a call of what is compiled pays nothing
-for them. Left alone on purpose: ``backed_size_oblivious``. It merges a batch of 1 into the graph of larger ones, but
-tracing then fails for rotary embeddings and for attention of a sequence of 1, which costs more graphs than it saves.
+for them. Left alone on purpose: ``backed_size_oblivious``. Its symbols are never 0 for sympy, and at a first size of 1
+tracing fails for rotary embeddings and attention; ``frontend/bridge/general_shape_env.py`` says what is done instead.
 """
 
 from __future__ import annotations

@@ -482,3 +482,15 @@ def test_the_command() -> None:
     assert f"{len(PATCHES)} changes of PyTorch" in run()
     assert f"{len(CURRENT)} of {len(CURRENT)} patches find what they rely on" in run("--probe")
     assert run("--markdown") == pages("patches")["patches"]
+
+
+def test_inductors_table_has_pytorchs_own_rules() -> None:
+    """It is filled when it is imported, from the table that is changed while a frame is traced."""
+    script = """
+import torch, symshape
+symshape.compile(lambda x: torch.cat([x, x.squeeze(0)]).logsumexp(0).expand(2, 4))(torch.randn(3, 4))
+from torch._inductor.decomposition import select_decomp_table
+print([str(op) for op, rule in select_decomp_table().items() if rule.__module__.startswith("symshape")])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Sizes 0 and 1 are sizes: an entry that is made at any size serves all for which the user's Python takes the same path."""
+"""Sizes 0 and 1 are sizes: an entry made at any size serves all for which the user's Python takes the same path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How many graphs a function needs over some inputs: an oracle that knows nothing of tracing.
 
 The function runs in eager mode, and the sizes that it sees are integers which write down what Python code outside of
-PyTorch asks of them: comparisons, truth, and use as a number. Inputs for which the same was asked in the same order with
-the same answers take the same path.
+PyTorch asks of them: comparisons, truth, and use as a number. Inputs for which the same was asked in the same order
+with the same answers take the same path.
 """
 
 from __future__ import annotations

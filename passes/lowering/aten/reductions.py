@@ -50,7 +50,7 @@ def _divide(b: Builder, total: Tensor, count: Expr, dtype: str) -> Tensor:
 
 
 def extremum(combiner: str, *, of_nothing: bool = False) -> Callable[..., Tensor]:
-    """``of_nothing``: that of no values is the least or the largest of the type; else it is refused as in eager mode."""
+    """``of_nothing``: that of no values is the least or largest of the type; else it is refused as in eager mode."""
 
     def rule(b: Builder, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         if not of_nothing:
