@@ -24,8 +24,9 @@ def layouts_of_convolutions(changes: Changes) -> None:
 
 
 def _planar(usual: Callable[..., Any]) -> Callable[..., Any]:
-    def select(x: torch.Tensor, weight: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def select(*args: Any, **kwargs: Any) -> Any:
+        x = args[0] if args else kwargs["input"]  # 2.11 gives names
         planar = x.dim() <= 4 and x.device.type == "cpu" and not x.is_mkldnn
-        return _C._ConvBackend.Slow2d if planar else usual(x, weight, *args, **kwargs)
+        return _C._ConvBackend.Slow2d if planar else usual(*args, **kwargs)
 
     return select
