@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("symshape", "frontend", "analysis", "dialects", "passes", "codegen", "runtime", "prover")
 # What these read belongs to others: the platform, the terminal, Triton.
 READ_FOREIGN_VARIABLES = {
+    "frontend/bridge/aot_autograd.py",
     "runtime/store.py",
     "runtime/triton/launch.py",
     "runtime/triton/lib/math.py",
