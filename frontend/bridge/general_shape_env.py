@@ -132,15 +132,13 @@ class GeneralShapeEnv(ShapeEnv):
 
     def _general_answer(self, condition: Any, default: bool | None) -> bool | None:
         """The answer that is right for every size; None where there is no such answer, or it needs no guard anyway."""
-        if self._maybe_evaluate_static(condition) is not None:
+        if not self.is_backed(condition):
             return None
-        values = self.backed_var_to_val
-        symbols = condition.free_symbols
-        if not symbols <= values.keys():
-            return None
-        here = _at(condition, values)
+        here = _at(condition, self.backed_var_to_val)
         if here is None or here is default:
             return default
+        if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
+            return None
         if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:
             return larger
         for elsewhere in self._elsewhere(condition):
