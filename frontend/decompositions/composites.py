@@ -58,12 +58,13 @@ _EXTREMA = (
 )
 
 
-def _of_something(usual: Any, x: torch.Tensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Any:
+def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """An extremum of nothing is refused in eager mode: that there is something is a guard, and no check is needed."""
+    dim = args[0] if args else kwargs.get("dim")
     for size in x.shape if dim is None else x.shape[dim : dim + 1 or None]:
         if is_general(size) and not is_unbacked(size):
             bool(size > 0)  # which the bounds of the size show, unlike size != 0
-    return usual(x, *(() if dim is None else (dim,)), *args, **kwargs)
+    return usual(x, *args, **kwargs)
 
 
 def _attention(

@@ -56,7 +56,7 @@ def division_by_nothing(changes: Changes) -> None:
 
 
 def decided_conditions_are_bools(changes: Changes) -> None:
-    """A condition that is known is handed on as a bool."""
+    """A condition that is known not to hold is handed on as False."""
     changes.wrap(SymNodeVariable, "as_proxy", _decided)
 
 

@@ -128,6 +128,23 @@ def test_zero_is_seen(first: int) -> None:
         assert compiled(torch.ones(n)) == function(torch.ones(n))
 
 
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_extrema(wrap: Callable[..., Any]) -> None:
+    """Of all elements or along a dim, with the dim kept or not; of nothing eager mode's error."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        whole = x.max(), x.min(), x.argmax(), x.argmax(keepdim=True), x.argmin(None, True), x.argmin(-1, True)
+        return *whole, *x.max(1), *x.min(dim=0, keepdim=True), *torch.max(x, -2, True), x.argmax(dim=1, keepdim=True)
+
+    compiled = wrap(function)
+    for shape in ((5, 4), (1, 4), (5, 1), (1, 1), (7, 3)):
+        x = torch.randn(shape)
+        for actual, expected in zip(compiled(x), function(x), strict=True):
+            assert torch.equal(actual, expected)
+    with pytest.raises((RuntimeError, IndexError)):
+        compiled(torch.empty(0, 4))
+
+
 def test_any_stride_of_a_dim_of_size_one() -> None:
     counters.clear()
     compiled = symshape.compile(lambda x: x * 2 + 1)

@@ -158,8 +158,8 @@ def largest_of_any(r: Rewriter, node: Node) -> Found:
 def _of_joined(
     r: Rewriter, node: Node, joined: Joined, other: Callable[[torch.dtype], Any], target: Any, pairwise: Any
 ) -> Found:
-    """Selected elements next to at least one whole element, which is what there is if none is selected. The tracer
-    joins them so where it cannot know whether a size is 0."""
+    """Selected elements next to at least one whole element, which is what there is if none is selected: as PyTorch's
+    rules join them where a size may be 0."""
     dims, keepdim = _arguments(node, "dim", "keepdim")
     rank = node.args[0].meta["val"].dim()  # type: ignore[union-attr]
     whole = [p for p in joined.pieces if isinstance(p, Node) and (size_of(p.meta["val"], joined.dim) or 0) > 0]
