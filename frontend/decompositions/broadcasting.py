@@ -174,9 +174,9 @@ def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
     return x
 
 
-def perhaps_squeezed(x: torch.Tensor, dim: Any = None) -> bool:
-    """Whether ``x.squeeze(dim)`` drops a dim depends on sizes that are in the data."""
-    return any(_is_unbacked(x.size(d)) and not known_not_one(x.size(d)) for d in _squeezed(x, dim))
+def perhaps_squeezed(input: torch.Tensor, dim: Any = None) -> bool:
+    """Whether ``torch.squeeze(input, dim)`` drops a dim depends on sizes that are in the data."""
+    return any(_is_unbacked(input.size(d)) and not known_not_one(input.size(d)) for d in _squeezed(input, dim))
 
 
 def _squeezed(x: torch.Tensor, dim: Any) -> Sequence[int]:
