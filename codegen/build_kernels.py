@@ -17,6 +17,7 @@ from torch_mlir import ir
 from symshape.analysis.loop_form import LoopSteps, finish_loops, kernel_step, read_loops
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.kernel_image import KernelImage
+from symshape.artifact.triton_kernels import TritonKernel
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
 from symshape.machine.instruction_sets import NATIVE
@@ -72,14 +73,30 @@ def build_kernels(
 
         machine = target_of(cpu)
         sources = _print_cpu(functions, loops, machine, steps)
-        counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for k in loops}
-        image = KernelImage(_compile(functions, sources, opt_level, machine, steps), counts)
+        equal = _equal({k.name: source for k, source in zip(loops, sources, strict=True)})
+        rows = [row for row in zip(functions, loops, sources, strict=True) if row[1].name not in equal]
+        counts = {k.name: len(k.args) + len(k.symbols) + (k.name in checking) for _, k, _ in rows}
+        code = _compile([row[0] for row in rows], [row[2] for row in rows], opt_level, machine, steps)
+        image = KernelImage(code, counts, equal=equal)
     else:
-        variants, image = _print_triton(functions, loops, steps)
-        sources = [k.source for k in image.triton]
-    rows = zip(kinds, loops, sources, variants, strict=True)
-    kernels = [KernelCode(k.name, kind, k, source, own) for kind, k, source, own in rows]
+        variants, printed = _print_triton(functions, loops, steps)
+        sources = [k.source for k in printed]
+        equal = _equal({k.name: repr(k) for k in printed})
+        image = KernelImage(triton=tuple(k for k in printed if k.name not in equal), equal=equal)
+    columns = zip(kinds, loops, sources, variants, strict=True)
+    kernels = [KernelCode(k.name, kind, k, source, own) for kind, k, source, own in columns]
     return KernelSet(target, kernels, checking, image)
+
+
+def _equal(texts: Mapping[str, str]) -> dict[str, str]:
+    """By name, kernels whose text is an earlier one's but for the name: functions of other ranks may be one loop."""
+    first: dict[str, str] = {}
+    found = {}
+    for name, text in texts.items():
+        other = first.setdefault(text.replace(name, ""), name)
+        if other != name:
+            found[name] = other
+    return found
 
 
 def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel], machine: Any, steps: LoopSteps) -> list[str]:
@@ -94,7 +111,7 @@ def _print_cpu(functions: Sequence[Any], loops: Sequence[LoopKernel], machine: A
 
 def _print_triton(
     functions: Sequence[Any], loops: Sequence[LoopKernel], steps: LoopSteps
-) -> tuple[list[tuple[Variant, ...]], KernelImage]:
+) -> tuple[list[tuple[Variant, ...]], list[TritonKernel]]:
     from symshape.codegen.triton.kernel import emit_triton
 
     variants, printed = [], []
@@ -103,7 +120,7 @@ def _print_triton(
             variants.append(for_loops(read_variants(function), kernel))
         with kernel_step("emit-triton", [function], steps):
             printed.append(emit_triton(kernel, variants[-1]))
-    return variants, KernelImage(triton=tuple(printed))
+    return variants, printed
 
 
 def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, machine: Any, steps: LoopSteps) -> bytes:

@@ -22,4 +22,4 @@ def load_kernels(image: KernelImage, *, autotune: bool = False) -> dict[str, Cal
         for kernel in image.triton:
             tuned = autotune and all(variant.form != "scatter" for variant in kernel.variants)  # no choice there
             loaded[kernel.name] = (load_tuned if tuned else load_triton)(kernel)
-    return loaded
+    return loaded | {name: loaded[other] for name, other in image.equal.items()}

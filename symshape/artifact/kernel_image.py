@@ -10,8 +10,12 @@ from symshape.artifact.triton_kernels import TritonKernel
 
 @dataclass(frozen=True)
 class KernelImage:
-    """CPU kernels are one object file, with the number of each one's arguments; Triton kernels are source."""
+    """CPU kernels are one object file, with the number of each one's arguments; Triton kernels are source.
+
+    ``equal``: kernels whose code is that of another but for the name, by their own names.
+    """
 
     object_code: bytes = b""
     arguments: Mapping[str, int] = field(default_factory=dict)
     triton: tuple[TritonKernel, ...] = ()
+    equal: Mapping[str, str] = field(default_factory=dict)
