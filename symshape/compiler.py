@@ -31,7 +31,7 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.garbage import collected_later
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
-from symshape.passes.framework.base import LOOPS, PassContext
+from symshape.passes.framework.base import LOOPS, PassContext, RunWithout
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
@@ -75,6 +75,8 @@ def compile_graph(
             with collected_later():
                 compiled = _compile(gm, options, attempt, kind, keep_stages)
             break
+        except RunWithout as found:
+            attempt = replace(attempt, without=(*attempt.without, *found.passes))
         except Exception as error:
             attempt = next_attempt(attempt, error, options.strict, _folder(options))
     compiled.report.fallbacks += attempt.fallbacks

@@ -1,0 +1,1 @@
+"""Equal layers of a model: one is compiled for all."""

@@ -1,0 +1,68 @@
+"""fold-layers: equal layers in the middle of a model are left out while operations are lowered and fused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.accessors import main_functions
+from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.layers.layer_table import folded_layers, set_folded_layers
+from symshape.passes.layers.repetition import LEADING, Repetition, find_repetition
+
+
+@dataclass(frozen=True)
+class FoldLayers(Pass):
+    """Of equal layers, the first three and the last are kept; ``unfold-layers`` puts the others back as the third.
+
+    Before, with six layers f::
+
+        %1 = f(%0, %w0)   %2 = f(%1, %w1)   ...   %6 = f(%5, %w5)
+
+    After::
+
+        func.func @main(...) attributes {symshape.folded_layers = [{arguments = [...], nodes = [...], returns = [...]}]}
+        %1 = f(%0, %w0)   %2 = f(%1, %w1)   %3 = f(%2, %w2)   %6 = f(%3, %w5)
+
+    Lowering, fusion and outlining then take the time of four layers, however many there are. What the layers left out
+    return is returned by the third in their place. ``symshape/passes/layers/repetition.py`` says which layers are equal.
+    """
+
+    name: ClassVar[str] = "fold-layers"
+    statistics: ClassVar[dict[str, str]] = {"layers": "layers that are left out"}
+
+    def run(self, module: ir.Module, context: PassContext) -> bool:
+        folded = 0
+        for main in main_functions(module):
+            tables = folded_layers(main)
+            block = main.regions[0].blocks[0]
+            while (found := find_repetition(block)) is not None:
+                _leave_out(found)
+                tables.append(found.table)
+                folded += found.count - LEADING - 1
+            set_folded_layers(main, tables)
+        self.count(context, layers=folded)
+        return folded > 0
+
+
+def _leave_out(found: Repetition) -> None:
+    """Erases the layers from the fourth on, but for the last, which follows the third then."""
+    third, before_last = (found.layer(n) for n in (LEADING - 1, found.count - 2))
+    instead = {
+        old: new
+        for ours, theirs in zip(third, before_last, strict=True)
+        for new, old in zip(ours.results, theirs.results, strict=True)
+    }
+    for op in found.layer(found.count - 1):
+        for number, operand in enumerate(op.operands):
+            if operand in instead:
+                op.operands[number] = instead[operand]
+    returned = found.operations[-1]
+    for row in found.table.returns[LEADING : found.count - 1]:
+        for position, kept in zip(row, found.table.returns[LEADING - 1], strict=True):
+            returned.operands[position] = returned.operands[kept]
+    for layer in range(found.count - 2, LEADING - 1, -1):
+        for op in reversed(found.layer(layer)):
+            op.erase()
