@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import returned_relations
+from symshape.dialects.accessors import draws_numbers, returned_relations
 from symshape.dialects.locations import node_names
 from symshape.passes.layers.layer_table import LayerTable
 
@@ -42,17 +42,23 @@ class Repetition:
 
 
 def find_repetition(block: ir.Block) -> Repetition | None:
-    """The repetition that leaves out most operations; None where nothing is there often enough."""
+    """The repetition that leaves out most operations; None where nothing is there often enough.
+
+    Operations after the layers that use what inner layers compute are moved into them: PyTorch's partitioner appends
+    what it computes for backward to the end of forward.
+    """
     operations = [view.operation for view in block.operations]
     kinds = _kinds(operations)
     reader: _Reader | None = None
     for period, start, end in _candidates(kinds):
         reader = reader or _Reader(block, operations)
         first = reader.first_start(start, end, period)
-        if first is None:
+        count = 0 if first is None else (end - first) // period
+        if first is None or count < LEAST:
             continue
-        count = (end - first) // period
-        table = reader.table(first, period, count) if count >= LEAST else None
+        if reader.move_into_layers(first, period, count):
+            return find_repetition(block)
+        table = reader.table(first, period, count)
         if table is not None:
             return Repetition(operations, first, period, count, table)
     return None
@@ -96,6 +102,16 @@ def _longest_run(kinds: Sequence[int], period: int) -> tuple[int, int]:
                 best = (start, position - start)
             start = position + 1
     return best
+
+
+def _move_after(place: ir.Operation, operations: Sequence[ir.Operation]) -> None:
+    """Moves operations behind one and the binds of its results."""
+    block = list(view.operation for view in place.block.operations)
+    position = block.index(place)
+    while block[position + 1].name == "symshape.bind":
+        position += 1
+    for op in reversed(operations):
+        op.move_after(block[position])
 
 
 class _Reader:
@@ -152,6 +168,36 @@ class _Reader:
                 needed = max(needed, position + 1 if b[0] < start else max(position, b[0]) - period + 1)
                 needed = needed if needed > start else position + 1
         return needed
+
+    def move_into_layers(self, start: int, period: int, count: int) -> bool:
+        """Moves calls after the layers to where their operands are, with what is said of their results, if there are any
+        that use values of inner layers. Whether that was so."""
+        end = start + count * period
+        inner = range(start + period, end - period)
+        place = [(position, 0) for position in range(len(self._operations))]  # of operations, once they are moved
+        behind: dict[int, list[ir.Operation]] = {}  # by position, what is moved there
+        needed = False
+        for position in range(end, self._last):
+            op = self._operations[position]
+            latest = max(self._defined(self._operands[position]), key=place.__getitem__, default=-1)
+            if op.name != "host.call" or draws_numbers(op) or latest < 0:
+                continue
+            binds = []
+            while (bind := self._operations[position + 1 + len(binds)]).name == "symshape.bind":
+                binds.append(bind)
+            sizes = [value for n in range(len(binds)) for value in self._operands[position + 1 + n][1:]]
+            if all(place[one] <= place[latest] for one in self._defined(sizes)):
+                moved = behind.setdefault(place[latest][0], [])
+                moved += [op, *binds]
+                place[position] = place[latest][0], len(moved)
+                needed = needed or latest in inner
+        for first, operations in behind.items() if needed else ():
+            _move_after(self._operations[first], operations)
+        return needed
+
+    def _defined(self, values: Sequence[Any]) -> list[int]:
+        """Positions of the operations that values are results of."""
+        return [self._result[value][0] for value in values if value in self._result]
 
     def table(self, start: int, period: int, count: int) -> LayerTable | None:
         """What differs from layer to layer; None where layers differ in more."""
