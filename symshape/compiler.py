@@ -35,6 +35,8 @@ from symshape.passes.framework.base import LOOPS, PassContext, RunWithout
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
+from symshape.passes.layers.fold_layers import FoldLayers
+from symshape.passes.layers.unfold_layers import UnfoldLayers
 from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES
 from symshape.pipeline import Timings, check_optional, timed
@@ -107,7 +109,7 @@ def _compile(
     require = Requirements(env)
     chosen = {"target": target, "cpu": options.cpu, "kind": kind}
     pass_context = PassContext(options=chosen, disabled=disabled, require=require)
-    for stage, steps in stage_pipelines(options, attempt):
+    for stage, steps in stage_pipelines(options, attempt, every_layer=keep_stages):
         hooks = Hooks(timings=timings)
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
         _record(report, stage, imported.module, keep_stages)
@@ -133,14 +135,19 @@ def _compile(
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
 
-def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tuple[str, list[Any]]]:
-    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``."""
+def stage_pipelines(
+    options: Options, attempt: Attempt | None = None, every_layer: bool = False
+) -> list[tuple[str, list[Any]]]:
+    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``. ``every_layer``:
+    equal layers are in the IR of each stage; they are where the user has added a pass."""
     attempt = attempt or Attempt()
     for file in options.pass_files:
         load_pass_file(file)
     extra = [step for element in options.passes for step in parse_pipeline(element)]
     check_optional(options.disable_passes, (step_name(step) for step in extra))
     disabled = {*options.disable_passes, *attempt.without}
+    if every_layer or extra or UnfoldLayers.name in disabled:
+        disabled.add(FoldLayers.name)
     pipelines = []
     for stage, elements in STAGES.items():
         steps = [step for element in elements for step in parse_pipeline(element)]

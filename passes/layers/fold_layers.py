@@ -8,26 +8,26 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import main_functions
+from symshape.dialects.folded_layers import folded_layers, set_folded_layers
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.layers.layer_table import folded_layers, set_folded_layers
 from symshape.passes.layers.repetition import LEADING, Repetition, find_repetition
 
 
 @dataclass(frozen=True)
 class FoldLayers(Pass):
-    """Of equal layers, the first three and the last are kept; ``unfold-layers`` puts the others back as the third.
+    """Of equal layers, the first four and the last are kept; ``unfold-layers`` puts the others back as the fourth.
 
-    Before, with six layers f::
+    Before, with seven layers f::
 
-        %1 = f(%0, %w0)   %2 = f(%1, %w1)   ...   %6 = f(%5, %w5)
+        %1 = f(%0, %w0)   %2 = f(%1, %w1)   ...   %7 = f(%6, %w6)
 
     After::
 
         func.func @main(...) attributes {symshape.folded_layers = [{arguments = [...], nodes = [...], returns = [...]}]}
-        %1 = f(%0, %w0)   %2 = f(%1, %w1)   %3 = f(%2, %w2)   %6 = f(%3, %w5)
+        %1 = f(%0, %w0)   %2 = f(%1, %w1)   %3 = f(%2, %w2)   %4 = f(%3, %w3)   %7 = f(%4, %w6)
 
-    Lowering, fusion and outlining then take the time of four layers, however many there are. What the layers left out
-    return is returned by the third in their place. ``symshape/passes/layers/repetition.py`` says which layers are equal.
+    Lowering, fusion and outlining then take the time of five layers, however many there are. What the layers left out
+    return is returned by the fourth in their place. ``passes/layers/repetition.py`` says which layers are equal.
     """
 
     name: ClassVar[str] = "fold-layers"
@@ -48,11 +48,11 @@ class FoldLayers(Pass):
 
 
 def _leave_out(found: Repetition) -> None:
-    """Erases the layers from the fourth on, but for the last, which follows the third then."""
-    third, before_last = (found.layer(n) for n in (LEADING - 1, found.count - 2))
+    """Erases the layers from the fifth on, but for the last, which follows the fourth then."""
+    kept, before_last = (found.layer(n) for n in (LEADING - 1, found.count - 2))
     instead = {
         old: new
-        for ours, theirs in zip(third, before_last, strict=True)
+        for ours, theirs in zip(kept, before_last, strict=True)
         for new, old in zip(ours.results, theirs.results, strict=True)
     }
     for op in found.layer(found.count - 1):

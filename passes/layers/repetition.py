@@ -15,10 +15,10 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.dialects.accessors import draws_numbers, returned_relations
+from symshape.dialects.folded_layers import LayerTable
 from symshape.dialects.locations import node_names
-from symshape.passes.layers.layer_table import LayerTable
 
-LEADING: Final = 3  # layers that are kept at the beginning: one for what comes before, two that are compared
+LEADING: Final = 4  # layers that are kept at the beginning: two that may have to do with what comes before, two alike
 LEAST: Final = LEADING + 3  # layers that there have to be: two left out, and the last
 _SHORTEST: Final = 8  # operations of a layer
 _CANDIDATES: Final = 4  # periods that are looked at closely
@@ -104,16 +104,6 @@ def _longest_run(kinds: Sequence[int], period: int) -> tuple[int, int]:
     return best
 
 
-def _move_after(place: ir.Operation, operations: Sequence[ir.Operation]) -> None:
-    """Moves operations behind one and the binds of its results."""
-    block = list(view.operation for view in place.block.operations)
-    position = block.index(place)
-    while block[position + 1].name == "symshape.bind":
-        position += 1
-    for op in reversed(operations):
-        op.move_after(block[position])
-
-
 class _Reader:
     """What the operands of a block's operations are: numbers of arguments, or results by position."""
 
@@ -160,7 +150,8 @@ class _Reader:
             if one == other:
                 needed = max(needed, a[0] + 1 if a else start)
             elif a and b and a[1] == b[1] and b[0] - a[0] == period:
-                continue
+                layers = (position - start) // period - (a[0] - start) // period
+                needed = needed if layers <= 1 else position + 1
             elif b is None:
                 needed = needed if a is None and one.type == other.type else position + 1
             elif not ((a[0] if a else -1) < start <= b[0] < start + period > position) or one.type != other.type:
@@ -170,8 +161,8 @@ class _Reader:
         return needed
 
     def move_into_layers(self, start: int, period: int, count: int) -> bool:
-        """Moves calls after the layers to where their operands are, with what is said of their results, if there are any
-        that use values of inner layers. Whether that was so."""
+        """Moves calls after the layers to where their operands are, with what is said of their results, if there are
+        any that use values of inner layers. Whether that was so."""
         end = start + count * period
         inner = range(start + period, end - period)
         place = [(position, 0) for position in range(len(self._operations))]  # of operations, once they are moved
@@ -192,7 +183,10 @@ class _Reader:
                 place[position] = place[latest][0], len(moved)
                 needed = needed or latest in inner
         for first, operations in behind.items() if needed else ():
-            _move_after(self._operations[first], operations)
+            while self._operations[first + 1].name == "symshape.bind":
+                first += 1
+            for op in reversed(operations):
+                op.move_after(self._operations[first])
         return needed
 
     def _defined(self, values: Sequence[Any]) -> list[int]:
@@ -234,9 +228,12 @@ class _Reader:
                     else:
                         columns[numbers] = None
         rows = [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(count)]
-        if any(len(set(row)) < len(row) or everywhere & set(row) for row in rows):
+        own = {number for row in rows for number in row}
+        end = start + count * period
+        elsewhere = {self._argument.get(v, -1) for operands in self._operands[end:-1] for v in operands}
+        if any(len(set(row)) < len(row) for row in rows) or own & (everywhere | elsewhere):
             return None
-        binds = self._binds({number for row in rows for number in row}, start)
+        binds = self._binds(own, start)
         alike = all(len({binds.get(number) for number in column}) == 1 for column in columns)
         return rows if alike else None
 
@@ -244,9 +241,9 @@ class _Reader:
         """By argument, what is said of it before the layers: its binds without the argument itself."""
         found: dict[int, tuple[Any, ...]] = {}
         for op, operands in zip(self._operations[:end], self._operands, strict=False):
-            number = self._argument.get(operands[0], -1) if operands else -1
+            number = self._argument.get(operands[0], -1) if op.name == "symshape.bind" else -1
             if number in arguments:
-                found[number] = (*found.get(number, ()), op.name, tuple(operands[1:]))
+                found[number] = (*found.get(number, ()), tuple(operands[1:]))
         return found
 
     def _returns(self, start: int, period: int, count: int) -> list[list[int]] | None:

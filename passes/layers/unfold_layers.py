@@ -9,33 +9,34 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import draws_numbers, main_functions
+from symshape.dialects.folded_layers import LayerTable, folded_layers, set_folded_layers
 from symshape.dialects.locations import node_names
 from symshape.passes.framework.base import Pass, PassContext, RunWithout
-from symshape.passes.layers.layer_table import LayerTable, folded_layers, set_folded_layers
 from symshape.passes.layers.repetition import LEADING
 
 
 @dataclass(frozen=True)
 class UnfoldLayers(Pass):
-    """Copies what became of the third of the equal layers, for each layer that ``fold-layers`` left out.
+    """Copies what became of the fourth of the equal layers, for each layer that ``fold-layers`` left out.
 
     Before::
 
-        %2 = "host.launch"(%1, %w1) {callee = @kernel_0}
         %3 = "host.launch"(%2, %w2) {callee = @kernel_0}
-        %6 = "host.launch"(%3, %w5) {callee = @kernel_0}
+        %4 = "host.launch"(%3, %w3) {callee = @kernel_0}
+        %7 = "host.launch"(%4, %w6) {callee = @kernel_0}
 
     After::
 
-        %2 = "host.launch"(%1, %w1) {callee = @kernel_0}
         %3 = "host.launch"(%2, %w2) {callee = @kernel_0}
         %4 = "host.launch"(%3, %w3) {callee = @kernel_0}
         %5 = "host.launch"(%4, %w4) {callee = @kernel_0}
         %6 = "host.launch"(%5, %w5) {callee = @kernel_0}
+        %7 = "host.launch"(%6, %w6) {callee = @kernel_0}
 
-    That is right where the third layer came out as the second did: the same operations for the nodes at the same positions
+    That is right where the fourth layer came out as the third did: the same operations for the nodes at the same positions
     of the layer, on operands at the same positions. Else the compile is repeated without the two passes (``RunWithout``).
-    An operation that computes nodes of two layers belongs to the later one.
+    An operation that computes nodes of two layers, or uses values of them, belongs to the
+    later one.
     """
 
     name: ClassVar[str] = "unfold-layers"
@@ -54,7 +55,10 @@ class UnfoldLayers(Pass):
         return changed
 
 
-_SECOND, _THIRD = LEADING - 2, LEADING - 1
+_EARLIER, _COPIED = LEADING - 2, LEADING - 1  # the layers that are compared, of which the later one is copied
+
+
+Nodes = frozenset[tuple[int, int]]  # layer and position there
 
 
 @dataclass
@@ -80,72 +84,91 @@ class _Unfolding:
         self.layers = {layer: _Layer() for layer in self.kept}
         self.owner: dict[Any, int] = {}  # layer of a result
         self.own = [self._own(op) for op in self.operations]
-        for op, own in zip(self.operations, self.own, strict=True):
-            layer = max((layer for layer, _ in own), default=None)
+        for op, own in zip(self.operations[:-1], self.own, strict=False):
+            operands = [self.owner[value] for value in op.operands if value in self.owner]
+            layer = max([*(layer for layer, _ in own), *operands], default=None)
             if layer is not None:
                 self.layers[layer].add(op)
                 self.owner |= dict.fromkeys(op.results, layer)
+        binds = [op for op in self.operations if op.name == "symshape.bind"]
+        self._bound = {op.operands[0]: self._own(op) for op in reversed(binds)}  # what the first bind says
         self.arguments = {value: number for number, value in enumerate(block.arguments)}
 
     def run(self) -> int:
         """The number of operations that were copied. RunWithout where the layers came out differently."""
         self._compare()
         returned = self.operations[-1]
-        second_returns = [returned.operands[position] for position in self.table.returns[_SECOND]]
+        earlier_returns = [returned.operands[position] for position in self.table.returns[_EARLIER]]
         copies = self._copy()
-        self._use(copies, second_returns)
-        return sum(len(copy) for layer, copy in copies.items() if layer != _THIRD)
+        self._use(copies, earlier_returns)
+        return sum(len(copy) for layer, copy in copies.items() if layer != _COPIED)
 
-    def _own(self, op: ir.Operation) -> frozenset[tuple[int, int]]:
+    def _own(self, op: ir.Operation) -> Nodes:
         """The nodes of the layers that an operation computes: layer and position there."""
         return frozenset(self.place[name] for name in node_names(op.location) if name in self.place)
 
-    # Whether the third layer came out as the second.
+    # Whether the copied layer came out as the one before it.
 
     def _compare(self) -> None:
-        second, third = (self.layers[n] for n in (_SECOND, _THIRD))
-        if len(second.operations) != len(third.operations):
-            _differ(f"one has {len(second.operations)} operations, the next {len(third.operations)}")
+        earlier, copied = (self.layers[n] for n in (_EARLIER, _COPIED))
+        if len(earlier.operations) != len(copied.operations):
+            _differ(f"one has {len(earlier.operations)} operations, the next {len(copied.operations)}")
         own = dict(zip(self.operations, self.own, strict=True))
         runs = self._runs()
-        for one, other in zip(second.operations, third.operations, strict=True):
+        for one, other in zip(earlier.operations, copied.operations, strict=True):
             alike = one.name == other.name and not len(other.regions) and _attributes(one) == _attributes(other)
             if not alike or [r.type for r in one.results] != [r.type for r in other.results]:
                 _differ(f"'{one.name}' and '{other.name}'")
-            if own[other] != {(layer + 1, n) for layer, n in own[one]} or _others(one, own) != _others(other, own):
-                _differ(f"'{one.name}' computes {node_names(one.location)}, '{other.name}' {node_names(other.location)}")
+            if own[other] != _shifted(own[one]) or _others(one, own) != _others(other, own):
+                _differ(
+                    f"'{one.name}' computes {node_names(one.location)}, '{other.name}' {node_names(other.location)}"
+                )
             if len(one.operands) != len(other.operands):
                 _differ(f"operands of '{other.name}'")
             for x, y in zip(one.operands, other.operands, strict=True):
-                if not self._correspond(x, y, own):
+                if not self._correspond(x, y):
                     _differ(f"an operand of '{other.name}' at {node_names(other.location)}")
-                earlier = second.position.get(y)
-                if earlier and runs[third.operations[earlier[0]]] > runs[other]:
+                before = earlier.position.get(y)
+                if before and runs[copied.operations[before[0]]] > runs[other]:
                     _differ(f"the order of operands of '{other.name}'")
-        if len({runs[op] for op in third.operations if draws_numbers(op)}) > 1:
+        if len({runs[op] for op in copied.operations if draws_numbers(op)}) > 1:
             _differ("random numbers are drawn in several parts of a layer")
 
-    def _correspond(self, one: Any, other: Any, own: dict[Any, frozenset[tuple[int, int]]]) -> bool:
-        """Whether an operand of the second layer is to it what another is to the third."""
-        second, third = (self.layers[n].position for n in (_SECOND, _THIRD))
-        if other in third:
-            return second.get(one) == third[other]
-        if other in second:
-            at_first = self.owner.get(one) == 0
-            if not at_first or ir.OpResult(one).result_number != ir.OpResult(other).result_number:
-                return False
-            before = {(layer + 1, n) for layer, n in own[one.owner]}
-            return before == own[other.owner]
+    def _correspond(self, one: Any, other: Any) -> bool:
+        """Whether an operand of the earlier layer is to it what another is to the copied one."""
+        earlier, copied = (self.layers[n].position for n in (_EARLIER, _COPIED))
+        if other in copied:
+            return earlier.get(one) == copied[other]
+        if other in earlier:
+            return self.owner.get(one) == _EARLIER - 1 and self._node(other) == (
+                _shifted(self._node(one)[0]),
+                self._node(one)[1],
+            )
         if self.owner.get(other) == self.count - 1:
             return False
-        if other in self.arguments and one in self.arguments and one != other:
-            column = [self.arguments[one], self.arguments[other]]
-            return column in [list(pair) for pair in zip(*(self.table.arguments[n] for n in (_SECOND, _THIRD)))]
-        return one == other and self.arguments.get(other, -1) not in self.table.arguments[_THIRD]
+        if one in self.arguments and other in self.arguments:
+            return self._argument(self.arguments[one], 1) == self.arguments[other]
+        return bool(one == other)
+
+    def _argument(self, number: int, layers: int) -> int:
+        """The argument that is so many layers later what one is; the same, where it is of no layer."""
+        rows = self.table.arguments
+        places = [(layer + layers, row.index(number)) for layer, row in enumerate(rows) if number in row]
+        found = {rows[layer][place] for layer, place in places if 0 <= layer < self.count}
+        if places and len(found) != 1:
+            _differ(f"argument {number} is several things")
+        return found.pop() if found else number
+
+    def _node(self, value: Any) -> tuple[Nodes, int]:
+        """The nodes that a result is the value of, and which of the values of these nodes it is."""
+        results = list(value.owner.results)
+        nodes = [self._bound.get(result, frozenset()) for result in results]
+        position = results.index(value)
+        return nodes[position], nodes[:position].count(nodes[position])
 
     def _runs(self) -> dict[Any, int]:
-        """By operation of the third layer, which of its runs of neighbours it is in."""
-        members, runs, run, inside = set(self.layers[_THIRD].operations), {}, -1, False
+        """By operation of the copied layer, which of its runs of neighbours it is in."""
+        members, runs, run, inside = set(self.layers[_COPIED].operations), {}, -1, False
         for op in self.operations:
             if op in members:
                 run += 0 if inside else 1
@@ -156,63 +179,87 @@ class _Unfolding:
     # The other layers.
 
     def _copy(self) -> dict[int, list[ir.Operation]]:
-        """By layer, its operations: after each run of the third layer, the run of each layer left out."""
+        """By layer, its operations: after each run of the copied layer, the run of each layer left out."""
         left_out = range(LEADING, self.count - 1)
-        copies: dict[int, list[ir.Operation]] = {_THIRD: self.layers[_THIRD].operations}
+        copies: dict[int, list[ir.Operation]] = {_COPIED: self.layers[_COPIED].operations}
         copies |= {layer: [] for layer in left_out}
-        names = [dict(zip(self.table.nodes[_THIRD], self.table.nodes[layer])) for layer in range(self.count)]
-        before = [dict(zip(self.table.nodes[_SECOND], self.table.nodes[layer - 1])) for layer in range(self.count)]
         runs = self._runs()
         for run in sorted(set(runs.values())):
-            members = [(n, op) for n, op in enumerate(copies[_THIRD]) if runs[op] == run]
+            members = [(n, op) for n, op in enumerate(copies[_COPIED]) if runs[op] == run]
             following = self.operations[self.operations.index(members[-1][1]) + 1]
             with ir.InsertionPoint(following):
                 for layer in left_out:
-                    renamed = names[layer] | before[layer]
+                    renamed = self._names(layer)
                     for _, op in members:
                         operands = [self._value(value, layer, copies) for value in op.operands]
                         copies[layer].append(_clone(op, operands, renamed))
         return copies
 
+    def _names(self, layer: int) -> dict[str, str]:
+        """The names of nodes in a layer and those before it, by what they are for the copied one."""
+        nodes = self.table.nodes
+        pairs = (zip(nodes[_COPIED - back], nodes[layer - back], strict=True) for back in range(LEADING))
+        return {old: new for pair in pairs for old, new in pair}
+
     def _value(self, value: Any, layer: int, copies: dict[int, list[ir.Operation]]) -> Any:
-        """What an operand of the third layer is in another one."""
-        own, previous = (self.layers[n].position.get(value) for n in (_THIRD, _SECOND))
+        """What an operand of the copied layer is in another one."""
+        own, previous = (self.layers[n].position.get(value) for n in (_COPIED, _EARLIER))
         if own is not None:
             return copies[layer][own[0]].results[own[1]]
         if previous is not None:
             return copies[layer - 1][previous[0]].results[previous[1]]
-        number = self.arguments.get(value, -1)
-        if number in (row := self.table.arguments[_THIRD]):
-            return self.block.arguments[self.table.arguments[layer][row.index(number)]]
+        if value in self.arguments:
+            return self.block.arguments[self._argument(self.arguments[value], layer - _COPIED)]
         return value
 
-    def _use(self, copies: dict[int, list[ir.Operation]], second_returns: Sequence[Any]) -> None:
+    def _use(self, copies: dict[int, list[ir.Operation]], earlier_returns: Sequence[Any]) -> None:
         """The last layer follows the one before it; what the layers left out return is theirs."""
-        third, end = self.layers[_THIRD].position, self.count - 1
-        last = copies[end - 1]
+        end = self.count - 1
+        everywhere = {value for op in self.layers[_COPIED].operations for value in op.operands}
+        own = dict(zip(self.operations, self.own, strict=True))
         for op in self.layers[end].operations:
+            both = any(layer != end for layer, _ in own[op])
             for number, operand in enumerate(op.operands):
-                if operand in third:
-                    position, result = third[operand]
-                    op.operands[number] = last[position].results[result]
+                if both and operand in self.arguments:
+                    op.operands[number] = self._before_last(operand)
+                elif operand in self.layers[_COPIED].position:
+                    position, result = self.layers[_COPIED].position[operand]
+                    op.operands[number] = copies[end - 1][position].results[result]
+                elif 0 < self.owner.get(operand, 0) < _COPIED and operand not in everywhere:
+                    _differ(f"an operand of '{op.name}' in the last layer")
         returned = self.operations[-1]
-        in_last = [returned.operands[position] for position in self.table.returns[_THIRD]]
-        for layer in range(_THIRD, end):
-            for position, value, kept in zip(self.table.returns[layer], second_returns, in_last, strict=True):
+        in_last = [returned.operands[position] for position in self.table.returns[_COPIED]]
+        for layer in range(_COPIED, end):
+            for position, value, kept in zip(self.table.returns[layer], earlier_returns, in_last, strict=True):
                 returned.operands[position] = self._returned(value, kept, layer, copies)
 
+    def _before_last(self, argument: Any) -> Any:
+        """What an argument of the last layer's operations is: the copied layer's is that of the layer before the last."""
+        number = self.arguments[argument]
+        kept = [layer for layer in range(LEADING) if number in self.table.arguments[layer]]
+        if not kept:
+            return argument
+        if number in self.table.arguments[-1]:
+            _differ(f"argument {number} is several things")
+        return self.block.arguments[self._argument(number, self.count - 2 - _COPIED)]
+
     def _returned(self, value: Any, kept: Any, layer: int, copies: dict[int, list[ir.Operation]]) -> Any:
-        """What a layer returns where the second returns ``value`` and the third, followed by the last, ``kept``."""
-        second, third = (self.layers[n].position for n in (_SECOND, _THIRD))
-        if value in second:  # it is computed in its own layer
-            position, result = second[value]
+        """What a layer returns where the earlier returns ``value`` and the copied, followed by the last, ``kept``."""
+        earlier, copied = (self.layers[n].position for n in (_EARLIER, _COPIED))
+        if value in earlier:  # it is computed in its own layer
+            position, result = earlier[value]
             return copies[layer][position].results[result]
-        if value in third:  # with the next one
+        if value in copied:  # with the next one
             if layer == self.count - 2:
                 return kept
-            position, result = third[value]
+            position, result = copied[value]
             return copies[layer + 1][position].results[result]
         _differ("what a layer returns is computed elsewhere")
+
+
+def _shifted(nodes: Nodes) -> Nodes:
+    """The nodes at the same positions of the next layers."""
+    return frozenset((layer + 1, position) for layer, position in nodes)
 
 
 def _differ(what: str) -> Any:
@@ -223,7 +270,7 @@ def _attributes(op: ir.Operation) -> list[tuple[str, ir.Attribute]]:
     return [(op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes))]
 
 
-def _others(op: ir.Operation, own: dict[Any, frozenset[tuple[int, int]]]) -> int:
+def _others(op: ir.Operation, own: dict[Any, Nodes]) -> int:
     """How many nodes an operation computes that are of no layer."""
     return len(node_names(op.location)) - len(own[op])
 
