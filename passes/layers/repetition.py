@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import draws_numbers, returned_relations
+from symshape.dialects.accessors import draws_numbers, is_fresh, returned_relations
 from symshape.dialects.folded_layers import LayerTable
 from symshape.dialects.locations import node_names
 
@@ -230,12 +230,26 @@ class _Reader:
         rows = [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(count)]
         own = {number for row in rows for number in row}
         end = start + count * period
-        elsewhere = {self._argument.get(v, -1) for operands in self._operands[end:-1] for v in operands}
+        elsewhere = {
+            self._argument.get(value, -1)
+            for position in range(end, self._last)
+            if not self._is_returned_view(position)
+            for value in self._operands[position]
+        }
         if any(len(set(row)) < len(row) for row in rows) or own & (everywhere | elsewhere):
             return None
         binds = self._binds(own, start)
         alike = all(len({binds.get(number) for number in column}) == 1 for column in columns)
         return rows if alike else None
+
+    def _is_returned_view(self, position: int) -> bool:
+        """Whether a call gives a view of arguments that is only returned: no kernel computes it with anything else."""
+        op = self._operations[position]
+        if op.name == "symshape.bind":
+            return True  # what it is about is looked at by itself
+        users = [use.owner.operation.name for result in op.results for use in result.uses]
+        is_view = op.name == "host.call" and not is_fresh(op) and not self._defined(self._operands[position])
+        return is_view and set(users) <= {"symshape.bind", "func.return"}
 
     def _binds(self, arguments: set[int], end: int) -> dict[int, Any]:
         """By argument, what is said of it before the layers: its binds without the argument itself."""

@@ -216,11 +216,9 @@ class _Unfolding:
         """The last layer follows the one before it; what the layers left out return is theirs."""
         end = self.count - 1
         everywhere = {value for op in self.layers[_COPIED].operations for value in op.operands}
-        own = dict(zip(self.operations, self.own, strict=True))
         for op in self.layers[end].operations:
-            both = any(layer != end for layer, _ in own[op])
             for number, operand in enumerate(op.operands):
-                if both and operand in self.arguments:
+                if operand in self.arguments:
                     op.operands[number] = self._before_last(operand)
                 elif operand in self.layers[_COPIED].position:
                     position, result = self.layers[_COPIED].position[operand]
