@@ -4,16 +4,18 @@
                                [--layers 12,48]
 
 Each measurement is in a fresh process with one thread and no cache; torch, transformers and symshape are imported
-before, all else counts. ``aot`` is AOTAutograd with `dynamic=True` and no backend, ``aot_static`` with
-`dynamic=False`. Figures are seconds of processor time, with those of compilers that were run, medians of ``--repeat``;
-the ways take turns. ``trace`` is what passes until the backend has the graphs, ``backend`` the rest. ``later`` is the
-second call over the tenth. ``--layers``: transformers of so many equal layers, of width 32, instead of the models as
-they are measured elsewhere; only what is the same for each layer may grow with their number.
+before, all else counts; symshape's byte code is there, as pip leaves it. ``aot`` is AOTAutograd with `dynamic=True`
+and no backend, ``aot_static`` with `dynamic=False`. Figures are seconds of processor time, with those of compilers
+that were run, medians of ``--repeat``; the ways take turns. ``trace`` is what passes until the backend has the
+graphs, ``backend`` the rest. ``later`` is the second call over the tenth. ``--layers``: transformers of so many equal
+layers, of width 32, instead of the models as they are measured elsewhere; only what is the same for each layer may
+grow with their number.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import statistics
@@ -34,6 +36,13 @@ ALONE = {
     "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
+
+
+def compile_byte_code() -> None:
+    """Of all modules of the repository that are imported, which an installation has and a checkout may not."""
+    for folder in ROOT.iterdir():
+        if (folder / "__init__.py").exists():
+            compileall.compile_dir(folder, quiet=1)
 
 
 def seconds() -> float:
@@ -166,6 +175,7 @@ def main() -> None:
     from symshape.tools.measure import write_result
     from symshape.tools.terminal import Progress, table
 
+    compile_byte_code()
     names, ways, rows = options.models.split(","), options.ways.split(","), []
     counts = [int(count) for count in options.layers.split(",")]
     with Progress("first call", len(names) * len(counts) * len(ways) * options.repeat) as progress:

@@ -61,8 +61,8 @@ def _leave_out(found: Repetition) -> None:
                 op.operands[number] = instead[operand]
     returned = found.operations[-1]
     for row in found.table.returns[LEADING : found.count - 1]:
-        for position, kept in zip(row, found.table.returns[LEADING - 1], strict=True):
-            returned.operands[position] = returned.operands[kept]
+        for position, same in zip(row, found.table.returns[LEADING - 1], strict=True):
+            returned.operands[position] = returned.operands[same]
     for layer in range(found.count - 2, LEADING - 1, -1):
         for op in reversed(found.layer(layer)):
             op.erase()

@@ -173,7 +173,7 @@ class _Reader:
             latest = max(self._defined(self._operands[position]), key=place.__getitem__, default=-1)
             if op.name != "host.call" or draws_numbers(op) or latest < 0:
                 continue
-            binds = []
+            binds: list[ir.Operation] = []
             while (bind := self._operations[position + 1 + len(binds)]).name == "symshape.bind":
                 binds.append(bind)
             sizes = [value for n in range(len(binds)) for value in self._operands[position + 1 + n][1:]]
@@ -203,10 +203,13 @@ class _Reader:
         return LayerTable(nodes, arguments, returns)
 
     def _nodes(self, start: int, period: int, count: int) -> list[list[str]] | None:
+        """Names of the graph nodes; None where they do not tell the layers' operations apart."""
         rows: list[list[str]] = []
         for layer in range(count):
             first = start + layer * period
             names = [node_names(op.location) for op in self._operations[first : first + period]]
+            if not all(names):
+                return None
             rows.append([name for own in names for name in own])
         widths = {len(row) for row in rows}
         once = [dict.fromkeys(row) for row in rows]

@@ -33,10 +33,9 @@ class UnfoldLayers(Pass):
         %6 = "host.launch"(%5, %w5) {callee = @kernel_0}
         %7 = "host.launch"(%6, %w6) {callee = @kernel_0}
 
-    That is right where the fourth layer came out as the third did: the same operations for the nodes at the same positions
-    of the layer, on operands at the same positions. Else the compile is repeated without the two passes (``RunWithout``).
-    An operation that computes nodes of two layers, or uses values of them, belongs to the
-    later one.
+    That is right where the fourth layer came out as the third did: the same operations for the nodes at the same
+    positions of the layer, on operands at the same positions. Else the compile is repeated without the two passes
+    (``RunWithout``). An operation that computes nodes of two layers, or uses values of them, belongs to the later one.
     """
 
     name: ClassVar[str] = "unfold-layers"
@@ -232,7 +231,7 @@ class _Unfolding:
                 returned.operands[position] = self._returned(value, kept, layer, copies)
 
     def _before_last(self, argument: Any) -> Any:
-        """What an argument of the last layer's operations is: the copied layer's is that of the layer before the last."""
+        """What an argument of the last layer's operations is: the copied layer's is that of the one before the last."""
         number = self.arguments[argument]
         kept = [layer for layer in range(LEADING) if number in self.table.arguments[layer]]
         if not kept:
