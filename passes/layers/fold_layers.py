@@ -34,17 +34,21 @@ class FoldLayers(Pass):
     statistics: ClassVar[dict[str, str]] = {"layers": "layers that are left out"}
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        folded = 0
+        folded, changed = 0, False
         for main in main_functions(module):
             tables = folded_layers(main)
             block = main.regions[0].blocks[0]
-            while (found := find_repetition(block)) is not None:
+            while True:
+                found, moved = find_repetition(block)
+                changed = changed or moved or found is not None
+                if found is None:
+                    break
                 _leave_out(found)
                 tables.append(found.table)
                 folded += found.count - LEADING - 1
             set_folded_layers(main, tables)
         self.count(context, layers=folded)
-        return folded > 0
+        return changed
 
 
 def _leave_out(found: Repetition) -> None:

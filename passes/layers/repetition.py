@@ -41,8 +41,9 @@ class Repetition:
         return self.operations[first : first + self.period]
 
 
-def find_repetition(block: ir.Block) -> Repetition | None:
-    """The repetition that leaves out most operations; None where nothing is there often enough.
+def find_repetition(block: ir.Block) -> tuple[Repetition | None, bool]:
+    """The repetition that leaves out most operations, None where nothing is there often enough; and whether operations
+    were moved.
 
     Operations after the layers that use what inner layers compute are moved into them: PyTorch's partitioner appends
     what it computes for backward to the end of forward.
@@ -57,11 +58,11 @@ def find_repetition(block: ir.Block) -> Repetition | None:
         if first is None or count < LEAST:
             continue
         if reader.move_into_layers(first, period, count):
-            return find_repetition(block)
+            return find_repetition(block)[0], True
         table = reader.table(first, period, count)
         if table is not None:
-            return Repetition(operations, first, period, count, table)
-    return None
+            return Repetition(operations, first, period, count, table), False
+    return None, False
 
 
 def _kinds(operations: Sequence[ir.Operation]) -> list[int]:
