@@ -127,7 +127,7 @@ def compile(
         "shapes_spec": shapes_spec,
     }
     given = {key: value for key, value in habits.items() if value is not None and value is not False}
-    tracing = Tracing(parsed.probe_custom_operators, parsed.strict)
+    tracing = Tracing(parsed.probe_custom_operators, parsed.strict, policy=parsed.policy)
     return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, tracing=tracing, **given)
 
 
@@ -207,6 +207,7 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     parsed = Options.parse(options)
     report = Report()
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
-    tracing = Tracing(parsed.probe_custom_operators, parsed.strict)
-    report.result = compile_apart(fn, configured, tracing)(*args, **kwargs)
+    tracing = Tracing(parsed.probe_custom_operators, parsed.strict, policy=parsed.policy, further=report.further)
+    report.compiled = compile_apart(fn, configured, tracing)
+    report.run(*args, **kwargs)
     return report
