@@ -19,6 +19,7 @@ from symshape.frontend.bridge.question_origins import Line, Origin
 from symshape.frontend.importer.specialisations import plain_source
 
 log = logging.getLogger(__name__)
+_PLURALS = {"graph": "graphs", "entry": "entries"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Reason:
     asked: str = ""
 
     def __str__(self) -> str:
-        return _told([self])
+        return _told([self], "graph")
 
     @property
     def here(self) -> str:
@@ -68,22 +69,24 @@ class FurtherGraph:
     ``line``      ``file:line`` of it
     ``number``    of the graph, from 2 on
     ``reasons``   why the earlier ones are not for this call, one for each
+    ``kind``      "graph", or "entry" of ``symshape.jit``
     """
 
     function: str
     line: str
     number: int
     reasons: tuple[Reason, ...]
+    kind: str = "graph"
 
     def __str__(self) -> str:
         alike: dict[str, list[Reason]] = {}
         for reason in self.reasons:
             alike.setdefault(reason.here, []).append(reason)
-        head = f"graph {self.number} of {self.function} ({self.line})"
-        return "\n  ".join([head, *map(_told, alike.values())])
+        head = f"{self.kind} {self.number} of {self.function} ({self.line})"
+        return "\n  ".join([head, *(_told(reasons, self.kind) for reasons in alike.values())])
 
 
-def _told(reasons: Sequence[Reason]) -> str:
+def _told(reasons: Sequence[Reason], kind: str) -> str:
     """Reasons that differ at most in the condition: ``graph 1 holds for n == 3, graph 2 for n == 4, here n = 5``."""
     graphs: dict[str, list[int]] = {}
     for reason in reasons:
@@ -92,7 +95,7 @@ def _told(reasons: Sequence[Reason]) -> str:
     for condition, numbers in graphs.items():
         several = len(numbers) > 1
         verb = "" if told else " hold" if several else " holds"
-        told.append(f"graph{'s' * several} {', '.join(map(str, numbers))}{verb} for {condition}")
+        told.append(f"{_PLURALS[kind] if several else kind} {', '.join(map(str, numbers))}{verb} for {condition}")
     return ", ".join(told) + reasons[0].here
 
 
@@ -112,6 +115,13 @@ def spoken(origin: Origin) -> tuple[str, str, str]:
     """The user's line and its text, and the framework's in words where it asked."""
     asked = "" if origin.is_by_python or origin.asked is None else _inside(origin.asked)
     return (str(origin.user), origin.user.text, asked) if origin.user is not None else ("", "", asked)
+
+
+def origin_at(location: str) -> Origin:
+    """Of a ``file:line``."""
+    file, _, number = location.partition("\n")[0].rpartition(":")
+    line = Line(file, int(number)) if number.isdigit() else None
+    return Origin() if line is None else Origin(asked=line) if line.owner else Origin(line)
 
 
 def _inside(line: Line) -> str:
