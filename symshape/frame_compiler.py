@@ -111,7 +111,7 @@ class FrameCompiler(FrameCallback):
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []
-        limits = Limits(self._tracing.policy, self._decisions, frame.f_code)
+        limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._tracing.more == "static")
         if entries:
             failed = failures(entries, running_locals(frame))
             self._tell(frame.f_code, len(entries) + 1, failed)

@@ -18,10 +18,13 @@ _DECIDED = "symshape: decided sizes"  # in what Dynamo keeps for a code object: 
 
 
 class Limits:
-    """Those of one code object. ``decisions``: of the function, which take what is decided."""
+    """Those of one code object. ``decisions``: of the function, which take what is decided; ``is_static``: sizes and
+    integers are constants."""
 
-    def __init__(self, policy: SpecialisationPolicy, decisions: FrameDecisions, code: CodeType) -> None:
-        self._policy, self._decisions, self._code = policy, decisions, code
+    def __init__(
+        self, policy: SpecialisationPolicy, decisions: FrameDecisions, code: CodeType, is_static: bool
+    ) -> None:
+        self._policy, self._decisions, self._code, self._is_static = policy, decisions, code, is_static
 
     @property
     def has_decided(self) -> bool:
@@ -31,7 +34,7 @@ class Limits:
     def is_beyond(self, failed: Sequence[Failure]) -> bool:
         """Counts the earlier entries by what they are not for this call for, and decides. True for a part of a function
         that would be compiled for each value of what another part hands on, such as the length of a list."""
-        for source in {failure.constant for failure in failed if failure.constant}:
+        for source in {one.constant for one in failed if one.constant and not self._is_static}:
             if len(_conditions(failure for failure in failed if failure.constant == source)) >= self._policy.integers:
                 self._decisions.integers.add(source)
         limit = min(self._policy.limit, max(recompile_limit() - 1, 1))

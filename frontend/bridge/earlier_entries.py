@@ -15,7 +15,6 @@ from torch._dynamo import eval_frame, guards
 
 from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv
 from symshape.frontend.bridge.question_origins import Line, Origin, users_line
-from symshape.frontend.bridge.shape_env import symbol_range, symbol_sources
 from symshape.frontend.bridge.source_lines import whole_file_name
 
 _COMMENT = re.compile(r"\s{2,}# (?=.*# |\()")
@@ -69,45 +68,12 @@ def entries_of(code: CodeType, backend: Any) -> list[Any]:
 
 def keep(manager: Any, number: int, env: GeneralShapeEnv | None) -> None:
     """Notes with the guards of a new entry what its failures will be explained with."""
-    known = () if env is None else (dict(env.origins), _pinned(env), _bounds(env))
+    known = () if env is None else (dict(env.origins), env.pinned_by(), env.bounded_by())
     manager.symshape_kept = _Kept(number, *known)
 
 
 def _kept(entry: Any) -> Any:
     return getattr(entry.guard_manager, "symshape_kept", None)
-
-
-def _pinned(env: GeneralShapeEnv) -> dict[str, Origin]:
-    names = symbol_sources(env)
-    found: dict[str, Origin] = {}
-    for symbol, _, _ in env.replaced:
-        if env.replace(symbol).is_number:
-            found |= dict.fromkeys(names.get(symbol, ()), _pinned_by(symbol, env.replaced))
-    return found
-
-
-def _pinned_by(symbol: Any, replaced: list[tuple[Any, Any, Origin]]) -> Origin:
-    """Who asked for the value: where a symbol was another one first, of that one."""
-    rows = [row for row in replaced if row[0] == symbol]
-    for _, value, origin in rows[:1]:
-        rest = [row for row in replaced if row[0] != symbol]
-        later = (one for one in value.free_symbols if any(row[0] == one for row in rest))
-        other = next(later, None)
-        return origin if other is None else _pinned_by(other, rest)
-    return Origin()
-
-
-def _bounds(env: GeneralShapeEnv) -> dict[tuple[str, bool], Origin]:
-    """Who asked first for the bounds of each size: of it, or of one that it is equal to."""
-    found: dict[tuple[str, bool], Origin] = {}
-    for symbol, sources in symbol_sources(env).items():
-        alike = [row for row in env.narrowed if env.replace(row[0]) == env.replace(symbol)]
-        low, high = symbol_range(env, symbol)
-        for is_upper, bound in ((False, low), (True, high)):
-            first = next((row[3] for row in alike if bound is not None and row[1 + is_upper] == bound), None)
-            if first is not None:
-                found |= {(source, is_upper): first for source in sources}
-    return found
 
 
 def failures(entries: list[Any], variables: Mapping[str, Any]) -> list[Failure]:

@@ -28,7 +28,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
-from symshape.frontend.bridge.shape_env import source_name
+from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
 from symshape.frontend.bridge.size_memory import remember
 
 # Modules that stand between who asks and the environment.
@@ -154,6 +154,27 @@ class GeneralShapeEnv(ShapeEnv):
         if not known and a in self.replacements:
             self.replaced.append((a, tgt, origin_of(self._get_sloc())))
 
+    def pinned_by(self) -> dict[str, Origin]:
+        """Who asked for the value of each size of an input that has only one, by the framework's name of the size."""
+        names = symbol_sources(self)
+        found: dict[str, Origin] = {}
+        for symbol, _, _ in self.replaced:
+            if self.replace(symbol).is_number:
+                found |= dict.fromkeys(names.get(symbol, ()), _pinned_by(symbol, self.replaced))
+        return found
+
+    def bounded_by(self) -> dict[tuple[str, bool], Origin]:
+        """Who asked first for a bound (the upper one: True) of each size of an input, or of one that it is equal to."""
+        found: dict[tuple[str, bool], Origin] = {}
+        for symbol, sources in symbol_sources(self).items():
+            alike = [row for row in self.narrowed if self.replace(row[0]) == self.replace(symbol)]
+            low, high = symbol_range(self, symbol)
+            for is_upper, bound in ((False, low), (True, high)):
+                first = next((row[3] for row in alike if bound is not None and row[1 + is_upper] == bound), None)
+                if first is not None:
+                    found |= {(source, is_upper): first for source in sources}
+        return found
+
     def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
         """What a condition is if sizes that are 0 or 1 were others."""
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
@@ -200,6 +221,16 @@ def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
         return _truth(condition.xreplace(values))
     except ZeroDivisionError:
         return None
+
+
+def _pinned_by(symbol: Any, replaced: list[tuple[Any, Any, Origin]]) -> Origin:
+    """Who asked for the value: where a symbol was another one first, of that one."""
+    rows = [row for row in replaced if row[0] == symbol]
+    rest = [row for row in replaced if row[0] != symbol]
+    for _, value, origin in rows[:1]:
+        other = next((one for one in value.free_symbols if any(row[0] == one for row in rest)), None)
+        return origin if other is None else _pinned_by(other, rest)
+    return Origin()
 
 
 def _ends(values: Any) -> tuple[Any, Any]:

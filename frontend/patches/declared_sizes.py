@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._dynamo import config
 from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.variables import ConstantVariable, builder
 from torch._dynamo.variables.builder import VariableBuilder
@@ -49,7 +50,7 @@ def _declared(usual: Callable[..., Any]) -> Callable[..., Any]:
         sizes: Any = getattr(context, "dynamic_sizes", ())
         name = source_name(source)
         for d in range(len(sizes)):
-            wanted = _wanted(e, name, d)
+            wanted = _wanted(e, name, d, sizes[d] is not DimDynamic.STATIC)
             if wanted is not None and wanted is (sizes[d] is DimDynamic.STATIC):
                 sizes[d] = DimDynamic.DYNAMIC if wanted else DimDynamic.STATIC
                 context.constraint_sizes[d] = None
@@ -58,9 +59,13 @@ def _declared(usual: Callable[..., Any]) -> Callable[..., Any]:
     return automatic_dynamic
 
 
-def _wanted(tensor: torch.Tensor, source: str, dim: int) -> bool | None:
-    """Whether the policy says that a size is dynamic; None where it says nothing. OptionError for a contradiction."""
+def _wanted(tensor: torch.Tensor, source: str, dim: int, is_dynamic: bool) -> bool | None:
+    """Whether the policy says that a size is dynamic; None where it says nothing. OptionError for a contradiction.
+
+    ``is_dynamic``: what PyTorch takes it for. Where there is a ``shapes_spec`` it reads no marks."""
     said = [*_said(tensor, source, dim)]
+    if getattr(config, "_shapes_spec", None) is not None:
+        said.append((is_dynamic, "shapes_spec"))
     of_policy = by_policy(source, dim)
     said += [] if of_policy is None else [(of_policy, _POLICY[of_policy])]
     by = dict(reversed(said))
