@@ -103,8 +103,8 @@ def _failure(entry: Any, variables: Mapping[str, Any]) -> Failure | None:
         return Failure(kept.number, text, _values(text, read), pinned or Origin(), (source,) if pinned else ())
     shown: tuple[tuple[str, str], ...]
     if kind := _KIND.match(condition):
-        actual = type(eval(kind["source"], outer, scope)).__name__
-        shown = ((f"type({kind['source']})", actual),)
+        actual = read(f"type({kind['source']}).__name__").strip("'")
+        shown = ((f"type({kind['source']})", actual),) if actual else ()
         return Failure(kept.number, f"type({kind['source']}) is {kind['kind']}", shown, _origin_of_value(info, comment))
     if tensor := _TENSOR.fullmatch(condition):
         what = f"{tensor['tensor']}.{tensor['what']}" + (f"({tensor['dim']})" if tensor["dim"] else "")

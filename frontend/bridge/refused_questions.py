@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
+from torch._guards import TracingContext
+
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.question_origins import Line, users_line_now
 
@@ -38,38 +40,37 @@ def refused_line() -> Line | None:
 
 def refuse(line: Line) -> NoReturn:
     """Breaks the graph. In a loop there is nothing to resume: Dynamo compiles what comes before the statement, and the
-    rest of the frame runs as it is. Else it resumes after the jump or the call."""
+    rest of the frame runs as it is. Else it resumes after the jump or the call. A function that was called is left: the
+    graph is broken at the call, and the function is a frame of its own."""
     from torch._dynamo import exc
-
-    reason = f"it asks for a size at {line}"
-    if _is_by_operator():
-        unimplemented(f"a call at {line}", reason, None)
-    if _is_at_loop():
-        raise exc.StepUnsupported(reason)
-    raise exc.UserError(exc.UserErrorType.ANTI_PATTERN, reason)
-
-
-def _is_by_operator() -> bool:
-    """Whether a node of the graph that is run on traced values asks, not Dynamo itself."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
-        if (name, module) == ("get_fake_value", "torch._dynamo.utils"):
-            return True
-        if module == "torch._dynamo.symbolic_convert":
-            return False
-        frame = frame.f_back
-    return False
-
-
-def _is_at_loop() -> bool:
-    """Whether the outermost frame that is traced is in a loop, or on the line of one (``range(n)``, the first test of
-    ``while``), and asks itself. A function that it calls is left by a break at the call."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    translator: Any = InstructionTranslator.current_tx()
-    if translator.is_child_tracer_active:
-        return False
+    reason = f"it asks for a size at {line}"
+    asker = _asker()
+    is_outermost = len(TracingContext.extract_stack()) == 1
+    if asker != "operator" and is_outermost and _is_at_loop(InstructionTranslator.current_tx()):
+        raise exc.StepUnsupported(reason)
+    if asker == "jump" and is_outermost:
+        raise exc.UserError(exc.UserErrorType.ANTI_PATTERN, reason)  # what a jump takes for data-dependent
+    unimplemented(f"a call at {line}", reason, None)
+
+
+def _asker() -> str:
+    """Who asks: an "operator", a node of the graph that is run on traced values; a "jump"; or another instruction."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        name, module = frame.f_code.co_qualname, frame.f_globals.get("__name__")
+        if (name, module) == ("get_fake_value", "torch._dynamo.utils"):
+            return "operator"
+        if module == "torch._dynamo.symbolic_convert":
+            return "jump" if name.startswith("generic_jump.") else "instruction"
+        frame = frame.f_back
+    return "operator"
+
+
+def _is_at_loop(translator: Any) -> bool:
+    """Whether the outermost frame that is traced is in a loop, or on the line of one (``range(n)``, the first test of
+    ``while``)."""
     instructions = translator.instructions
     positions = {id(one): position for position, one in enumerate(instructions)}
     here = positions[id(translator.current_instruction)]

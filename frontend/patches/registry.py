@@ -156,6 +156,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Exists("torch._dynamo.exc.StepUnsupported"),
             Exists("torch._dynamo.symbolic_convert.InstructionTranslator.current_tx"),
             Says("torch._dynamo.symbolic_convert.InstructionTranslatorBase.step", "StepUnsupported"),
+            Takes("torch._dynamo.utils.get_fake_value", "node, tx, allow_non_graph_fake"),
+            Says("torch._dynamo.symbolic_convert.generic_jump", "UserError"),
             Takes(
                 f"{_SIZES}.ShapeEnv._compute_symbolic_stride",
                 "self, source, size, ex_size, ex_stride, dynamic_strides, constraint_strides, are_sizes_static,"
