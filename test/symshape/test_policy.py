@@ -1,4 +1,4 @@
-"""``SpecialisationPolicy``: which sizes are symbols, and what happens when a function was compiled for enough values."""
+"""``SpecialisationPolicy``: which sizes are symbols, and what happens past the limit of a function."""
 
 from __future__ import annotations
 
