@@ -24,6 +24,7 @@ from symshape.frontend.bridge.frame_callback import (
     kept_for,
     only_run,
     optimized,
+    recompile_limit,
     running_locals,
     was_skipped,
 )
@@ -58,7 +59,7 @@ def compile_with(
             raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
     tracing = tracing or Tracing()
     more = "static" if dynamic is False else tracing.policy.sizes
-    tracing = replace(tracing, more=more, one_graph=fullgraph)
+    tracing = replace(tracing, more=more, one_graph=fullgraph, recompile_limit=habits.get("recompile_limit"))
     return _compiled(fn, backend, tracing, habits)
 
 
@@ -73,7 +74,7 @@ class Tracing:
     """How frames are traced. ``probe``: operators without a fake rule are run on made-up operands; ``strict``: an error
     of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error;
     ``policy``: which sizes are symbols, and for how many values of one a frame is compiled; ``further``, if given,
-    takes why there is another graph."""
+    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given."""
 
     probe: bool = True
     strict: bool = True
@@ -81,6 +82,7 @@ class Tracing:
     one_graph: bool = False
     policy: SpecialisationPolicy = SpecialisationPolicy()
     further: list[FurtherGraph] | None = None
+    recompile_limit: int | None = None
 
 
 def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
@@ -111,7 +113,7 @@ class FrameCompiler(FrameCallback):
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []
-        limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._tracing.more == "static")
+        limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._most, self._tracing.more == "static")
         if entries:
             failed = failures(entries, running_locals(frame))
             self._tell(frame.f_code, len(entries) + 1, failed)
@@ -124,6 +126,13 @@ class FrameCompiler(FrameCallback):
         elif entries and limits.has_decided and was_skipped(found):
             return only_run()  # the graphs that there are go on to be used
         return found
+
+    @property
+    def _most(self) -> int:
+        """How many graphs there may be before those for all values. Of what ``compile`` is given that takes one; more
+        than PyTorch's own setting are made (``Limits.settings``)."""
+        given = self._tracing.recompile_limit
+        return recompile_limit() if given is None else given - 1
 
     def _tell(self, code: CodeType, number: int, failed: Sequence[Failure]) -> None:
         graph = further_graph(code, number, failed)

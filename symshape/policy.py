@@ -21,9 +21,9 @@ class SpecialisationPolicy:
     ``dynamic``   sizes that are symbols whatever ``sizes`` says, in the same form
     ``integers``  for how many values of an integer that is a constant (an attribute of a module, 0 and 1) a function
                   is compiled before it becomes a symbol
-    ``limit``     for how many values of one size, or of an integer that is a symbol, a function is compiled. At the
-                  next one the graph is broken at the lines that ask for it, which is said once: what comes before and
-                  what can be resumed after are graphs for all values. Not where ``fullgraph`` forbids a break
+    ``limit``     how many graphs a line may cause that asks for a size, or for an integer that is a symbol. For the
+                  next value the graph is broken at that line, which is said once: what comes before and what can be
+                  resumed after are graphs for all values. Not where ``fullgraph`` forbids a break
     """
 
     sizes: str = "symbols"

@@ -18,13 +18,14 @@ _DECIDED = "symshape: decided sizes"  # in what Dynamo keeps for a code object: 
 
 
 class Limits:
-    """Those of one code object. ``decisions``: of the function, which take what is decided; ``is_static``: sizes and
-    integers are constants."""
+    """Those of one code object. ``decisions``: of the function, which take what is decided; ``most``: after how many
+    graphs only those for all values are made; ``is_static``: sizes and integers are constants."""
 
     def __init__(
-        self, policy: SpecialisationPolicy, decisions: FrameDecisions, code: CodeType, is_static: bool
+        self, policy: SpecialisationPolicy, decisions: FrameDecisions, code: CodeType, most: int, is_static: bool
     ) -> None:
-        self._policy, self._decisions, self._code, self._is_static = policy, decisions, code, is_static
+        self._policy, self._decisions, self._code = policy, decisions, code
+        self._most, self._is_static = most, is_static
 
     @property
     def has_decided(self) -> bool:
@@ -37,24 +38,31 @@ class Limits:
         for source in {one.constant for one in failed if one.constant and not self._is_static}:
             if len(_conditions(failure for failure in failed if failure.constant == source)) >= self._policy.integers:
                 self._decisions.integers.add(source)
-        limit = min(self._policy.limit, max(recompile_limit() - 1, 1))
         for name in dict.fromkeys(name for failure in failed for name in failure.sizes):
             of_size = [failure for failure in failed if name in failure.sizes]
-            count = len(_conditions(of_size))
-            if count >= limit and self._refuse(of_size) and name not in self._decided():
+            lines = self._beyond(of_size, is_last=0 < self._most <= len(failed))
+            self._decisions.refused.update(lines)
+            if lines and name not in self._decided():
                 kept_for(self._code).setdefault(_DECIDED, []).append(name)
-                tell_of_limit(further_graph(self._code, len(failed) + 1, failed), name, _lines(of_size), count)
-        return is_part(self._code) and bool(self._decisions.refused) and len(_conditions(failed)) >= limit
+                graph = further_graph(self._code, len(failed) + 1, failed)
+                tell_of_limit(graph, name, lines, len(_conditions(of_size)))
+        others = _conditions(failure for failure in failed if not failure.sizes)
+        return is_part(self._code) and bool(self._decisions.refused) and len(others) >= self._policy.limit
+
+    def _beyond(self, of_size: Sequence[Failure], is_last: bool) -> list[Line]:
+        """The lines that ask for one size, and were answered for enough values of it. Where Dynamo would give the
+        function up, all of them."""
+        asked: dict[Line, list[Failure]] = {}
+        for failure in of_size:
+            if failure.origin.user is not None:
+                asked.setdefault(failure.origin.user, []).append(failure)
+        enough = [line for line, failed in asked.items() if len(_conditions(failed)) >= self._policy.limit]
+        return enough or (list(asked) if is_last else [])
 
     def settings(self) -> tuple[Change, ...]:
         """The graphs for all values do not count for Dynamo's limit."""
         more = len(self._decided())
         return (configured(DYNAMO, recompile_limit=recompile_limit() + more),) if more else ()
-
-    def _refuse(self, failed: Iterable[Failure]) -> bool:
-        lines = set(_lines(failed))
-        self._decisions.refused |= lines
-        return bool(lines)
 
     def _decided(self) -> list[str]:
         found: list[str] = kept_for(self._code).get(_DECIDED, []) if is_anything_kept_for(self._code) else []
@@ -64,7 +72,3 @@ class Limits:
 def _conditions(failed: Iterable[Failure]) -> set[str]:
     """Several entries may be for the same values of a size, and differ in something else."""
     return {failure.condition for failure in failed}
-
-
-def _lines(failed: Iterable[Failure]) -> list[Line]:
-    return list(dict.fromkeys(failure.origin.user for failure in failed if failure.origin.user is not None))

@@ -123,7 +123,6 @@ PROGRAMS: dict[Callable[..., Any], int] = {
     _reshape: 4,  # before and after the call
     _callee: 5,  # before and after the call, and what comes before the loop of the function that is called
     _split: 5,  # before, and two for what follows, which has a list of so many
-    _paths: 8,  # what comes before each condition, and what follows it
 }
 
 
@@ -187,12 +186,26 @@ def test_one_graph_is_never_broken() -> None:
     assert _graphs() == 3
 
 
-def test_limits_of_dynamo_go_first() -> None:
+def test_before_dynamo_gives_up() -> None:
+    """The last graph that ``recompile_limit`` leaves is one for all values."""
     compiled = symshape.compile(_loop, recompile_limit=2)
     for n in (2, 3, 4, 5):
         x = torch.randn(n, 4)
         torch.testing.assert_close(compiled(x), _loop(x))
-    assert _graphs() == 2
+    assert _graphs() == 2 and counters["frames"]["total"] == 2
+
+
+def test_many_lines_that_ask(caplog: pytest.LogCaptureFixture) -> None:
+    """Each with two answers: they are refused when there would be no other graph."""
+    calls = (1, 3, 5, 8, 2, 4, 6, 9, 0)
+    for limit, messages in ((None, 0), (3, 1)):
+        torch._dynamo.reset()
+        caplog.clear()
+        compiled = symshape.compile(_paths, recompile_limit=limit, policy=FEW)
+        for n in calls:
+            x = torch.randn(n, 4)
+            torch.testing.assert_close(compiled(x), _paths(x))
+        assert len(_said(caplog)) == messages
 
 
 class _Counting(torch.nn.Module):
