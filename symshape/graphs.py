@@ -132,15 +132,15 @@ def tell(graph: FurtherGraph) -> None:
     log.info("%s", graph)
 
 
-def tell_of_limit(graph: FurtherGraph, name: str, lines: Sequence[Line], limit: int) -> None:
-    """That a function has been compiled for enough values of a size."""
+def tell_of_limit(graph: FurtherGraph, name: str, lines: Sequence[Line], count: int) -> None:
+    """That a function has been compiled for enough values of a size: ``count``."""
     where = ", ".join(f"`{line.text}` at {line}" for line in lines)
     log.warning(
-        "%s (%s) has graphs for %d values of %s, and now meets another one: %s. From now on the graph is broken there; "
+        "%s (%s) has graphs for %s of %s, and now meets another one: %s. From now on the graph is broken there; "
         "what comes before is one graph for all values. symshape.SpecialisationPolicy(limit=...) says how many",
         graph.function,
         graph.line,
-        limit,
+        "one value" if count == 1 else f"{count} values",
         plain_source(name),
         where,
     )
