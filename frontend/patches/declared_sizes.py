@@ -28,6 +28,7 @@ _DYNAMIC_MARKS = {
     "_dynamo_unbacked_indices": "torch._dynamo.mark_unbacked",
     "_dynamo_strict_unbacked_indices": "torch._dynamo.mark_unbacked(strict=True)",
 }
+_SPECIFICATIONS = ("_shapes_spec", "_dynamic_shapes_spec")  # of PyTorch 2.13, and of later ones
 _STATIC_MARK = ("_dynamo_static_indices", "torch._dynamo.mark_static")
 _POLICY = {True: "the policy's `dynamic`", False: "the policy's `static`"}
 
@@ -64,7 +65,7 @@ def _wanted(tensor: torch.Tensor, source: str, dim: int, is_dynamic: bool) -> bo
 
     ``is_dynamic``: what PyTorch takes it for. Where there is a ``shapes_spec`` it reads no marks."""
     said = [*_said(tensor, source, dim)]
-    if getattr(config, "_shapes_spec", None) is not None:
+    if any(getattr(config, name, None) is not None for name in _SPECIFICATIONS):
         said.append((is_dynamic, "shapes_spec"))
     of_policy = by_policy(source, dim)
     said += [] if of_policy is None else [(of_policy, _POLICY[of_policy])]
