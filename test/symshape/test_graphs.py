@@ -160,7 +160,7 @@ def test_a_line_of_a_library_is_the_users() -> None:
     config = BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=9)
     model = BertModel(config).eval()
     with torch.no_grad():
-        calls = [(torch.ones(shape, dtype=torch.long),) for shape in ((2, 3), (1, 4), (1, 1), (3, 1))]
+        calls = [(torch.ones(shape, dtype=torch.long),) for shape in ((2, 3), (3, 4), (2, 1), (4, 1))]
         (further,) = _further(model, *calls)
     (reason,) = further.reasons
     assert "q_length > 1" in reason.text and "transformers" in reason.line and not reason.asked
