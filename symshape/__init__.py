@@ -3,6 +3,7 @@
 ``compile``  torch.compile with the settings that give the fewest graphs
 ``jit``      compiled without Dynamo: many entries in one function, chosen by our own guards
 ``explain``  compile, run, and tell: a ``Report`` of every graph
+``SpecialisationPolicy``  which sizes are symbols, and for how many values of one a function is compiled
 ``ConstraintStore``  facts about sizes, and proofs from them, on their own
 Attributes are loaded on first use: the command-line tools do not import torch.
 """
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # what type checkers see of the names below
     from symshape.errors import ContradictionError as ContradictionError
     from symshape.errors import ShapeConstraintError as ShapeConstraintError
     from symshape.errors import SymshapeError as SymshapeError
+    from symshape.policy import SpecialisationPolicy as SpecialisationPolicy
     from symshape.prover.constraint_store import ConstraintStore as ConstraintStore
     from symshape.tools.report import GraphReport as GraphReport
     from symshape.tools.report import Report as Report
@@ -31,6 +33,7 @@ _LAZY = {
     "ConstraintStore": "symshape.prover.constraint_store",
     "ContradictionError": "symshape.errors",
     "Report": "symshape.tools.report",
+    "SpecialisationPolicy": "symshape.policy",
     "GraphReport": "symshape.tools.report",
     "SymshapeError": "symshape.errors",
     "ShapeConstraintError": "symshape.errors",

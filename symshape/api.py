@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from symshape.configured_backend import ConfiguredBackend
@@ -11,6 +12,7 @@ from symshape.errors import OptionError
 from symshape.frame_compiler import Tracing, compile_apart, compile_with
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
+from symshape.policy import SpecialisationPolicy
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +100,8 @@ def compile(
                             False: they are constants, and each new one is compiled for
     ``mode``                "default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead"
     ``options``             those of ``symshape.options.Options``; as keywords too. Among them ``assume=["x.size(0) <=
-                            64", "x.size(1) % 8 == 0"]``: facts about sizes of arguments that the compiler may use.
+                            64", "x.size(1) % 8 == 0"]``: facts about sizes of arguments that the compiler may use, and
+                            ``policy``: a ``SpecialisationPolicy``.
                             ``guard_filter_fn`` as for ``torch.compile``.
     ``disable``             return ``model`` as it is
     ``recompile_limit``     how many graphs of a function are compiled before it runs in eager mode; by default
@@ -118,7 +121,7 @@ def compile(
     guard_filter = chosen.pop("guard_filter_fn", None)
     parsed = Options.parse(chosen, mode)
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, model), dynamic)
-    _check_dynamic(dynamic, shapes_spec)
+    _check_dynamic(dynamic, shapes_spec, parsed.policy)
     habits = {
         "disable": disable,
         "recompile_limit": recompile_limit,
@@ -127,15 +130,22 @@ def compile(
         "shapes_spec": shapes_spec,
     }
     given = {key: value for key, value in habits.items() if value is not None and value is not False}
-    tracing = Tracing(parsed.probe_custom_operators, parsed.strict)
+    tracing = Tracing(parsed.probe_custom_operators, parsed.strict, policy=parsed.policy)
     return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, tracing=tracing, **given)
 
 
-def _check_dynamic(dynamic: Any, shapes_spec: Any) -> None:
+def _check_dynamic(dynamic: Any, shapes_spec: Any, policy: SpecialisationPolicy) -> None:
     if dynamic is not None and type(dynamic) is not bool:
         raise OptionError(f"dynamic cannot be {dynamic!r}", next_step="it is True, False or None")
     if dynamic is not None and shapes_spec is not None:
         raise OptionError("dynamic and shapes_spec both say which sizes are symbols", next_step="give one of them")
+    usual = SpecialisationPolicy()
+    if shapes_spec is not None and replace(policy, limit=usual.limit, integers=usual.integers) != usual:
+        raise OptionError("policy and shapes_spec both say which sizes are symbols", next_step="give one of them")
+    if dynamic is not None and policy.sizes not in (usual.sizes, "symbols" if dynamic else "static"):
+        raise OptionError(
+            f"dynamic={dynamic} contradicts the policy's sizes={policy.sizes!r}", next_step="give one of them"
+        )
 
 
 def _not_none(model: Any) -> Any:
@@ -200,6 +210,7 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
 def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any) -> Report:
     """Compiles ``fn``, runs it once on these inputs, and reports every graph; ``report.result`` is what fn returned.
 
+    ``report.run(*others)`` calls it again: what is compiled then is added, with the reason (``report.further``).
     ``options`` are those of ``compile``.
     """
     from symshape.tools.report import Report
@@ -207,6 +218,7 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     parsed = Options.parse(options)
     report = Report()
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
-    tracing = Tracing(parsed.probe_custom_operators, parsed.strict)
-    report.result = compile_apart(fn, configured, tracing)(*args, **kwargs)
+    tracing = Tracing(parsed.probe_custom_operators, parsed.strict, policy=parsed.policy, further=report.further)
+    report.compiled = compile_apart(fn, configured, tracing)
+    report.run(*args, **kwargs)
     return report

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symshape.cache.compiled_graphs import compile_or_reuse
+from symshape.errors import OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
@@ -30,6 +31,7 @@ from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.options import Options
 from symshape.output_code import log_output_code
 from symshape.pipeline import DYNAMO, Timings, steps_on, timed
+from symshape.policy import SpecialisationPolicy
 from symshape.runtime.eager_errors import with_eager_errors
 
 if TYPE_CHECKING:  # a graph from the cache needs no report
@@ -51,6 +53,8 @@ def symshape_backend(
     ``assumptions``: those of ``options``, where they are parsed already.
     """
     parsed = options if isinstance(options, Options) else Options.parse(options, mode)
+    if parsed is not options and parsed.policy != SpecialisationPolicy():
+        raise OptionError("torch.compile takes no policy", next_step="use symshape.compile(fn, policy=...)")
     assumed = assumptions or Assumptions(parsed.assume)
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []

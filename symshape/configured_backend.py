@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from symshape.backend import symshape_backend
+from symshape.frontend.bridge.refused_questions import refused
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.options import Options
 
@@ -37,9 +38,10 @@ class ConfiguredBackend:
         object.__setattr__(self, "pass_files", tuple(map(_state, self.options.pass_files)))
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-        return symshape_backend(
-            gm, example_inputs, options=self.options, reports=self.reports, assumptions=self.assumptions
-        )
+        with refused(frozenset()):  # what Dynamo has traced is compiled
+            return symshape_backend(
+                gm, example_inputs, options=self.options, reports=self.reports, assumptions=self.assumptions
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ConfiguredBackend):

@@ -13,19 +13,31 @@ import torch
 
 from symshape.errors import OptionError
 from symshape.frontend.bridge.dynamo import is_control_flow
+from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
 from symshape.frontend.bridge.frame_callback import (
     FrameCallback,
     accumulated_recompile_limit,
+    backend_of,
+    has_guards,
     is_anything_kept_for,
     is_argument_of_compile,
     kept_for,
+    only_run,
     optimized,
+    recompile_limit,
+    running_locals,
+    was_skipped,
 )
+from symshape.frontend.bridge.general_shape_env import environments_made
+from symshape.frontend.bridge.refused_questions import refused
 from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
 from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
+from symshape.graphs import FurtherGraph, further_graph, tell
+from symshape.policy import SpecialisationPolicy
+from symshape.specialisation_limits import Limits
 
 
 def compile_with(
@@ -45,7 +57,9 @@ def compile_with(
     for name in habits:
         if not is_argument_of_compile(name):
             raise OptionError(f"PyTorch {torch.__version__} has no {name}", next_step=f"leave {name} out")
-    tracing = replace(tracing or Tracing(), more="static" if dynamic is False else "", one_graph=fullgraph)
+    tracing = tracing or Tracing()
+    more = "static" if dynamic is False else tracing.policy.sizes
+    tracing = replace(tracing, more=more, one_graph=fullgraph, recompile_limit=habits.get("recompile_limit"))
     return _compiled(fn, backend, tracing, habits)
 
 
@@ -58,12 +72,17 @@ def compile_apart(fn: Any, backend: Any, tracing: Tracing) -> Any:
 @dataclass(frozen=True)
 class Tracing:
     """How frames are traced. ``probe``: operators without a fake rule are run on made-up operands; ``strict``: an error
-    of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error."""
+    of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error;
+    ``policy``: which sizes are symbols, and for how many values of one a frame is compiled; ``further``, if given,
+    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given."""
 
     probe: bool = True
     strict: bool = True
-    more: str = ""
+    more: str = "symbols"
     one_graph: bool = False
+    policy: SpecialisationPolicy = SpecialisationPolicy()
+    further: list[FurtherGraph] | None = None
+    recompile_limit: int | None = None
 
 
 def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
@@ -89,11 +108,41 @@ class FrameCompiler(FrameCallback):
         super().__init__(usual)
         self._tracing = tracing
         self._decisions = FrameDecisions()
+        self._backend = backend_of(self)
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
+        entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []
+        limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._most, self._tracing.more == "static")
+        if entries:
+            failed = failures(entries, running_locals(frame))
+            self._tell(frame.f_code, len(entries) + 1, failed)
+            if not self._tracing.one_graph and limits.is_beyond(failed):
+                return only_run()
+        with environments_made() as made, refused(frozenset(self._decisions.refused)):
+            found = self._compiled(usual, frame, limits)
+        if has_guards(found):
+            keep(found.guarded_code.guard_manager, len(entries) + 1, made[-1] if made else None)
+        elif entries and limits.has_decided and was_skipped(found):
+            return only_run()  # the graphs that there are go on to be used
+        return found
+
+    @property
+    def _most(self) -> int:
+        """How many graphs there may be before those for all values. Of what ``compile`` is given that takes one; more
+        than PyTorch's own setting are made (``Limits.settings``)."""
+        given = self._tracing.recompile_limit
+        return recompile_limit() if given is None else given - 1
+
+    def _tell(self, code: CodeType, number: int, failed: Sequence[Failure]) -> None:
+        graph = further_graph(code, number, failed)
+        tell(graph)
+        if self._tracing.further is not None:
+            self._tracing.further.append(graph)
+
+    def _compiled(self, usual: Callable[[], Any], frame: Any, limits: Limits) -> Any:
         before = sys.exception()
-        more = (*MORE_SETTINGS[self._tracing.more], *self._limits(frame.f_code))
+        more = (*MORE_SETTINGS[self._tracing.more], *self._limits(frame.f_code), *limits.settings())
         try:
             return self._traced(usual, frame, more, patched=True)
         except Exception as error:
@@ -108,7 +157,9 @@ class FrameCompiler(FrameCallback):
 
     def _traced(self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], patched: bool) -> Any:
         with in_force(Scope("frame", run_operators=self._tracing.probe, only_settings=not patched), more):
-            return compile_with_decisions(usual, Frame(self._decisions, self._tracing.one_graph, frame))
+            policy = self._tracing.policy
+            names = frozenset(policy.static), frozenset(policy.dynamic)
+            return compile_with_decisions(usual, Frame(self._decisions, self._tracing.one_graph, frame, *names))
 
     def _traced_by_usual_rules(
         self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception

@@ -14,6 +14,7 @@ from typing import Any
 from symshape import knobs
 from symshape.errors import OptionError
 from symshape.machine import instruction_sets as cpu_level
+from symshape.policy import SpecialisationPolicy
 
 TARGETS = ("auto", "cpu", "triton")
 RANDOM = ("eager", "fast")
@@ -44,6 +45,8 @@ class Options:
                         graph is compiled, which is said (docs/passes.md). By default what SYMSHAPE_STRICT says: 1 or 0
     ``probe_custom_operators``  whether an operator of torch.library without a fake rule is run on small made-up inputs
                         when it is traced, to find the sizes of what it returns (docs/custom-operators.md)
+    ``policy``          a ``symshape.SpecialisationPolicy``: which sizes are symbols, and for how many values of one a
+                        function is compiled (docs/tracing.md)
     """
 
     target: str = "auto"
@@ -59,6 +62,7 @@ class Options:
     cache: bool = True
     strict: bool = field(default_factory=knobs.STRICT.read)
     probe_custom_operators: bool = True
+    policy: SpecialisationPolicy = SpecialisationPolicy()
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -93,6 +97,9 @@ class Options:
         for name in ("autotune", "cache", "strict", "probe_custom_operators"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
+        if not isinstance(self.policy, SpecialisationPolicy):
+            hint = "it is a symshape.SpecialisationPolicy"
+            raise OptionError(f"policy cannot be {self.policy!r}", next_step=hint)
         if not isinstance(self.debug_dir, (str, Path)):
             raise OptionError(f"debug_dir cannot be {self.debug_dir!r}", next_step="it is the path of a folder")
         for name in ("passes", "pass_files", "disable_passes", "assume"):

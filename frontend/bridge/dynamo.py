@@ -29,6 +29,24 @@ def compiled_code() -> CodeType | None:
     return traced[0] if traced else None
 
 
+def name_of_code(code: CodeType) -> str:
+    """A function's name; of what Dynamo made of a part of one, that with the line where it begins."""
+    from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
+
+    if not code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):
+        return code.co_qualname
+    name, _, line = code.co_name.removeprefix(f"{TORCH_DYNAMO_RESUME_IN_PREFIX}_").rpartition("_at_")
+    return f"{name}, from line {line} on"
+
+
+def is_part(code: CodeType) -> bool:
+    """Whether it is a part of a function: what Dynamo made of what follows a graph break, or a comprehension."""
+    from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
+
+    comprehensions = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+    return code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX) or code.co_name in comprehensions
+
+
 def is_rest_of(code: CodeType, whole: CodeType) -> bool:
     """Whether it is what Dynamo made of the part of a function that follows a graph break."""
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX

@@ -10,6 +10,7 @@ from typing import Any
 import torch._dynamo.config
 from torch._dynamo.code_context import code_context
 from torch._dynamo.convert_frame import CatchErrorsWrapper
+from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
 
 
 class FrameCallback(CatchErrorsWrapper):
@@ -35,6 +36,38 @@ def optimized(
 def is_argument_of_compile(name: str) -> bool:
     """Whether this version of PyTorch has an argument of ``torch.compile``."""
     return name in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
+
+
+def backend_of(callback: Any) -> Any:
+    """The backend of what Dynamo calls for a frame."""
+    return torch._dynamo.eval_frame.innermost_backend(callback)
+
+
+def running_locals(frame: Any) -> dict[str, Any]:
+    """The local variables of a frame that Dynamo is called for."""
+    found: dict[str, Any] = frame.f_locals
+    return found
+
+
+def has_guards(found: Any) -> bool:
+    """Whether Dynamo has compiled a frame."""
+    return getattr(found, "guarded_code", None) is not None
+
+
+def was_skipped(found: Any) -> bool:
+    """Whether Dynamo runs the frame as it is from now on."""
+    return not has_guards(found) and bool(found.frame_exec_strategy.cur_action == FrameAction.SKIP)
+
+
+def only_run() -> Any:
+    """Dynamo's result for a frame that is compiled no more: entries that there are run where their guards hold, else
+    the frame as it is; what it calls is compiled."""
+    return ConvertFrameReturn(frame_exec_strategy=FrameExecStrategy(FrameAction.RUN_ONLY, FrameAction.DEFAULT))
+
+
+def recompile_limit() -> int:
+    """How often Dynamo compiles a function before it gives it up."""
+    return int(torch._dynamo.config.recompile_limit)
 
 
 def kept_for(code: CodeType) -> dict[str, Any]:

@@ -13,9 +13,11 @@ operator itself tells apart.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import sympy
@@ -24,7 +26,9 @@ from torch import _prims_common
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import FloorDiv
 
-from symshape.frontend.bridge.shape_env import source_name
+from symshape.frontend.bridge.question_origins import Origin, origin_of
+from symshape.frontend.bridge.refused_questions import refuse, refused_line
+from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
 from symshape.frontend.bridge.size_memory import remember
 
 # Modules that stand between who asks and the environment.
@@ -38,6 +42,21 @@ _ASKING = (
 )
 # What sizes that are 0 or 1 might have been, in two orders: not equal, no divisors, and small beside usual limits.
 _PRIMES = tuple(sympy.primerange(11, 128))
+
+
+# Where environments are noted that are made while a frame is compiled.
+_MADE: ContextVar[list[GeneralShapeEnv] | None] = ContextVar("symshape_environments", default=None)
+
+
+@contextlib.contextmanager
+def environments_made() -> Iterator[list[GeneralShapeEnv]]:
+    """The environments that are made while it is entered: one for each time that a frame is analysed."""
+    made: list[GeneralShapeEnv] = []
+    token = _MADE.set(made)
+    try:
+        yield made
+    finally:
+        _MADE.reset(token)
 
 
 class _Nonnegative:
@@ -56,7 +75,12 @@ class GeneralShapeEnv(ShapeEnv):
         # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.elsewhere: dict[str, set[int]] = {}  # input -> dims of stride 1, which is another one at the first call
+        self.origins: dict[str, Origin] = {}  # the location that a guard's text shows -> who asked
+        self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
+        self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
         remember(self)
+        if (made := _MADE.get()) is not None:
+            made.append(self)
 
     def create_symbol(
         self, val: Any, source: Any, dynamic_dim: Any = DimDynamic.DUCK, *args: Any, **kwargs: Any
@@ -87,6 +111,9 @@ class GeneralShapeEnv(ShapeEnv):
             general = self._general_answer(orig_expr, fallback_value)
             if general is not None:
                 return sympy.true if general else sympy.false
+        line = refused_line()
+        if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
+            refuse(line)
         return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
 
     def _compute_symbolic_stride(
@@ -106,6 +133,47 @@ class GeneralShapeEnv(ShapeEnv):
             value = sym.xreplace(self.backed_var_to_val)
             hint = int(value) if isinstance(value, sympy.Integer) else hint
         return super().create_symintnode(sym, hint=hint, source=source)
+
+    def _get_stack_summary(self, *args: Any, **kwargs: Any) -> Any:
+        """The location of a guard, with who asked."""
+        found = super()._get_stack_summary(*args, **kwargs)
+        self.origins.setdefault(str(found[0]), origin_of(found[0]))
+        return found
+
+    def _update_var_to_range(self, symbol: Any, *args: Any, **kwargs: Any) -> None:
+        before = self.var_to_range.get(symbol)
+        super()._update_var_to_range(symbol, *args, **kwargs)
+        after = self.var_to_range[symbol]
+        if before is not None and after != before:
+            bounds = [int(b) if a != b and b.is_Integer else None for a, b in zip(_ends(before), _ends(after))]
+            self.narrowed.append((symbol, *bounds, origin_of(self._get_sloc())))
+
+    def _set_replacement(self, a: Any, tgt: Any, msg: str) -> None:
+        known = a in self.replacements
+        super()._set_replacement(a, tgt, msg)
+        if not known and a in self.replacements:
+            self.replaced.append((a, tgt, origin_of(self._get_sloc())))
+
+    def pinned_by(self) -> dict[str, Origin]:
+        """Who asked for the value of each size of an input that has only one, by the framework's name of the size."""
+        names = symbol_sources(self)
+        found: dict[str, Origin] = {}
+        for symbol, _, _ in self.replaced:
+            if self.replace(symbol).is_number:
+                found |= dict.fromkeys(names.get(symbol, ()), _pinned_by(symbol, self.replaced))
+        return found
+
+    def bounded_by(self) -> dict[tuple[str, bool], Origin]:
+        """Who asked first for a bound (the upper one: True) of each size of an input, or of one that it is equal to."""
+        found: dict[tuple[str, bool], Origin] = {}
+        for symbol, sources in symbol_sources(self).items():
+            alike = [row for row in self.narrowed if self.replace(row[0]) == self.replace(symbol)]
+            low, high = symbol_range(self, symbol)
+            for is_upper, bound in ((False, low), (True, high)):
+                first = next((row[3] for row in alike if bound is not None and row[1 + is_upper] == bound), None)
+                if first is not None:
+                    found |= {(source, is_upper): first for source in sources}
+        return found
 
     def _elsewhere(self, condition: Any) -> Iterator[bool | None]:
         """What a condition is if sizes that are 0 or 1 were others."""
@@ -153,6 +221,20 @@ def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
         return _truth(condition.xreplace(values))
     except ZeroDivisionError:
         return None
+
+
+def _pinned_by(symbol: Any, replaced: list[tuple[Any, Any, Origin]]) -> Origin:
+    """Who asked for the value: where a symbol was another one first, of that one."""
+    rows = [row for row in replaced if row[0] == symbol]
+    rest = [row for row in replaced if row[0] != symbol]
+    for _, value, origin in rows[:1]:
+        other = next((one for one in value.free_symbols if any(row[0] == one for row in rest)), None)
+        return origin if other is None else _pinned_by(other, rest)
+    return Origin()
+
+
+def _ends(values: Any) -> tuple[Any, Any]:
+    return values.lower, values.upper
 
 
 def _truth(value: Any) -> bool | None:

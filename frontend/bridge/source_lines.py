@@ -24,7 +24,7 @@ def user_frame(sloc: Any) -> tuple[str, int]:
     match = _USER_LOCATION.match(str(getattr(sloc, "maybe_user_loc", None) or ""))
     if match:
         text, name, line = match.groups()
-        return _whole_file_name(name, int(line), text), int(line)
+        return whole_file_name(name, int(line), text), int(line)
     frame: Any = getattr(sloc, "framework_loc", None)
     if hasattr(frame, "filename"):
         return frame.filename, int(frame.lineno or 0)
@@ -35,7 +35,7 @@ def user_frame(sloc: Any) -> tuple[str, int]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _whole_file_name(name: str, line: int, text: str) -> str:
+def whole_file_name(name: str, line: int, text: str) -> str:
     """The tracer shows a file without the folders that it shares with torch's own (where that is only the root: without
     its first letter as well). The line's text tells which file was meant."""
     shared = [str(folder / name) for folder in Path(torch.__file__).parents]

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 
 from symshape.frontend.bridge.dynamo import unimplemented
+from symshape.frontend.bridge.question_origins import Line
 from symshape.runtime.torch_c import user_lines
 
 log = logging.getLogger("symshape.frames")
@@ -24,19 +25,25 @@ CallSite = tuple[str, str]  # a function that is called, and the user's line
 @dataclass
 class FrameDecisions:
     """Of all frames of a function. ``breaks``: call sites before which the graph is broken, and why; ``own_lengths``:
-    call sites of masks that must not be taken for equal to earlier ones."""
+    call sites of masks that must not be taken for equal to earlier ones; ``refused``: lines whose questions on sizes
+    break the graph; ``integers``: sources of integers that are symbols, for they keep changing."""
 
     breaks: dict[CallSite, str] = field(default_factory=dict)
     own_lengths: set[CallSite] = field(default_factory=set)
+    refused: set[Line] = field(default_factory=set)
+    integers: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: Python's frame."""
+    """A frame that is being compiled. ``one_graph``: a graph break is an error; ``running``: Python's frame;
+    ``static``, ``dynamic``: names of sizes and integers that a policy declares."""
 
     decisions: FrameDecisions
     one_graph: bool
     running: Any = None
+    static: frozenset[str] = frozenset()
+    dynamic: frozenset[str] = frozenset()
 
 
 NO_FRAME = Frame(FrameDecisions(), False)  # Dynamo's own compile, or a trace without Dynamo

@@ -56,7 +56,8 @@ DYNAMO = "torch._dynamo.config"
 FUNCTORCH = "torch._functorch.config"
 # What else is in force for some compiles.
 MORE_SETTINGS: dict[str, tuple[Change, ...]] = {
-    "": (),
+    "symbols": (),
+    "changed": (configured(DYNAMO, assume_static_by_default=True, automatic_dynamic_shapes=True),),
     # as for `dynamic=False`
     "static": (configured(DYNAMO, assume_static_by_default=True, automatic_dynamic_shapes=False),),
     "unlimited": (configured(DYNAMO, recompile_limit=1 << 30, accumulated_recompile_limit=1 << 30),),

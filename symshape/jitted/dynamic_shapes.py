@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ import torch.utils._pytree as pytree
 from symshape.codegen.host.entry_guards import Leaf
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import OptionError
+from symshape.policy import SpecialisationPolicy
 from symshape.prover.numbers.condition import at_least, equals
 from symshape.prover.numbers.expr import Expr
 
@@ -174,6 +175,40 @@ def _dims(rank: int, spec: Any, name: str) -> tuple[DimSpec, ...]:
             next_step="give a dict from dims, or a tuple with an entry for each dim",
         )
     return tuple(DimSpec.of(by_dim.get(d), f"{name}.size({d})") for d in range(rank))
+
+
+def check_policy(policy: SpecialisationPolicy) -> None:
+    """OptionError for what a policy cannot say of ``symshape.jit``: it sees no earlier calls, and breaks no graph."""
+    usual = SpecialisationPolicy()
+    for name in ("integers", "limit"):
+        if getattr(policy, name) != getattr(usual, name):
+            hint = "leave it out; entry_limit bounds the entries"
+            raise OptionError(f"policy: {name} has no meaning for symshape.jit", next_step=hint)
+    if policy.sizes == "changed":
+        raise OptionError("policy: sizes cannot be 'changed' for symshape.jit", next_step="values: symbols, static")
+
+
+def by_policy(inputs: Sequence[Input], policy: SpecialisationPolicy) -> list[Input]:
+    """Inputs with what a policy says of their sizes, where ``dynamic_shapes`` says nothing. OptionError where the two
+    contradict each other."""
+    if policy == SpecialisationPolicy():
+        return list(inputs)
+    return [replace(one, dims=tuple(_by_policy(one, d, policy) for d in range(len(one.dims)))) for one in inputs]
+
+
+def _by_policy(one: Input, dim: int, policy: SpecialisationPolicy) -> DimSpec:
+    spec = one.dims[dim]
+    name = f"{one.name}.size({dim})" if isinstance(one.value, torch.Tensor) else one.name
+    says = {field: bool({one.name, name} & set(getattr(policy, field))) for field in ("static", "dynamic")}
+    declared_dynamic = spec != DimSpec() and not spec.static
+    if (says["static"] and declared_dynamic) or (says["dynamic"] and spec.static):
+        words = ("static", "dynamic") if says["static"] else ("dynamic", "static")
+        raise OptionError(
+            f"{name} is {words[0]} by the policy's `{words[0]}`, and {words[1]} by dynamic_shapes",
+            next_step="take one of them back",
+        )
+    is_static = says["static"] or (policy.sizes == "static" and spec == DimSpec() and not says["dynamic"])
+    return replace(spec, static=True) if is_static else spec
 
 
 def declared(inputs: Sequence[Input], location: str) -> tuple[list[Constraint], dict[str, str]]:

@@ -21,11 +21,12 @@ from symshape.codegen.host.entry_guards import Leaf, minimal
 from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
 from symshape.errors import CompileError, OptionError, SymshapeError
-from symshape.frontend.bridge.dynamo import compile_lock
+from symshape.frontend.bridge.dynamo import code_of, compile_lock
 from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions
-from symshape.jitted.dynamic_shapes import Input, declared, read_inputs
+from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
+from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.tracing import Call, trace_call
 from symshape.options import Options
@@ -40,12 +41,15 @@ _STATES = 8
 
 @dataclass(frozen=True)
 class EntryGuard:
-    """What an entry needs of its inputs: leaves, constraints over them, and the same as texts for people."""
+    """What an entry needs of its inputs: leaves, constraints over them, and the same as texts for people. ``number``:
+    of the entry; ``further``: why there is another one."""
 
     leaves: tuple[Leaf, ...]
     constraints: tuple[Constraint, ...]
     checks: tuple[CheckText, ...]
     reports: tuple[GraphReport, ...]
+    number: int
+    further: FurtherGraph | None
 
     def failing(self, values: Sequence[Any]) -> CheckText | None:
         """The first check that does not hold for these inputs."""
@@ -55,10 +59,12 @@ class EntryGuard:
 
 @dataclass(frozen=True)
 class EntryReport:
-    """An entry for people: what it needs of its inputs, in the user's names, and the reports of its graphs."""
+    """An entry for people: what it needs of its inputs, in the user's names, the reports of its graphs, and why the
+    earlier entries were not for the call that it was made for (None for the first)."""
 
     guards: tuple[str, ...]
     graphs: tuple[GraphReport, ...]
+    further: FurtherGraph | None = None
 
 
 class _Entries:
@@ -98,9 +104,11 @@ class JitFunction:
         if type(self.entry_limit) is not int or self.entry_limit < 1:
             raise OptionError(f"entry_limit cannot be {self.entry_limit!r}", next_step="it is an integer from 1 on")
         self.options = Options.parse(rest)
+        check_policy(self.options.policy)
         self._assumed = Assumptions(self.options.assume, self._signed(), "assume= of symshape.jit")
         self._states: list[_Entries] = []  # the first is in use
         self._clock = itertools.count(1)
+        self._made = 0  # entries, those among them that have left
         self._misses: Counter[str] = Counter()
         self._warned = False
 
@@ -156,7 +164,8 @@ class JitFunction:
         """What has been compiled and not left since, last compiled first."""
         found = [entry for tree in self._trees() for entry in tree.entries]
         return [
-            EntryReport(tuple(_spoken(check) for check in entry.guards.checks), entry.guards.reports) for entry in found
+            EntryReport(tuple(map(_spoken, entry.guards.checks)), entry.guards.reports, entry.guards.further)
+            for entry in found
         ]
 
     def _trees(self) -> list[GuardTree]:
@@ -201,17 +210,21 @@ class JitFunction:
         self, modules: ModuleState, tree: GuardTree, args: Any, kwargs: Any, spec: Any, values: Sequence[Any]
     ) -> Entry:
         first = len(values) - spec.num_leaves
-        inputs = read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first)
+        inputs = by_policy(read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first), self.options.policy)
         kind = self._class_of(values, inputs)
         demanded, sources = declared(inputs, self.location)
         assumed = _assumed(self._assumed, inputs)
         demanded += assumed
         _demand(demanded, sources, inputs)
-        self._note_miss(modules, tree, kind, values, inputs)
+        further = self._further(modules, tree, kind, values, inputs)
         state = modules.tensors(values[:first])
         traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
         constraints = tuple(minimal([*traced.constraints, *demanded], traced.leaves))
-        guard = EntryGuard(tuple(traced.leaves), constraints, _texts(constraints, sources), tuple(traced.reports))
+        self._made += 1
+        numbered = self._made, further
+        guard = EntryGuard(
+            tuple(traced.leaves), constraints, _texts(constraints, sources), tuple(traced.reports), *numbered
+        )
         examples = [stand_in(value) for value in values if isinstance(value, torch.Tensor)]
         entry = Entry(kind, traced.run, guard, examples, traced.changed)
         self._check_own(entry, values, inputs)
@@ -250,18 +263,26 @@ class JitFunction:
                 next_step="pass a copy, or use symshape.compile",
             )
 
-    def _note_miss(
+    def _further(
         self, modules: ModuleState, tree: GuardTree, kind: InputClass, values: Sequence[Any], inputs: Sequence[Input]
-    ) -> None:
-        """Why the last entry was not for these inputs."""
-        if not tree.entries:
-            return
-        alike = next((entry for entry in tree.entries if entry.kind == kind), None)
-        if alike is None:
-            names = [*modules.names, *(["training"] if modules.modules else [])]
-            self._misses[kind.difference(tree.entries[0].kind, [*names, *(one.name for one in inputs)])] += 1
-        elif (failing := alike.guards.failing(values)) is not None:
-            self._misses[_spoken(failing)] += 1
+    ) -> FurtherGraph | None:
+        """Why the entries are not for these inputs: said, and counted for the last one. None without entries."""
+        own = [*modules.names, *(["training"] if modules.modules else [])]
+        names = [*own, *(one.name for one in inputs)]
+        alike = [entry for entry in tree.entries if entry.kind == kind] or tree.entries
+        reasons = {id(entry): _reason(entry, kind, values, names) for entry in tree.entries}
+        for entry in alike[:1]:
+            self._misses[reasons[id(entry)].condition] += 1
+        others = [entry for other in self._trees() if other is not tree for entry in other.entries]
+        rows = [*reasons.values(), *(Reason(entry.guards.number, _OTHER_FORM) for entry in others)]
+        if not rows:
+            return None
+        code = code_of(self.fn)
+        line = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else self.location
+        in_order = tuple(sorted(rows, key=lambda row: row.graph))
+        found = FurtherGraph(self.name, line, self._made + 1, in_order, "entry")
+        tell(found)
+        return found
 
     def _make_room(self, newest: Entry) -> None:
         trees = [(entry, tree) for tree in self._trees() for entry in tree.entries if entry is not newest]
@@ -277,6 +298,23 @@ class JitFunction:
                 f"recently used ones leave. Guards that keep failing:{listed}",
                 stacklevel=5,
             )
+
+
+_OTHER_FORM = "calls with another number, nesting or names of arguments, or with other modules"
+
+
+def _reason(entry: Entry, kind: InputClass, values: Sequence[Any], names: Sequence[str]) -> Reason:
+    """Why an entry for calls of this form is not for these inputs."""
+    number = entry.guards.number
+    if entry.kind != kind:
+        return Reason(number, kind.difference(entry.kind, names))
+    failing = entry.guards.failing(values)
+    if failing is None:
+        return Reason(number, "another layout of the inputs")
+    readings = _readings(entry.guards.leaves, values)
+    origins = {symbol: Origin.parse(symbol, source) for symbol, source in failing.sources}
+    here = tuple((origin.name, str(readings[symbol])) for symbol, origin in origins.items() if symbol in readings)
+    return Reason(number, _spoken(failing), here, *spoken(origin_at(failing.location)))
 
 
 def _is_leaf(value: Any) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -285,6 +285,8 @@ def _constraints(
     given = [*state, *(fake for fake in fakes if isinstance(fake, (torch.Tensor, torch.SymInt)))]
     final = traced_entry(given, trace.env)
     found = [*leaf_constraints(entry, arguments), *leaf_constraints(final, arguments, integers), *constants]
+    pinned = _pinned(trace, inputs)
+    found = [_located(constraint, pinned) for constraint in found]
     leaves = [*arguments, *(one.leaf for one in inputs if one.leaf is not None)]
     shown = {str(name) for leaf in leaves for name in (*leaf.sizes, *leaf.strides, leaf.storage_offset, leaf.value)}
     for constraint in found:
@@ -295,6 +297,20 @@ def _constraints(
                 next_step="use symshape.compile",
             )
     return found
+
+
+def _pinned(trace: Trace, inputs: Sequence[Input]) -> dict[str, str]:
+    """``file:line`` of who asked for the only value of a size, by the symbol of the leaf."""
+    lines = {name: origin.user or origin.asked for name, origin in trace.env.pinned_by().items()}
+    sizes = {f"{one.name}.size()[{d}]": size for one in inputs if one.leaf for d, size in enumerate(one.leaf.sizes)}
+    return {str(size): str(lines[name]) for name, size in sizes.items() if lines.get(name) is not None}
+
+
+def _located(constraint: Constraint, pinned: Mapping[str, str]) -> Constraint:
+    symbols = constraint.condition.symbols
+    if constraint.location or constraint.condition.kind != "eq" or len(symbols) != 1:
+        return constraint
+    return replace(constraint, location=pinned.get(next(iter(symbols)), ""))
 
 
 def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Function) -> Callable[[Sequence[Any]], Any]:

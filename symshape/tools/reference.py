@@ -141,6 +141,7 @@ def _targets(cls: Any) -> str:
 
 def _options() -> Iterable[str]:
     from symshape.options import MODES, Options
+    from symshape.policy import SpecialisationPolicy
 
     _, meanings = _split_fields(inspect.getdoc(Options) or "", [field.name for field in dataclasses.fields(Options)])
     yield from _head("Options", "symshape/options.py")
@@ -153,6 +154,12 @@ def _options() -> Iterable[str]:
     ]
     yield from _table(("option", "type", "default", "meaning"), rows)
     yield f"\nModes: {', '.join(f'`{mode}`' for mode in MODES)}."
+    yield "\n## SpecialisationPolicy\n"
+    yield "`symshape.SpecialisationPolicy(...)`, the option `policy` (symshape/policy.py).\n"
+    fields = dataclasses.fields(SpecialisationPolicy)
+    _, meanings = _split_fields(inspect.getdoc(SpecialisationPolicy) or "", [field.name for field in fields])
+    rows = [(f"`{f.name}`", f"`{f.type}`", _default(f), _inline(meanings.get(f.name, ""))) for f in fields]
+    yield from _table(("field", "type", "default", "meaning"), rows)
 
 
 def _environment() -> Iterable[str]:

@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import linecache
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import function_name, kernel_functions
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.importer.specialisations import Specialisation
+from symshape.graphs import FurtherGraph
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.expr import Expr
 from symshape.tools.traffic import call_bytes, kernel_bytes, workspace_bytes
@@ -284,15 +285,26 @@ def _counts(words: Iterable[str]) -> str:
 class Report:
     """What ``symshape.explain`` returns.
 
-    ``graphs``  all graphs, in the order in which they were compiled
-    ``result``  what the function returned
+    ``graphs``    all graphs, in the order in which they were compiled
+    ``further``   why a function has another graph: each time that one was compiled again
+    ``result``    what the function returned, at the last call
+    ``compiled``  the compiled function
     """
 
     graphs: list[GraphReport] = field(default_factory=list)
+    further: list[FurtherGraph] = field(default_factory=list)
     result: Any = None
+    compiled: Callable[..., Any] | None = field(default=None, repr=False)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the compiled function again. What that compiles is added to the report."""
+        assert self.compiled is not None
+        self.result = self.compiled(*args, **kwargs)
+        return self.result
 
     def __str__(self) -> str:
-        return "\n".join(f"[{i}] {g}" for i, g in enumerate(self.graphs))
+        further = ["why there are further graphs:", *map(str, self.further)] if self.further else []
+        return "\n".join([*(f"[{i}] {g}" for i, g in enumerate(self.graphs)), *further])
 
     @property
     def specialisations(self) -> list[Specialisation]:
