@@ -49,6 +49,7 @@ from symshape.frontend.patches import (
     torch_layers,
     trace_messages,
     view_layouts,
+    zero_tensors,
 )
 from symshape.frontend.patches.foreign_texts import message_of_symbolic_sizes
 from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
@@ -602,6 +603,24 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Says("torch._subclasses.fake_tensor.FakeTensorMode._cached_dispatch_impl", "_cache_key"),
             Says("torch._subclasses.fake_tensor._DispatchCacheKey.__eq__", "key"),
             Says("torch._subclasses.fake_tensor._DispatchCacheKey.__hash__", "hashvalue"),
+        ),
+    ),
+    Patch(
+        "tangents that are zero",
+        ("frame", "graph", "jit"),
+        ("torch._ops.OpOverload._get_dispatch",),
+        zero_tensors.zeros_of_any_size,
+        "forward differentiation writes zeros without memory, and what C++ has for these makes their sizes constants",
+        (
+            Takes("torch._ops.OpOverload._get_dispatch", "self, key"),
+            Says("torch._ops.OpOverload._get_dispatch", "_dispatch_cache"),
+            Says("torch._ops.OpOverload._get_dispatch", "add_cached_op"),
+            Exists("torch._ops.OpOverload.__init__"),
+            Says("torch._ops.OpOverload.__init__", "is_view"),
+            Takes("torch._ops.get_cached_ops", ""),
+            Exists("torch._C.DispatchKey.ZeroTensor"),
+            Exists("torch._C._dispatch_has_kernel_for_dispatch_key"),
+            Exists("torch.ops.aten._efficientzerotensor.default", "OpOverload"),
         ),
     ),
     Patch(
