@@ -1,7 +1,7 @@
 """``symshape::opaque_call``: a call that cannot be traced with unbacked sizes, as one operator.
 
 Its first argument is the call as text (`symshape/artifact/call_text.py`). Results are new contiguous tensors. Gradients
-are one operator too, which runs the function again and differentiates it by the operands that ``wanted`` marks, and by no
+are one operator too, which runs the function again and differentiates it by the operands that ``wanted`` marks. Not by
 others: there are functions that refuse an operand that requires a gradient.
 """
 

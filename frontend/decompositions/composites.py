@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,7 +71,13 @@ def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any
 def _attention(
     usual: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1."""
+    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1.
+
+    The scale of no features is infinite; the tracer would divide by 0.
+    """
+    features = query.shape[-1]
+    if kwargs.get("scale") is None and is_general(features) and not is_unbacked(features) and not features > 0:
+        kwargs["scale"] = math.inf
     if isinstance(mask, torch.Tensor) and mask.dim() == query.dim():
         sizes = (*query.shape[:-1], key.shape[-2])
         full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]

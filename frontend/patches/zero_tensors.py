@@ -1,8 +1,8 @@
 """Tangents that are zero, of sizes that are symbols.
 
-Forward differentiation writes a missing tangent as a tensor without memory, with a dispatch key of its own. What PyTorch
-has at this key is C++ that reads sizes as numbers: each size would be a constant, of ``x - 1`` already. Here is the
-same in Python. As in eager mode such a zero times infinity is zero, and what is added to it stays as it is.
+Forward differentiation writes a missing tangent as a tensor without memory, with a dispatch key of its own. What is at
+this key is C++ that reads sizes as numbers: each size would be a constant, of ``x - 1`` already. Here is the same in
+Python. As in eager mode such a zero times infinity is zero, and what is added to it stays as it is.
 """
 
 from __future__ import annotations
