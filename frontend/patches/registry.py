@@ -239,6 +239,15 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "bounds of slices",
+        ("frame", "graph"),
+        (f"{_VIEWS}._compute_slice_index",),
+        general_sizes.slices_of_any_size,
+        "`x[1:]` of what may be empty would have a size and an offset that are in the data",
+        (Takes(f"{_VIEWS}._compute_slice_index", "size, index"),),
+        versions=Versions(last="2.12"),  # then it is the lesser of bound and size
+    ),
+    Patch(
         "arithmetic on sizes",
         ("frame", "graph"),
         (
@@ -1087,6 +1096,20 @@ JIT_PATCHES: tuple[Patch, ...] = (
         "a compiled function inside, which must be one graph, would be told that nothing was compiled",
         (Exists("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count", "builtin_function_or_method"),),
         versions=Versions(first="2.12"),  # before, Dynamo counts none
+    ),
+    Patch(
+        "generators in graphs",
+        ("jit",),
+        ("torch.fx._symbolic_trace.is_opaque_type", "torch.fx._symbolic_trace.is_opaque_reference_type"),
+        jit_tracing.generators_are_attributes,
+        "the tracer takes no generator for an argument of a draw",
+        (
+            Takes("torch.fx._symbolic_trace.is_opaque_type", "cls"),
+            Takes("torch.fx._symbolic_trace.is_opaque_reference_type", "cls"),
+            Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_type"),
+            Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_reference_type"),
+        ),
+        versions=Versions(last="2.11"),  # then PyTorch registers the type itself
     ),
     Patch(
         "methods of generators",
