@@ -44,6 +44,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.addmv.default: _addmv,
         aten.ctc_loss.Tensor: _ctc_loss,
         aten.scaled_dot_product_attention.default: _attention,
+        aten.linalg_vector_norm.default: _norm,
         **dict.fromkeys(_EXTREMA, _of_something),
         **recurrent_kernels(),
     }
@@ -66,6 +67,15 @@ def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any
         if is_general(size) and not is_unbacked(size):
             bool(size > 0)  # which the bounds of the size show, unlike size != 0
     return usual(x, *args, **kwargs)
+
+
+def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Of one element it is the absolute value, not the root of a square that is rounded, or overflows: a guard."""
+    dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    count: Any = math.prod(x.size(d) for d in dims)
+    if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
+        bool(count == 1)
+    return usual(x, order, dim, *args, **kwargs)
 
 
 def _attention(
