@@ -245,7 +245,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         general_sizes.slices_of_any_size,
         "`x[1:]` of what may be empty would have a size and an offset that are in the data",
         (Takes(f"{_VIEWS}._compute_slice_index", "size, index"),),
-        versions=Versions(last="2.12"),  # then it is the lesser of bound and size
+        versions=Versions(last="2.11"),  # then it is the lesser of bound and size
     ),
     Patch(
         "arithmetic on sizes",
@@ -1109,7 +1109,7 @@ JIT_PATCHES: tuple[Patch, ...] = (
             Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_type"),
             Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_reference_type"),
         ),
-        versions=Versions(last="2.11"),  # then PyTorch registers the type itself
+        versions=Versions(last="2.12"),  # then PyTorch registers the type itself
     ),
     Patch(
         "methods of generators",
