@@ -15,9 +15,9 @@ from torch_mlir import ir
 from torch_mlir.dialects import ext
 from torch_mlir.dialects._ods_common import _cext
 
-# The bindings look for a module named like the dialect each time they wrap an op, until they find one: this file, and
-# host.py. Without it every op wrapped costs a failing import (40 us).
-_cext.globals.append_dialect_search_prefix("symshape.dialects")
+# The bindings look for a module named like the dialect each time they wrap an op, until they find one: this file,
+# host.py, and linalg.py before theirs. Without it every op wrapped costs a failing import (40 us).
+_cext.globals.dialect_search_modules = ["symshape.dialects", *_cext.globals.dialect_search_modules]
 
 
 class SymShape(ext.Dialect, name="symshape"):

@@ -1,7 +1,8 @@
 """``symshape::opaque_call``: a call that cannot be traced with unbacked sizes, as one operator.
 
 Its first argument is the call as text (`symshape/artifact/call_text.py`). Results are new contiguous tensors. Gradients
-are one operator too, which runs the function again and differentiates it.
+are one operator too, which runs the function again and differentiates it by the operands that ``wanted`` marks. Not by
+others: there are functions that refuse an operand that requires a gradient.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Size = int | torch.SymInt
 _library: Any = torch.library.Library
 LIBRARY = _library("symshape", "FRAGMENT")
 LIBRARY.define("opaque_call(str call, Tensor[] tensors, SymInt[] sizes) -> Tensor[]")
-LIBRARY.define("opaque_call_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor?[] gradients) -> Tensor[]")
+LIBRARY.define(
+    "opaque_call_gradient(str call, Tensor[] tensors, SymInt[] sizes, bool[] wanted, Tensor?[] gradients) -> Tensor[]"
+)
 
 
 def results_of_call(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
@@ -46,20 +49,24 @@ def _check_sizes(
 
 
 def gradients_of_call(
-    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], gradients: Sequence[torch.Tensor | None]
+    call: str,
+    tensors: Sequence[torch.Tensor],
+    sizes: Sequence[int],
+    wanted: Sequence[bool],
+    gradients: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
+    """One for each operand that is wanted."""
     with differentiated():
-        leaves = [t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) for t in tensors]
-        results = run(call, leaves, sizes)
+        copies = [t.detach().requires_grad_(by) for t, by in zip(tensors, wanted, strict=True)]
+        results = run(call, copies, sizes)
         pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if g is not None and r.requires_grad]
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        found = iter(
-            torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
-            if pairs and wanted
-            else [None] * len(wanted)
+        leaves = [t for t, by in zip(copies, wanted) if by]
+        found = (
+            torch.autograd.grad([r for r, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True)
+            if pairs
+            else [None] * len(leaves)
         )
-    made = [next(found) if leaf.requires_grad else None for leaf in leaves]
-    return [torch.zeros_like(t) if g is None else g.contiguous().clone() for g, t in zip(made, tensors)]
+    return [torch.zeros_like(t) if g is None else g.contiguous().clone() for g, t in zip(found, leaves)]
 
 
 def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size]) -> list[torch.Tensor]:
@@ -68,9 +75,9 @@ def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size]) -> 
 
 
 def sizes_of_gradient(
-    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size], gradients: Any
+    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size], wanted: Sequence[bool], gradients: Any
 ) -> list[torch.Tensor]:
-    return [t.new_empty(t.size()) for t in tensors]
+    return [t.new_empty(t.size()) for t, by in zip(tensors, wanted, strict=True) if by]
 
 
 def remember(ctx: Any, inputs: Any, output: Any) -> None:
@@ -80,15 +87,16 @@ def remember(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _backward(ctx: Any, gradients: Any) -> Any:
-    tensors = list(ctx.saved_tensors)
-    found = torch.ops.symshape.opaque_call_gradient(ctx.call, tensors, ctx.sizes, list(gradients))
-    return without_integers(tensors, ctx.sizes, found)
+    wanted = ctx.needs_input_grad[1]
+    run_again = torch.ops.symshape.opaque_call_gradient
+    return of_inputs(ctx, run_again(ctx.call, list(ctx.saved_tensors), ctx.sizes, wanted, list(gradients)))
 
 
-def without_integers(tensors: Sequence[torch.Tensor], sizes: Sequence[Size], found: Sequence[torch.Tensor]) -> Any:
+def of_inputs(ctx: Any, found: Sequence[torch.Tensor]) -> Any:
     """The gradients of ``call, tensors, sizes``."""
-    of_sizes: Any = None if sizes else []  # an empty list is taken for one of tensors
-    return None, [g if t.is_floating_point() or t.is_complex() else None for g, t in zip(found, tensors)], of_sizes
+    gradients = iter(found)
+    of_sizes: Any = None if ctx.sizes else []  # an empty list is taken for one of tensors
+    return None, [next(gradients) if by else None for by in ctx.needs_input_grad[1]], of_sizes
 
 
 LIBRARY.impl("opaque_call", results_of_call, "CompositeExplicitAutograd")

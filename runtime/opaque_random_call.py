@@ -17,10 +17,10 @@ from symshape.artifact.call_text import device_of, made_from, parse
 from symshape.runtime.opaque_call import (
     LIBRARY,
     gradients_of_call,
+    of_inputs,
     remember,
     results_of_call,
     sizes_of_gradient,
-    without_integers,
 )
 
 LIBRARY.define(
@@ -28,8 +28,8 @@ LIBRARY.define(
     tags=(torch.Tag.nondeterministic_seeded,),
 )
 LIBRARY.define(
-    "opaque_random_call_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor state, Tensor?[] gradients) "
-    "-> Tensor[]"
+    "opaque_random_call_gradient(str call, Tensor[] tensors, SymInt[] sizes, Tensor state, bool[] wanted, "
+    "Tensor?[] gradients) -> Tensor[]"
 )
 
 
@@ -65,10 +65,11 @@ def _opaque_random_call_gradient(
     tensors: Sequence[torch.Tensor],
     sizes: Sequence[int],
     state: torch.Tensor,
+    wanted: Sequence[bool],
     gradients: Sequence[torch.Tensor | None],
 ) -> list[torch.Tensor]:
     with _from_state(_device(call, tensors), state):
-        return gradients_of_call(call, tensors, sizes, gradients)
+        return gradients_of_call(call, tensors, sizes, wanted, gradients)
 
 
 def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torch.SymInt]) -> list[torch.Tensor]:
@@ -78,9 +79,14 @@ def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torc
 
 
 def _fake_gradient(
-    call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int | torch.SymInt], state: torch.Tensor, gradients: Any
+    call: str,
+    tensors: Sequence[torch.Tensor],
+    sizes: Sequence[int | torch.SymInt],
+    state: torch.Tensor,
+    wanted: Sequence[bool],
+    gradients: Any,
 ) -> list[torch.Tensor]:
-    return sizes_of_gradient(call, tensors, sizes, gradients)
+    return sizes_of_gradient(call, tensors, sizes, wanted, gradients)
 
 
 def _remember(ctx: Any, inputs: Any, output: Any) -> None:
@@ -91,8 +97,7 @@ def _remember(ctx: Any, inputs: Any, output: Any) -> None:
 def _backward(ctx: Any, gradients: Any) -> Any:
     *tensors, state = ctx.saved_tensors
     run = torch.ops.symshape.opaque_random_call_gradient
-    found = run(ctx.call, tensors, ctx.sizes, state, list(gradients[:-1]))
-    return without_integers(tensors, ctx.sizes, found)
+    return of_inputs(ctx, run(ctx.call, tensors, ctx.sizes, state, ctx.needs_input_grad[1], list(gradients[:-1])))
 
 
 LIBRARY.impl("opaque_random_call", _opaque_random_call, "CompositeExplicitAutograd")

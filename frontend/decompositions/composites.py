@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.addmv.default: _addmv,
         aten.ctc_loss.Tensor: _ctc_loss,
         aten.scaled_dot_product_attention.default: _attention,
+        aten.linalg_vector_norm.default: _norm,
         **dict.fromkeys(_EXTREMA, _of_something),
         **recurrent_kernels(),
     }
@@ -67,10 +69,25 @@ def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any
     return usual(x, *args, **kwargs)
 
 
+def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Of one element it is the absolute value, not the root of a square that is rounded, or overflows: a guard."""
+    dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    count: Any = math.prod(x.size(d) for d in dims)
+    if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
+        bool(count == 1)
+    return usual(x, order, dim, *args, **kwargs)
+
+
 def _attention(
     usual: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1."""
+    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1.
+
+    The scale of no features is infinite; the tracer would divide by 0.
+    """
+    features = query.shape[-1]
+    if kwargs.get("scale") is None and is_general(features) and not is_unbacked(features) and not features > 0:
+        kwargs["scale"] = math.inf
     if isinstance(mask, torch.Tensor) and mask.dim() == query.dim():
         sizes = (*query.shape[:-1], key.shape[-2])
         full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]

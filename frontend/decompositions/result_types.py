@@ -19,6 +19,7 @@ def with_eager_types() -> Mapping[Any, Callable[[Callable[..., Any]], Callable[.
     return {
         aten.block_diag.default: _block_diag,
         aten.addr.default: _addr,
+        aten.index_add.default: _index_add,
         # ``threshold_backward`` of an int64 gradient and a float32 input is float32, and not of the gradient's type.
         aten.threshold_backward.default: _typed(torch.result_type),
         aten.native_dropout_backward.default: _typed(_scaled),
@@ -48,6 +49,23 @@ def _scaled(gradient: torch.Tensor, mask: torch.Tensor) -> torch.dtype:
     """Of ``gradient * mask * scale``, where the scale is a float."""
     found = torch.result_type(gradient, mask)
     return found if found.is_floating_point or found.is_complex else torch.get_default_dtype()
+
+
+def _index_add(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The factor is of the tensor's type first: PyTorch's rule refuses a float for integers, and 2 for booleans."""
+
+    @functools.wraps(rule)
+    def decomposition(
+        x: torch.Tensor, dim: int, index: torch.Tensor, tensor: torch.Tensor, *, alpha: Any = 1
+    ) -> torch.Tensor:
+        if x.dtype == torch.bool:
+            alpha = bool(alpha)
+        elif not (x.dtype.is_floating_point or x.dtype.is_complex) and isinstance(alpha, float | torch.SymFloat):
+            alpha = torch.sym_int(alpha)
+        found: torch.Tensor = rule(x, dim, index, tensor, alpha=alpha)
+        return found
+
+    return decomposition
 
 
 def _block_diag(rule: Callable[..., Any]) -> Callable[..., Any]:

@@ -140,6 +140,7 @@ TYPE_PROBES = tuple(
     for op, parameters in {
         "aten.block_diag.default": "tensors, out",
         "aten.addr.default": "self, vec1, vec2, beta, alpha, out",
+        "aten.index_add.default": "x, dim, index, tensor, alpha, out",
         "aten.threshold_backward.default": "grad_output, self, threshold, grad_input",
         "aten.native_dropout_backward.default": "grad_output, mask, scale, out",
         "aten.huber_loss.default": "input, target, reduction, delta, out",

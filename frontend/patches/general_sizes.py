@@ -12,6 +12,7 @@ import torch
 from torch import _prims_common
 from torch._dynamo import guards, output_graph
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._subclasses import fake_impls
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
@@ -63,6 +64,11 @@ def decided_conditions_are_bools(changes: Changes) -> None:
 def ranks_are_guarded(changes: Changes) -> None:
     """What the rank of a result depends on is asked of the sizes at hand."""
     trace_sizes_by(changes, {aten.squeeze.dims: _squeezed_sizes, aten.cat.default: _joined_sizes})
+
+
+def slices_of_any_size(changes: Changes) -> None:
+    """Where the bound of a slice is past the end of what may be empty is asked of the sizes at hand."""
+    changes.wrap(fake_impls, "_compute_slice_index", _bound_of_slice)
 
 
 @functools.cache
@@ -202,6 +208,19 @@ def _squeezed_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
         return usual(x, dims)
 
     return sizes
+
+
+@functools.cache
+def _bound_of_slice(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    @functools.wraps(usual)
+    def _compute_slice_index(size: Any, index: Any) -> Any:
+        found = usual(size, index)
+        if found is not None or is_unbacked(size) or is_unbacked(index):
+            return found
+        from_start = index + size if index < 0 else index
+        return size if from_start > size else from_start if from_start >= 0 else 0
+
+    return _compute_slice_index
 
 
 @functools.cache

@@ -15,6 +15,7 @@ import torch
 from torch._dynamo import eval_frame
 from torch._functorch._aot_autograd import graph_compile
 from torch._higher_order_ops.utils import _in_hop_compile
+from torch.fx import _symbolic_trace
 
 from symshape.frontend.patches.patch import Changes
 
@@ -71,6 +72,12 @@ def function_sees_compiler(changes: Changes) -> None:
     """``torch.compiler.is_compiling()`` is true in the user's function."""
     compiler: Any = torch.compiler
     changes.attribute(compiler, "_is_compiling_flag", True)
+
+
+def generators_are_attributes(changes: Changes) -> None:
+    """A generator that a draw is given is an attribute of the graph."""
+    for name in ("is_opaque_type", "is_opaque_reference_type"):
+        changes.wrap(_symbolic_trace, name, lambda usual: lambda cls: cls is torch._C.Generator or usual(cls))
 
 
 def frames_are_not_counted(changes: Changes) -> None:

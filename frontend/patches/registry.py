@@ -50,6 +50,7 @@ from symshape.frontend.patches import (
     torch_layers,
     trace_messages,
     view_layouts,
+    zero_tensors,
 )
 from symshape.frontend.patches.foreign_texts import message_of_symbolic_sizes
 from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
@@ -246,6 +247,15 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes("torch._decomp.decomposition_table[aten.squeeze.dims]", "a, dim"),
             Takes("torch._decomp.decomposition_table[aten.cat.default]", "tensors, dim, out"),
         ),
+    ),
+    Patch(
+        "bounds of slices",
+        ("frame", "graph"),
+        (f"{_VIEWS}._compute_slice_index",),
+        general_sizes.slices_of_any_size,
+        "`x[1:]` of what may be empty would have a size and an offset that are in the data",
+        (Takes(f"{_VIEWS}._compute_slice_index", "size, index"),),
+        versions=Versions(last="2.11"),  # then it is the lesser of bound and size
     ),
     Patch(
         "arithmetic on sizes",
@@ -612,6 +622,24 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Says("torch._subclasses.fake_tensor.FakeTensorMode._cached_dispatch_impl", "_cache_key"),
             Says("torch._subclasses.fake_tensor._DispatchCacheKey.__eq__", "key"),
             Says("torch._subclasses.fake_tensor._DispatchCacheKey.__hash__", "hashvalue"),
+        ),
+    ),
+    Patch(
+        "tangents that are zero",
+        ("frame", "graph", "jit"),
+        ("torch._ops.OpOverload._get_dispatch",),
+        zero_tensors.zeros_of_any_size,
+        "forward differentiation writes zeros without memory, and what C++ has for these makes their sizes constants",
+        (
+            Takes("torch._ops.OpOverload._get_dispatch", "self, key"),
+            Says("torch._ops.OpOverload._get_dispatch", "_dispatch_cache"),
+            Says("torch._ops.OpOverload._get_dispatch", "add_cached_op"),
+            Exists("torch._ops.OpOverload.__init__"),
+            Says("torch._ops.OpOverload.__init__", "is_view"),
+            Takes("torch._ops.get_cached_ops", ""),
+            Exists("torch._C.DispatchKey.ZeroTensor"),
+            Exists("torch._C._dispatch_has_kernel_for_dispatch_key"),
+            Exists("torch.ops.aten._efficientzerotensor.default", "OpOverload"),
         ),
     ),
     Patch(
@@ -1110,6 +1138,20 @@ JIT_PATCHES: tuple[Patch, ...] = (
         "a compiled function inside, which must be one graph, would be told that nothing was compiled",
         (Exists("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count", "builtin_function_or_method"),),
         versions=Versions(first="2.12"),  # before, Dynamo counts none
+    ),
+    Patch(
+        "generators in graphs",
+        ("jit",),
+        ("torch.fx._symbolic_trace.is_opaque_type", "torch.fx._symbolic_trace.is_opaque_reference_type"),
+        jit_tracing.generators_are_attributes,
+        "the tracer takes no generator for an argument of a draw",
+        (
+            Takes("torch.fx._symbolic_trace.is_opaque_type", "cls"),
+            Takes("torch.fx._symbolic_trace.is_opaque_reference_type", "cls"),
+            Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_type"),
+            Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_reference_type"),
+        ),
+        versions=Versions(last="2.12"),  # then PyTorch registers the type itself
     ),
     Patch(
         "methods of generators",

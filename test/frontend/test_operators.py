@@ -29,7 +29,8 @@ def opaque(op: Any, *args: Any, gradient: bool = False, random: bool = False, re
     if not gradient:
         return text, tensors, []
     state = [torch.get_rng_state()] if random else []
-    return text, [tensor.detach() for tensor in tensors], [], *state, [torch.ones(3, 4)]
+    wanted = [tensor.requires_grad for tensor in tensors]
+    return text, [tensor.detach() for tensor in tensors], [], *state, wanted, [torch.ones(3, 4)]
 
 
 # Arguments for each of them.

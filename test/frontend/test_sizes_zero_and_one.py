@@ -149,6 +149,38 @@ def test_extrema(wrap: Callable[..., Any]) -> None:
         compiled(torch.empty(0, 4))
 
 
+@pytest.mark.parametrize("first", [4, 1])
+def test_norms_of_one_element(first: int) -> None:
+    """Its absolute value, and no root of a square, which would overflow."""
+
+    def norms(x: torch.Tensor) -> Any:
+        return x.norm(dim=1), x.norm(), F.normalize(x, dim=-1), torch.linalg.vector_norm(x, 3, -1, keepdim=True)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(norms)
+    for rows, columns in ((first, first), (1, 1), (4, 4), (5, 1), (1, 5), (7, 8)):
+        x = torch.randn(rows, columns) * (1e30 if columns == 1 else 1)
+        torch.testing.assert_close(compiled(x), norms(x))
+    assert counters["stats"]["unique_graphs"] == 3  # of all one, of each one, of several
+
+
+@pytest.mark.parametrize("first", [4, 0])
+def test_attention_without_features(first: int) -> None:
+    """Whose scale is infinite."""
+
+    def attention(q: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, q, v)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(attention)
+    for features in (first, 0, 4, 8):
+        q, v = torch.randn(2, 3, features), torch.randn(2, 3, 5)
+        torch.testing.assert_close(compiled(q, v), attention(q, v))
+    assert counters["stats"]["unique_graphs"] == 2
+
+
 def test_any_stride_of_a_dim_of_size_one() -> None:
     counters.clear()
     compiled = symshape.compile(lambda x: x * 2 + 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from agreement import BACKENDS, arguments, check, compare, outcome, reference
+from agreement import BACKENDS, Different, arguments, check, compare, outcome, reference
 from grammar import generate
 from regressions import REGRESSIONS
 from source import Source
@@ -33,8 +33,10 @@ def check_together(sources: Sequence[Source], backend: str) -> None:
             wide = reference(source, n, expected)
             try:
                 compare(n, {"result": result, "inputs": own}, expected, wide, own, other)
-            except Exception as error:
-                raise AssertionError(f"{error}\n{source.text}") from error
+            except Different as error:
+                layout = error.finding.kind == "layout"
+                if not layout or check(source, backend, count_graphs=False) is not None:
+                    raise AssertionError(f"{error}\n{source.text}") from error
 
 
 def small(pick: random.Random, count: int) -> list[Source]:

@@ -119,3 +119,15 @@ def check(table: dict[str, Callable[[Tensor], Any]], dtype: torch.dtype, shapes:
 
 def bits(x: Tensor) -> Tensor:
     return x.reshape(-1).view(torch.uint8)
+
+
+def test_a_value_is_rounded_the_same_wherever_it_is_computed() -> None:
+    """What is largest minus the largest is 0, also where both compute the product."""
+
+    def below_the_largest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        product = x * y
+        return (product - product.amax(-1, keepdim=True)).amax(-1)
+
+    compiled = symshape.compile(below_the_largest)
+    for columns in (33, 1, 100):
+        assert (compiled(torch.rand(50, columns), torch.rand(50, columns)) == 0).all()

@@ -82,3 +82,16 @@ def test_gradients_called_directly() -> None:
 @pytest.mark.parametrize("name", [*GRADIENTS, *POINTWISE])
 def test_each(name) -> None:
     check({name: {**GRADIENTS, **POINTWISE}[name]})
+
+
+def test_factor_of_index_add() -> None:
+    """It is of the tensor's type first: a float times integers is truncated."""
+
+    def added(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.index_add(0, torch.tensor([0]), x[1:2], alpha=factor) for factor in (1.75, -2.25, 0.5, 2, 0)]
+
+    compiled = symshape.compile(added)
+    for dtype in (torch.bool, torch.int8, torch.float32):
+        x = torch.arange(-2, 4).reshape(3, 2).to(dtype)
+        for actual, expected in zip(compiled(x), added(x), strict=True):
+            assert actual.dtype == expected.dtype and torch.equal(actual, expected)

@@ -12,7 +12,17 @@ import symshape
 from . import scalar_arguments as programs
 
 TABLE = {**programs.ANY, **programs.FLOATING}
-FEW = ("scatter", "scatter_many", "scatter_add", "scatter_multiply", "clamp", "full", "leaky_relu", "masked_fill")
+FEW = (
+    "index_add",
+    "scatter",
+    "scatter_many",
+    "scatter_add",
+    "scatter_multiply",
+    "clamp",
+    "full",
+    "leaky_relu",
+    "masked_fill",
+)
 NUMBERS = {"int": lambda x: x.shape[0], "float": lambda x: x.shape[0] / 4}
 
 

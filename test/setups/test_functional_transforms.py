@@ -39,7 +39,7 @@ TRANSFORMS: dict[str, Callable[[Tensor], Any]] = {
     "hessian": hessian(lambda x: _squash(x).sum()),
     "vmap": lambda x: vmap(lambda a: F.softmax(a * x, -1).cumsum(-1))(x),
 }
-FAST = ("jacrev",)
+FAST = ("jacrev", "jvp")
 
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.long) for n in TRANSFORMS])

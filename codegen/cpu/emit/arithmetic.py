@@ -16,15 +16,15 @@ from symshape.prover.numbers.expr import Expr
 
 Operation = Callable[[State, Instr, list[str], str, bool], str]  # (state, instruction, names, element type, uniform)
 
-_CONTRACT = " fastmath<contract>"
+# None may be contracted: a value is rounded the same in each kernel and loop that computes it, so that ``y - y.amax()``
+# is 0 somewhere, as in eager mode. What gains by a fused multiplication says so (``math.fma``).
 _PLAIN = (
+    "arith.addf arith.subf arith.mulf arith.divf arith.negf "
     "arith.addi arith.subi arith.muli arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi "
     "arith.minsi arith.maxui arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf "
     "math.absf math.absi math.ceil math.floor math.trunc math.roundeven math.sqrt math.copysign math.fma "
-    "math.ctlz math.cttz math.ctpop"
+    "math.ctlz math.cttz math.ctpop math.isnan math.isinf math.isfinite math.isnormal"
 ).split()
-_CONTRACTED = ("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.negf")
-_TESTS = ("math.isnan", "math.isinf", "math.isfinite", "math.isnormal")
 
 
 def apply(state: State, instr: Instr, operands: list[Value]) -> Value:
@@ -61,8 +61,8 @@ def type_of(state: State, element: str, uniform: bool) -> str:
     return element if uniform else state.vector(element)
 
 
-def _plain(flags: str, state: State, instr: Instr, names: list[str], element: str, uniform: bool) -> str:
-    return state.writer.pure(f"{instr.op} {', '.join(names)}{flags} : {type_of(state, element, uniform)}")
+def _plain(state: State, instr: Instr, names: list[str], element: str, uniform: bool) -> str:
+    return state.writer.pure(f"{instr.op} {', '.join(names)} : {type_of(state, element, uniform)}")
 
 
 def _compare(state: State, instr: Instr, names: list[str], element: str, uniform: bool) -> str:
@@ -118,9 +118,7 @@ _AFFINE: dict[str, Callable[[State, Instr, list[Value]], Value | None]] = {
 }
 
 OPERATIONS: dict[str, Operation] = {
-    **{name: partial(_plain, "") for name in _PLAIN},
-    **{name: partial(_plain, _CONTRACT) for name in _CONTRACTED},
-    **{name: partial(_plain, "") for name in _TESTS},
+    **dict.fromkeys(_PLAIN, _plain),
     "arith.cmpi": _compare,
     "arith.cmpf": _compare,
     "math.round": _round,

@@ -1,0 +1,6 @@
+"""The ops of ``linalg``, which the bindings look for here (``symshape.py``).
+
+Theirs has Python functions for the named ops too, and reads their source: 70 ms of each first compile.
+"""
+
+from torch_mlir.dialects._linalg_ops_gen import *  # noqa: F403
