@@ -68,7 +68,7 @@ def entries_of(code: CodeType, backend: Any) -> list[Any]:
 
 def keep(manager: Any, number: int, env: GeneralShapeEnv | None) -> None:
     """Notes with the guards of a new entry what its failures will be explained with."""
-    known = () if env is None else (dict(env.origins), env.pinned_by(), env.bounded_by())
+    known = () if env is None else (env.origins(), env.pinned_by(), env.bounded_by())
     manager.symshape_kept = _Kept(number, *known)
 
 

@@ -75,7 +75,7 @@ class GeneralShapeEnv(ShapeEnv):
         # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.elsewhere: dict[str, set[int]] = {}  # input -> dims of stride 1, which is another one at the first call
-        self.origins: dict[str, Origin] = {}  # the location that a guard's text shows -> who asked
+        self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
         self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
         remember(self)
@@ -137,8 +137,16 @@ class GeneralShapeEnv(ShapeEnv):
     def _get_stack_summary(self, *args: Any, **kwargs: Any) -> Any:
         """The location of a guard, with who asked."""
         found = super()._get_stack_summary(*args, **kwargs)
-        self.origins.setdefault(str(found[0]), origin_of(found[0]))
+        sloc = found[0]
+        frame = sloc.framework_loc
+        key = getattr(frame, "filename", frame), getattr(frame, "lineno", None), sloc.maybe_user_loc
+        if key not in self._asked:
+            self._asked[key] = sloc, origin_of(sloc)
         return found
+
+    def origins(self) -> dict[str, Origin]:
+        """Who asked, by the location that a guard's text shows."""
+        return {str(sloc): origin for sloc, origin in self._asked.values()}
 
     def _update_var_to_range(self, symbol: Any, *args: Any, **kwargs: Any) -> None:
         before = self.var_to_range.get(symbol)
