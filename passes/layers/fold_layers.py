@@ -17,9 +17,9 @@ from symshape.passes.layers.repetition import LEADING, Repetition, find_repetiti
 class FoldLayers(Pass):
     """Of equal layers, the first four and the last are kept; ``unfold-layers`` puts the others back as the fourth.
 
-    Before, with seven layers f::
+    Before::
 
-        %1 = f(%0, %w0)   %2 = f(%1, %w1)   ...   %7 = f(%6, %w6)
+        %1 = f(%0, %w0)   %2 = f(%1, %w1)   ...   %7 = f(%6, %w6)   // f: the operations of a layer
 
     After::
 
