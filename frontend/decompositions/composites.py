@@ -72,7 +72,7 @@ def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any
 def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Of one element it is the absolute value, not the root of a square that is rounded, or overflows: a guard."""
     dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
-    count: Any = math.prod(x.size(d) for d in dims)
+    count: Any = math.prod(x.size(d) for d in dims) if x.dim() else 1
     if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
         bool(count == 1)
     return usual(x, order, dim, *args, **kwargs)

@@ -154,7 +154,13 @@ def test_norms_of_one_element(first: int) -> None:
     """Its absolute value, and no root of a square, which would overflow."""
 
     def norms(x: torch.Tensor) -> Any:
-        return x.norm(dim=1), x.norm(), F.normalize(x, dim=-1), torch.linalg.vector_norm(x, 3, -1, keepdim=True)
+        return (
+            x.norm(dim=1),
+            x.norm(),
+            x.sum().norm(dim=-1),
+            F.normalize(x, dim=-1),
+            torch.linalg.vector_norm(x, 3, -1, keepdim=True),
+        )
 
     torch._dynamo.reset()
     counters.clear()
