@@ -17,6 +17,7 @@ from torch._subclasses import fake_impls
 from torch.fx.experimental import sym_node, symbolic_shapes
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, handle_sym_dispatch
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
+from torch.utils._sympy.functions import ToFloat
 
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.dynamo import shape_env_of_output
@@ -63,6 +64,7 @@ def division_by_nothing(changes: Changes) -> None:
     """What is divided by a size that is 0 has no value."""
     for name in ("mod", "int_floordiv", "int_truediv", "float_truediv"):
         changes.wrap(SymNode, name, functools.partial(_by_nothing, name))
+    changes.wrap(SymNode, "float_pow", _of_nothing)
 
 
 def decided_conditions_are_bools(changes: Changes) -> None:
@@ -182,13 +184,17 @@ def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that takes a size for another than 0, without a guard, may divide by it: the result has no value here."""
+    """A rule that takes a size for another than 0, without a guard, may divide by it: the result has no value here.
+    That the user's Python does not divide by 0 is a guard."""
 
     @functools.wraps(usual)
     def operation(self: Any, other: Any) -> Any:
         env = self.shape_env
-        is_zero = isinstance(env, GeneralShapeEnv) and getattr(other, "_hint", None) == 0
-        if not is_zero or other.constant is not None:
+        if not isinstance(env, GeneralShapeEnv) or other.constant is not None or other.expr.is_number:
+            return usual(self, other)
+        if _is_asked_by_the_user() and env.is_backed(other.expr) and other.eq(other.wrap_int(0)).guard_bool("", 0):
+            raise ZeroDivisionError("division or modulo by zero")
+        if getattr(other, "_hint", None) != 0:
             return usual(self, other)
         if get_proxy_mode() is not None:  # recorded, as usual, which divides the values first
             operands = sym_node.wrap_node(self), sym_node.wrap_node(other)
@@ -196,6 +202,41 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
         return usual(*(SymNode(one.expr, env, one.pytype, _NO_HINT) for one in (self, other)))
 
     return operation
+
+
+@functools.cache
+def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """That the user's Python takes no negative power of 0 is a guard."""
+
+    @functools.wraps(usual)
+    def float_pow(self: Any, other: Any) -> Any:
+        env, base, exponent = self.shape_env, self.expr, other.expr
+        if isinstance(env, GeneralShapeEnv) and exponent.is_number and exponent < 0 and isinstance(base, ToFloat):
+            size = base.args[0]
+            is_asked = _is_asked_by_the_user() and not size.is_number and env.is_backed(size)
+            if is_asked and env.evaluate_expr(sympy.Eq(size, 0)) == sympy.true:
+                raise ZeroDivisionError("0.0 cannot be raised to a negative power")
+        return usual(self, other)
+
+    return float_pow
+
+
+def _is_asked_by_the_user() -> bool:
+    """Whether arithmetic on sizes stands in Python code that runs in eager mode too: in what Dynamo runs as a node, or
+    outside of PyTorch."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "") in _BETWEEN:
+        frame = frame.f_back
+    name = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return name == utils.__name__ or not name.startswith(("torch.", "symshape."))
+
+
+_BETWEEN = (
+    __name__,
+    "symshape.frontend.patches.symbolic_arithmetic",
+    "torch.fx.experimental.sym_node",
+    "torch",
+)
 
 
 @functools.cache

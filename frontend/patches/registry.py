@@ -71,6 +71,7 @@ _AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
+_DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
 
 SETTINGS: tuple[Patch, ...] = (
     setting(
@@ -217,14 +218,11 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "division by a size",
         ("frame",),
-        tuple(f"{_NODE}.{name}" for name in ("mod", "int_floordiv", "int_truediv", "float_truediv")),
+        tuple(f"{_NODE}.{name}" for name in _DIVISIONS),
         general_sizes.division_by_nothing,
         "a rule that is right for every size may divide by one that is 0 at the first call",
         (
-            *(
-                Takes(f"{_NODE}.{name}", "self, other")
-                for name in ("mod", "int_floordiv", "int_truediv", "float_truediv")
-            ),
+            *(Takes(f"{_NODE}.{name}", "self, other") for name in _DIVISIONS),
             Exists("torch.fx.experimental.sym_node._NO_HINT", "object"),
             *(
                 Exists(f"torch.fx.experimental.sym_node.{name}")
