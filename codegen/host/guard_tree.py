@@ -3,18 +3,19 @@
 Each entry is a conjunction of conditions over sizes. What all entries have in common is tested once; then one
 expression is chosen whose ranges tell most entries apart, and a binary search over its ranges leads on: the cost grows
 with the depth, not with the number of entries. Entries whose conditions overlap are tried one after the other.
+Where a condition of one entry divides by 0, that entry is not for these inputs, and another may be.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from symshape.codegen.host.entry_guards import Leaf
 from symshape.codegen.host.guard_stub import joint_texts
 from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals
-from symshape.prover.numbers.expr import Expr, Symbol
+from symshape.prover.numbers.expr import Expr, Function, Symbol
 
 # Inclusive ranges in order, with gaps between them; infinite ends are floats.
 Ranges = tuple[tuple[float, float], ...]
@@ -174,8 +175,29 @@ def emit_tree(cases: Sequence[Case], depth: int = 0) -> list[str]:
         conditions = case.conditions()
         if not conditions:
             return [*lines, f"return {case.name}"]
+        conditions = [*(differs(divisor, 0) for divisor in _divisors(conditions)), *conditions]
         lines.append(f"if {' and '.join(joint_texts(conditions))}: return {case.name}")
     return [*lines, "return None"]
+
+
+def _divisors(conditions: Iterable[Condition]) -> list[Expr]:
+    """What conditions divide by, other than numbers, in the order in which they must be known not to be 0."""
+    found: dict[Expr, None] = {}
+    for condition in conditions:
+        found |= dict.fromkeys(_divisors(condition.operands))
+        for _, atoms in condition.expr.terms:
+            for atom in atoms:
+                found |= dict.fromkeys(_divisors_of(atom))
+    return [*found]
+
+
+def _divisors_of(atom: Symbol | Function) -> Iterator[Expr]:
+    if isinstance(atom, Symbol):
+        return
+    for argument in atom.args:
+        yield from (found for _, atoms in argument.terms for inner in atoms for found in _divisors_of(inner))
+    if atom.kind in ("floordiv", "mod") and atom.args[1].as_int() is None:
+        yield atom.args[1]
 
 
 def _reject(conditions: Sequence[Condition]) -> list[str]:
@@ -204,9 +226,12 @@ def _segments(cases: Sequence[Case], base: Expr) -> tuple[list[int], list[tuple[
 
 
 def _best_base(cases: Sequence[Case]) -> Expr | None:
-    """The expression whose ranges leave the fewest cases; None where none leaves fewer than all."""
+    """The expression whose ranges leave the fewest cases; None where none leaves fewer than all. One that divides by a
+    size must be in all of them: it may have no value where another case holds."""
     best: tuple[tuple[int, int, int, str], Expr] | None = None
     for base in dict.fromkeys(base for case in cases for base in case.ranges):
+        if _divisors([equals(base, 0)]) and not all(base in case.ranges for case in cases):
+            continue
         _, parts = _segments(cases, base)
         most, total = max(map(len, parts)), sum(map(len, parts))
         if most == len(cases) or total > 3 * len(cases):  # cases in many segments would be repeated in each

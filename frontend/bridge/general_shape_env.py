@@ -9,6 +9,9 @@ one of the answers is right for every size, for that is what an unbacked size ge
 the sizes at hand give it too, or would give it if those that are 0 or 1 were others (``imagined``). Other questions,
 and those of the user's code, make a guard, as in PyTorch. So what is special about 0 and 1 is only what a program or an
 operator itself tells apart.
+
+A rule may end in an error by an answer that is right for other sizes (of two sizes of which one is 1 at hand, that they
+must be equal). The call is then traced again, with each answer that of the sizes at hand (``traced_again``).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -29,7 +32,8 @@ from torch.utils._sympy.functions import FloorDiv
 from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
-from symshape.frontend.bridge.size_memory import remember
+from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
+from symshape.frontend.bridge.tracing_errors import asks_for_sizes
 
 # Modules that stand between who asks and the environment.
 _ASKING = (
@@ -74,6 +78,7 @@ class GeneralShapeEnv(ShapeEnv):
         super().__init__(*args, **kwargs)
         # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        self.only_at_hand = False  # no other sizes are imagined
         self.elsewhere: dict[str, set[int]] = {}  # input -> dims of stride 1, which is another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
@@ -107,7 +112,7 @@ class GeneralShapeEnv(ShapeEnv):
         fallback_value: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        if size_oblivious or fallback_value is not None:
+        if (size_oblivious or fallback_value is not None) and not self.only_at_hand:
             general = self._general_answer(orig_expr, fallback_value)
             if general is not None:
                 return sympy.true if general else sympy.false
@@ -221,6 +226,27 @@ class GeneralShapeEnv(ShapeEnv):
             if elsewhere is default or default is None and elsewhere is not here:
                 return elsewhere
         return None
+
+
+def traced_again(env: Any, run: Callable[[], Any]) -> Any:
+    """``run()``, which traces a call. Where it raises and a size at hand is 0 or 1, once more without imagining others;
+    its first error is that of the call."""
+    try:
+        return run()
+    except Exception as error:
+        if not isinstance(env, GeneralShapeEnv) or not env.imagined[0] or env.only_at_hand or asks_for_sizes(error):
+            raise
+        memory = getattr(env, ATTRIBUTE, None)
+        if memory is not None:
+            memory.decisions.clear()
+            memory.layouts.clear()
+        env.only_at_hand = True
+        try:
+            return run()
+        except Exception:
+            raise error from error.__cause__
+        finally:
+            env.only_at_hand = False
 
 
 def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:

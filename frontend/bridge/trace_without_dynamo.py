@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import (
 )
 
 from symshape.frontend.bridge.aot_autograd import partition_after
+from symshape.frontend.bridge.general_shape_env import traced_again
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.shape_env import source_name
 from symshape.frontend.bridge.size_memory import remember
@@ -94,7 +95,8 @@ class _UserLines(TorchFunctionMetadataMode):
 
     reads_offset = False
 
-    def __init__(self) -> None:  # the base class keeps a tracer of its own
+    def __init__(self, env: Any) -> None:  # the base class keeps a tracer of its own
+        self.env = env
         self.inner: Any = None  # the tracer's mode of this class: PyTorch takes off only one
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -105,7 +107,7 @@ class _UserLines(TorchFunctionMetadataMode):
             node_meta.set_stack_trace([line])
         if self.inner is not None:
             return self.inner.__torch_function__(func, types, args, kwargs)
-        return func(*args, **(kwargs or {}))
+        return traced_again(self.env, lambda: func(*args, **(kwargs or {})))
 
 
 _OFFSET_READERS = frozenset(
@@ -135,7 +137,7 @@ class Trace:
         remember(self.env)
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.context = TracingContext(self.mode)
-        self.lines = _UserLines()
+        self.lines = _UserLines(self.env)
 
     def tensor(self, value: torch.Tensor, name: str, dims: Sequence[tuple[int, int | None] | None]) -> torch.Tensor:
         """A fake of an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None for a

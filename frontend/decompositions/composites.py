@@ -46,6 +46,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.scaled_dot_product_attention.default: _attention,
         aten.linalg_vector_norm.default: _norm,
         **dict.fromkeys(_EXTREMA, _of_something),
+        **dict.fromkeys(_UPSAMPLING, _upsampled),
         **recurrent_kernels(),
     }
 
@@ -76,6 +77,29 @@ def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: A
     if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
         bool(count == 1)
     return usual(x, order, dim, *args, **kwargs)
+
+
+_UPSAMPLING = (
+    aten.upsample_nearest1d.vec,
+    aten.upsample_nearest2d.vec,
+    aten.upsample_nearest3d.vec,
+    aten._upsample_nearest_exact1d.vec,
+    aten._upsample_nearest_exact2d.vec,
+    aten._upsample_nearest_exact3d.vec,
+    aten.upsample_linear1d.vec,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_trilinear3d.vec,
+    aten.upsample_bicubic2d.vec,
+)
+
+
+def _upsampled(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Eager mode refuses sizes of 0, which PyTorch's decompositions do not ask for."""
+    result = usual(x, *args, **kwargs)
+    for size in (*x.shape[1:], *result.shape[2:]):
+        if is_general(size) and not is_unbacked(size) and not size > 0:
+            raise RuntimeError("Input and output sizes should be greater than 0")
+    return result
 
 
 def _attention(

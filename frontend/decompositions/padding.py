@@ -12,7 +12,14 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.symbolic_sizes import guard_or_false, has_unbacked_sizes, known_equal, known_multiple
+from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.bridge.symbolic_sizes import (
+    guard_or_false,
+    has_unbacked_sizes,
+    is_unbacked,
+    known_equal,
+    known_multiple,
+)
 from symshape.frontend.decompositions.eager_layouts import order_of_clone, order_of_format
 
 Size = Any  # int | torch.SymInt
@@ -28,6 +35,10 @@ def constant_pad_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(rule)
     def sizes(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
+        for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
+            left: Any = x.size(d) + first + last
+            if is_general(left) and not is_unbacked(left) and left < 0:  # eager mode refuses it
+                raise RuntimeError("narrow(): length must be non-negative.")
         return _left(x, pad).clone() if _is_clone(x, pad) else rule(x, pad, value)
 
     return sizes

@@ -7,6 +7,7 @@ Here it is the ``amax`` of ``torch._prims``, which asks for nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 Rule = Callable[..., Any]
 
 
+@functools.cache
 def softmax_of_maybe_nothing(rule: Rule) -> Rule:
     """The decomposition of ``aten._softmax``."""
 
@@ -28,6 +30,7 @@ def softmax_of_maybe_nothing(rule: Rule) -> Rule:
     return decomposition
 
 
+@functools.cache
 def log_softmax_of_maybe_nothing(rule: Rule) -> Rule:
     """The decomposition of ``aten._log_softmax``."""
 

@@ -22,6 +22,7 @@ from symshape.frontend.decompositions.padding_gradients import replication_pad_b
 from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
+from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
 from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
 
 aten: Any = torch.ops.aten
@@ -175,6 +176,7 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.logsumexp.default, _for_known_sizes),
     (aten._softmax.default, softmax_of_maybe_nothing),
     (aten._log_softmax.default, log_softmax_of_maybe_nothing),
+    (aten.roll.default, roll_of_maybe_nothing),
     (aten.index_add.default, _without_negative_indices),
     (aten.index_copy.default, _without_negative_indices),
     (aten.clamp.default, _of_real_bounds),

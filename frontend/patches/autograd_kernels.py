@@ -19,6 +19,7 @@ from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
 from symshape.frontend.decompositions.padding import constant_pad_sizes
 from symshape.frontend.decompositions.result_types import with_eager_types
+from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
 from symshape.frontend.patches.patch import Changes
 from symshape.frontend.patches.probes import Exists, Says, Takes
 
@@ -90,6 +91,14 @@ def kernel_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Calla
 def sizes_of_logsumexp(changes: Changes) -> None:
     """Without asking whether there is anything to sum."""
     trace_sizes_by(changes, {aten.logsumexp.default: logsumexp_sizes})
+
+
+def sizes_of_softmax(changes: Changes) -> None:
+    """Without asking whether there is anything."""
+    trace_sizes_by(
+        changes,
+        {aten._softmax.default: softmax_of_maybe_nothing, aten._log_softmax.default: log_softmax_of_maybe_nothing},
+    )
 
 
 def sizes_of_batch_norms(changes: Changes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,16 +11,25 @@ from typing import Any
 import sympy
 import torch
 from torch import _prims_common
-from torch._dynamo import guards, output_graph
+from torch._dynamo import guards, output_graph, utils
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._subclasses import fake_impls
-from torch.fx.experimental import symbolic_shapes
-from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental import sym_node, symbolic_shapes
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, handle_sym_dispatch
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
+from torch.utils._sympy.functions import ToFloat
 
 from symshape.frontend.bridge import general_shape_env
-from symshape.frontend.bridge.general_shape_env import NONNEGATIVE, GeneralShapeEnv, free_strides, is_general
+from symshape.frontend.bridge.dynamo import shape_env_of_output
+from symshape.frontend.bridge.general_shape_env import (
+    NONNEGATIVE,
+    GeneralShapeEnv,
+    free_strides,
+    is_general,
+    traced_again,
+)
 from symshape.frontend.bridge.symbolic_sizes import is_decided_against, is_unbacked
+from symshape.frontend.decompositions.rolls import roll_sizes
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
 
@@ -52,8 +62,9 @@ def sizes_have_no_value_in_cpp(changes: Changes) -> None:
 
 def division_by_nothing(changes: Changes) -> None:
     """What is divided by a size that is 0 has no value."""
-    for name in ("mod", "int_floordiv"):
-        changes.wrap(SymNode, name, _by_nothing)
+    for name in ("mod", "int_floordiv", "int_truediv", "float_truediv"):
+        changes.wrap(SymNode, name, functools.partial(_by_nothing, name))
+    changes.wrap(SymNode, "float_pow", _of_nothing)
 
 
 def decided_conditions_are_bools(changes: Changes) -> None:
@@ -69,6 +80,29 @@ def ranks_are_guarded(changes: Changes) -> None:
 def slices_of_any_size(changes: Changes) -> None:
     """Where the bound of a slice is past the end of what may be empty is asked of the sizes at hand."""
     changes.wrap(fake_impls, "_compute_slice_index", _bound_of_slice)
+
+
+def indices_are_guarded(changes: Changes) -> None:
+    """That an index made of sizes is within its dim is asked of the sizes at hand; that sizes are the same, too."""
+    rules: Any = fake_impls.op_implementations_dict
+    changes.items(
+        rules,
+        {
+            aten.select.int: _selected_sizes(rules[aten.select.int]),
+            aten.select_scatter.default: _replaced_sizes,
+            aten.diagonal_scatter.default: _replaced_diagonal,
+        },
+    )
+
+
+def errors_of_imagined_sizes(changes: Changes) -> None:
+    """A call that cannot be traced with answers that are right for other sizes is traced with those at hand."""
+    changes.wrap(utils, "run_node", _once_more)
+
+
+def sizes_of_rolls(changes: Changes) -> None:
+    """A rolled tensor has the sizes that it had."""
+    trace_sizes_by(changes, {aten.roll.default: roll_sizes})
 
 
 @functools.cache
@@ -149,18 +183,60 @@ def _not_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _by_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that takes a size for another than 0, without a guard, may divide by it: the result has no value here."""
+def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that takes a size for another than 0, without a guard, may divide by it: the result has no value here.
+    That the user's Python does not divide by 0 is a guard."""
 
     @functools.wraps(usual)
     def operation(self: Any, other: Any) -> Any:
         env = self.shape_env
-        is_zero = isinstance(env, GeneralShapeEnv) and getattr(other, "_hint", None) == 0
-        if not is_zero or other.constant is not None or get_proxy_mode() is not None:
+        if not isinstance(env, GeneralShapeEnv) or other.constant is not None or other.expr.is_number:
             return usual(self, other)
+        if _is_asked_by_the_user() and env.is_backed(other.expr) and other.eq(other.wrap_int(0)).guard_bool("", 0):
+            raise ZeroDivisionError("division or modulo by zero")
+        if getattr(other, "_hint", None) != 0:
+            return usual(self, other)
+        if get_proxy_mode() is not None:  # recorded, as usual, which divides the values first
+            operands = sym_node.wrap_node(self), sym_node.wrap_node(other)
+            return sym_node.to_node(self, handle_sym_dispatch(sym_node.method_to_operator(name), operands, {}))
         return usual(*(SymNode(one.expr, env, one.pytype, _NO_HINT) for one in (self, other)))
 
     return operation
+
+
+@functools.cache
+def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """That the user's Python takes no negative power of 0 is a guard."""
+
+    @functools.wraps(usual)
+    def float_pow(self: Any, other: Any) -> Any:
+        env, base, exponent = self.shape_env, self.expr, other.expr
+        if isinstance(env, GeneralShapeEnv) and exponent.is_number and exponent < 0 and isinstance(base, ToFloat):
+            size = base.args[0]
+            is_asked = _is_asked_by_the_user() and not size.is_number and env.is_backed(size)
+            if is_asked and env.evaluate_expr(sympy.Eq(size, 0)) == sympy.true:
+                raise ZeroDivisionError("0.0 cannot be raised to a negative power")
+        return usual(self, other)
+
+    return float_pow
+
+
+def _is_asked_by_the_user() -> bool:
+    """Whether arithmetic on sizes stands in Python code that runs in eager mode too: in what Dynamo runs as a node, or
+    outside of PyTorch."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_globals.get("__name__", "") in _BETWEEN:
+        frame = frame.f_back
+    name = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return name == utils.__name__ or not name.startswith(("torch.", "symshape."))
+
+
+_BETWEEN = (
+    __name__,
+    "symshape.frontend.patches.symbolic_arithmetic",
+    "torch.fx.experimental.sym_node",
+    "torch",
+)
 
 
 @functools.cache
@@ -235,3 +311,52 @@ def _joined_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
         return usual(tensors, *args, **kwargs)
 
     return sizes
+
+
+@functools.cache
+def _once_more(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def run_node(tracer: Any, node: Any, args: Any, kwargs: Any, nnmodule: Any) -> Any:
+        run = functools.partial(usual, tracer, node, args, kwargs, nnmodule)
+        return traced_again(shape_env_of_output(tracer), run)
+
+    return run_node
+
+
+@functools.cache
+def _selected_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether the index is out of range is an error of eager mode's: no answer to that is right for every size."""
+
+    def sizes(mode: Any, op: Any, x: torch.Tensor, dim: int = 0, index: Any = 0) -> Any:
+        _is_within(x, dim, index)
+        return usual(mode, op, x, dim, index)
+
+    return sizes
+
+
+def _replaced_sizes(_mode: Any, _op: Any, x: torch.Tensor, source: Any, dim: int, index: Any) -> Any:
+    if not _is_within(x, dim, index):
+        raise IndexError(f"select(): index {index} out of range for tensor of size {[*x.shape]} at dimension {dim}")
+    return NotImplemented  # goes on with the usual rule
+
+
+def _replaced_diagonal(
+    _mode: Any, _op: Any, x: torch.Tensor, source: torch.Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
+    for mine, other in zip(x.diagonal(offset, dim1, dim2).shape, source.shape):
+        if not _holds(operator.eq, mine, other):
+            raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {[*source.shape]}")
+    return NotImplemented
+
+
+def _is_within(x: torch.Tensor, dim: int, index: Any) -> bool:
+    """Whether an index is within a dim. A guard, where both are made of sizes of inputs; else taken for true."""
+    size: Any = x.size(dim) if x.dim() else 1
+    return _holds(operator.lt, index, size) and _holds(operator.ge, index, -size)
+
+
+def _holds(comparison: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+    sizes = (left, right)
+    if not any(map(is_general, sizes)) or any(isinstance(size, torch.SymInt) and is_unbacked(size) for size in sizes):
+        return True
+    return bool(comparison(left, right))

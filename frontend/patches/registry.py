@@ -71,6 +71,7 @@ _AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
+_DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
 
 SETTINGS: tuple[Patch, ...] = (
     setting(
@@ -217,13 +218,17 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "division by a size",
         ("frame",),
-        (f"{_NODE}.mod", f"{_NODE}.int_floordiv"),
+        tuple(f"{_NODE}.{name}" for name in _DIVISIONS),
         general_sizes.division_by_nothing,
         "a rule that is right for every size may divide by one that is 0 at the first call",
         (
-            Takes(f"{_NODE}.mod", "self, other"),
-            Takes(f"{_NODE}.int_floordiv", "self, other"),
+            *(Takes(f"{_NODE}.{name}", "self, other") for name in _DIVISIONS),
             Exists("torch.fx.experimental.sym_node._NO_HINT", "object"),
+            *(
+                Exists(f"torch.fx.experimental.sym_node.{name}")
+                for name in ("to_node", "wrap_node", "method_to_operator")
+            ),
+            Takes("torch.fx.experimental.proxy_tensor.handle_sym_dispatch", "func, args, kwargs"),
         ),
     ),
     Patch(
@@ -256,6 +261,41 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         "`x[1:]` of what may be empty would have a size and an offset that are in the data",
         (Takes(f"{_VIEWS}._compute_slice_index", "size, index"),),
         versions=Versions(last="2.11"),  # then it is the lesser of bound and size
+    ),
+    Patch(
+        "errors of imagined sizes",
+        ("frame",),
+        ("torch._dynamo.utils.run_node",),
+        general_sizes.errors_of_imagined_sizes,
+        "a rule that takes no size for 1 may refuse what is repeated",
+        (
+            Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
+            Says("torch._dynamo.utils._get_fake_value_impl", "run_node"),
+        ),
+    ),
+    Patch(
+        "sizes of rolls",
+        ("frame", "graph"),
+        ("torch._decomp.decomposition_table[aten.roll.default]",),
+        general_sizes.sizes_of_rolls,
+        "the usual rule divides by a size, and asks whether there is anything",
+        (Takes("torch._decomp.decomposition_table[aten.roll.default]", "a, shifts, dims, out"),),
+    ),
+    Patch(
+        "indices that are sizes",
+        ("frame", "graph"),
+        (
+            f"{_VIEWS}.op_implementations_dict[aten.select.int]",
+            added(f"{_VIEWS}.op_implementations_dict[aten.select_scatter.default]"),
+            added(f"{_VIEWS}.op_implementations_dict[aten.diagonal_scatter.default]"),
+        ),
+        general_sizes.indices_are_guarded,
+        "the usual rules ask whether an index is out of range without a guard where it is not at the first call",
+        (
+            Takes(f"{_VIEWS}.meta_select", "fake_mode, func, self, dim, index"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
+        ),
     ),
     Patch(
         "arithmetic on sizes",
@@ -436,6 +476,20 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.sizes_of_logsumexp,
         "the usual rule asks whether there is anything to sum",
         (Takes("torch._decomp.decomposition_table[aten.logsumexp.default]", "self, dim, keepdim, out"),),
+    ),
+    Patch(
+        "sizes of softmax",
+        ("frame",),
+        (
+            "torch._decomp.decomposition_table[aten._softmax.default]",
+            "torch._decomp.decomposition_table[aten._log_softmax.default]",
+        ),
+        autograd_kernels.sizes_of_softmax,
+        "the usual rules ask whether there is anything to take the largest of",
+        (
+            Takes("torch._decomp.decomposition_table[aten._softmax.default]", "x, dim, half_to_float, out"),
+            Takes("torch._decomp.decomposition_table[aten._log_softmax.default]", "x, dim, half_to_float, out"),
+        ),
     ),
     Patch(
         "sizes of batch normalisations",
@@ -1075,7 +1129,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "gradients of broadcasts",
-        ("graph",),
+        ("graph", "jit"),
         autograd_kernels.kernel_targets(broadcasting_kernels),
         autograd_kernels.gradients_of_broadcasts,
         "the gradient of an operand that may be repeated is summed where it was",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -117,6 +118,15 @@ def test_depth_grows_with_the_logarithm_of_the_entries(count: int) -> None:
     assert sum("s1 % 8" in line for line in lines) == 1  # shared by all: once, at the root
     find = tree(cases)
     assert [find([10 * i + 3, 8, *([2] * (COUNT - 2))]) for i in range(count)] == [f"e{i}" for i in range(count)]
+
+
+def test_entries_whose_conditions_divide_by_zero_are_for_other_inputs() -> None:
+    quotient = (S[0] - 1) // ((S[0] + 1) // 2)
+    conditions = {"none": equals(S[0], 0), "one": equals(quotient, 0), "two": equals(quotient, 1)}
+    rest = [2] * (COUNT - 1)
+    for order in itertools.permutations(conditions):
+        find = tree([Case.of(name, [conditions[name]]) for name in order])
+        assert [find([n, *rest]) for n in (0, 1, 2, 4)] == ["none", "one", "two", "two"]
 
 
 def test_common_subexpressions_are_computed_once() -> None:

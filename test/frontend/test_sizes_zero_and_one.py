@@ -62,6 +62,8 @@ PROGRAMS: dict[str, Program] = {
     "rotated": (_middle, _rotated),
     "outer": (lambda n: (torch.randn(n), torch.randn(3)), torch.outer),
     "branches": (_rows, _branching),
+    "log softmax along it": (_columns, lambda x: torch.log_softmax(x, -1)),
+    "roll": (_columns, lambda x: x.roll((1, -3), (1, 0)) + x.roll(2)),
 }
 AT_LEAST_ONE: dict[str, Program] = {
     "attention": (_middle, _heads),
@@ -236,9 +238,81 @@ def test_gradients(first: int) -> None:
         torch.testing.assert_close(found[1], found[0], equal_nan=True)
 
 
+def test_gradients_that_divide_by_a_size() -> None:
+    """Also where it is 0 at the first call."""
+    mean, variance = torch.full((6,), 0.2), torch.full((6,), 0.7)
+    for first in (0, 1):
+        compiled = symshape.compile(lambda x, w: F.batch_norm(x, mean, variance, w).var(0).sum() + x.std(-1).sum())
+        for n in (first, 4):
+            found = []
+            for one in (compiled, compiled.__wrapped__):
+                torch.manual_seed(n)
+                leaves = [torch.randn(n, 6, 3, requires_grad=True), torch.randn(6, requires_grad=True)]
+                one(*leaves).backward()
+                found.append([leaf.grad for leaf in leaves])
+            torch.testing.assert_close(found[0], found[1], equal_nan=True)
+
+
 def test_jit_has_one_entry() -> None:
     function = symshape.jit(lambda x: torch.softmax(x, 0) * 2 + x.sum())
     for n in (1, 4, 0, 7):
         x = torch.randn(n)
         torch.testing.assert_close(function(x), torch.softmax(x, 0) * 2 + x.sum())
     assert len(function.entries) == 1
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x[y.shape[0]] * 2,
+        lambda x, y: x[-y.shape[0]] * 2,
+        lambda x, y: x[x.shape[0] // 2] + y.shape[0],
+        lambda x, y: torch.select_scatter(x, x[0], 0, y.shape[0]) * 2,
+        lambda x, y: torch.diagonal_scatter(x, y) * 2,
+        lambda x, y: F.interpolate(x[None], size=y.shape[0]),
+    ],
+)
+def test_what_is_refused(wrap: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """An entry made for sizes that eager mode allows refuses those that it refuses, and the reverse."""
+    compiled = wrap(function)
+    for rows, count in ((5, 4), (5, 9), (4, 4), (0, 0), (5, 0), (1, 1), (9, 4)):
+        x, y = torch.randn(rows, 4), torch.randn(count)
+        try:
+            expected = function(x, y)
+        except (RuntimeError, IndexError):
+            with pytest.raises((RuntimeError, IndexError)):
+                compiled(x, y)
+        else:
+            assert torch.equal(compiled(x, y), expected)
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x @ torch.cat([y, y], 1).transpose(1, 2),
+        lambda x, y: x.transpose(1, 2).expand(y.shape[0], -1, -1),
+        lambda x, y: torch.baddbmm(x, y, y),
+        lambda x, y: F.cosine_similarity(x, y, dim=1),
+        lambda x, y: torch.take_along_dim(y, x.argsort(1), 1),
+        lambda x, y: y.clone().copy_(x),
+        lambda x, y: F.scaled_dot_product_attention(x, y, y),
+    ],
+)
+@pytest.mark.parametrize("first", [1, 2])
+def test_repeated_operands(wrap: Callable[..., Any], function: Callable[..., Any], first: int) -> None:
+    """Which of two sizes is repeated may differ from call to call."""
+    compiled = wrap(function)
+    for n in (first, 1, 2, 3):
+        for rows in (1, n):
+            x, y = torch.randn(rows, 3, 3), torch.randn(n, 3, 3)
+            torch.testing.assert_close(compiled(x, y), function(x, y), rtol=1e-4, atol=1e-5)
+
+
+def test_entries_that_divide() -> None:
+    """The guard of one entry has no value at a size that another is for."""
+    function = symshape.jit(lambda x: torch.cat(x.chunk(2)[::-1]) * 2)
+    for n in (5, 1, 0, 4):
+        x = torch.randn(n, 4)
+        assert torch.equal(function(x), torch.cat(x.chunk(2)[::-1]) * 2)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import poison  # noqa: F401
+import pytest
 import torch
 import torch.utils._pytree as pytree
-from program import BF16, F16, F64, Program
+from program import BF16, F16, F64, Program, smallest
 
 
 class OtherLayout(AssertionError):
@@ -142,6 +143,19 @@ def check(programs: Sequence[Program], compiled: Callable[..., Any], n: int) -> 
         compare(program, n, *one)
 
 
+def check_or_raise(program: Program, compiled: Callable[..., Any], n: int) -> None:
+    """One size of one program; what eager mode refuses must be refused."""
+    own = arguments(program, n)
+    try:
+        run([program.function(*own)], [own], program.gradient)
+    except Exception:  # noqa: BLE001 - whatever eager mode raises
+        given = arguments(program, n)
+        with pytest.raises(Exception):  # noqa: B017 - Dynamo has kinds of its own
+            run(compiled(given), [given], program.gradient)
+        return
+    check([program], compiled, n)
+
+
 def compare(program: Program, n: int, actual: Any, expected: Any, ours: list[Any], theirs: list[Any]) -> None:
     """What one program left; ``ours`` and ``theirs`` are the inputs."""
     try:
@@ -152,12 +166,12 @@ def compare(program: Program, n: int, actual: Any, expected: Any, ours: list[Any
     names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
     leaves = [pytree.tree_leaves(tree) for tree in (actual, expected, reference)]
     assert len(leaves[0]) == len(leaves[1])
-    known = {t.untyped_storage()._cdata for t in tensors_of(theirs) if n < 2 and t.layout == torch.strided}
+    known = {t.untyped_storage()._cdata for t in tensors_of(theirs) if smallest(n) < 2 and t.layout == torch.strided}
     for name, *values in zip(names, *leaves):
         # PyTorch leaves open whether `reshape` and `contiguous` copy: a copy for larger sizes is one for these too.
         is_view = isinstance(values[1], torch.Tensor) and values[1].layout == torch.strided
         is_view = is_view and "result" in name and values[1].untyped_storage()._cdata in known
         assert_same(f"{program.name} at {n}, {name}", *values, may_be_copy=is_view)
     shared = [storages(tensors_of([inputs, tree["result"]])) for inputs, tree in ((ours, actual), (theirs, expected))]
-    apart = n < 2 and all(mine in (other, i) for i, (mine, other) in enumerate(zip(*shared, strict=True)))
+    apart = smallest(n) < 2 and all(mine in (other, i) for i, (mine, other) in enumerate(zip(*shared, strict=True)))
     assert shared[0] == shared[1] or apart, f"{program.name} at {n}: storages {shared[0]} instead of {shared[1]}"

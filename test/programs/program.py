@@ -16,6 +16,28 @@ I64, I32, I16, I8, U8, BOOL = torch.int64, torch.int32, torch.int16, torch.int8,
 FLOATS, INTEGERS = (F32, F64, F16, BF16), (I64, I32, I16, I8, U8)
 
 
+class Beside(int):
+    """The size 6, beside which a dim of some more elements (``n + k``) has another size."""
+
+    size: int
+
+    def __new__(cls, size: int) -> Beside:
+        made = super().__new__(cls, 6)
+        made.size = size
+        return made
+
+    def __add__(self, more: int) -> int:
+        return self.size if more > 0 else int(self) + more
+
+    def __repr__(self) -> str:
+        return f"{int(self)} beside {self.size}"
+
+
+def smallest(n: int) -> int:
+    """The smallest size of the inputs of size n."""
+    return min(n, n.size) if isinstance(n, Beside) else n
+
+
 @dataclass(frozen=True)
 class Program:
     """``inputs(n)`` makes the arguments of size n. ``gradient``: floating inputs require it. ``alone``: the framework
