@@ -6,7 +6,7 @@ import gc
 
 import pytest
 import torch
-from loop_builder import D0, D1, KINDS, ONE, SIZES, SYMBOLS, ZERO, Builder, build, cpu_target
+from loop_builder import D0, D1, KINDS, ONE, SIZES, SYMBOLS, ZERO, Builder, build, cpu_target, softmax
 
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.compile_objects import compile_objects
@@ -346,3 +346,20 @@ def test_loading_and_freeing_many() -> None:
         assert torch.equal(out, x + x)
         del functions
     gc.collect()
+
+
+def test_llvm_repeats_short_loop_bodies_only() -> None:
+    """Each loop says how often: what LLVM would do by itself takes half of its time."""
+    twice, once = "unroll = <count = 2 : i32>", "unroll = <disable = true>"
+    open_, found = [], {twice: [], once: []}
+    for line in emit_cpu(softmax().kernel()).splitlines():
+        if line.strip().startswith("}") and open_:
+            is_loop, length = open_.pop()
+            if is_loop:
+                found[twice if twice in line else once].append(length)
+                assert (twice in line) != (once in line)
+        open_ = [(is_loop, length + 1) for is_loop, length in open_]
+        if line.endswith("{"):
+            open_.append(("scf.for" in line, 0))
+    assert found[twice] and max(found[twice]) <= 8
+    assert found[once] and min(found[once]) > 8
