@@ -6,6 +6,7 @@ fails says which one it is and which graph nodes the kernel computes (``KernelFa
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def _equal(texts: Mapping[str, str]) -> dict[str, str]:
     first: dict[str, str] = {}
     found = {}
     for name, text in texts.items():
-        other = first.setdefault(text.replace(name, ""), name)
+        other = first.setdefault(re.sub(rf"(?<![A-Za-z0-9.]){re.escape(name)}(?![A-Za-z0-9])", "", text), name)
         if other != name:
             found[name] = other
     return found

@@ -31,12 +31,10 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.garbage import collected_later
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.options import Options
-from symshape.passes.framework.base import LOOPS, PassContext, RunWithout
+from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
-from symshape.passes.layers.fold_layers import FoldLayers
-from symshape.passes.layers.unfold_layers import UnfoldLayers
 from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES
 from symshape.pipeline import Timings, check_optional, timed
@@ -77,8 +75,6 @@ def compile_graph(
             with collected_later():
                 compiled = _compile(gm, options, attempt, kind, keep_stages)
             break
-        except RunWithout as found:
-            attempt = replace(attempt, without=(*attempt.without, *found.passes))
         except Exception as error:
             attempt = next_attempt(attempt, error, options.strict, _folder(options))
     compiled.report.fallbacks += attempt.fallbacks
@@ -109,7 +105,7 @@ def _compile(
     require = Requirements(env)
     chosen = {"target": target, "cpu": options.cpu, "kind": kind}
     pass_context = PassContext(options=chosen, disabled=disabled, require=require)
-    for stage, steps in stage_pipelines(options, attempt, every_layer=keep_stages):
+    for stage, steps in stage_pipelines(options, attempt):
         hooks = Hooks(timings=timings)
         run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
         _record(report, stage, imported.module, keep_stages)
@@ -135,19 +131,14 @@ def _compile(
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
 
-def stage_pipelines(
-    options: Options, attempt: Attempt | None = None, every_layer: bool = False
-) -> list[tuple[str, list[Any]]]:
-    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``. ``every_layer``:
-    equal layers are in the IR of each stage; they are where the user has added a pass."""
+def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tuple[str, list[Any]]]:
+    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``."""
     attempt = attempt or Attempt()
     for file in options.pass_files:
         load_pass_file(file)
     extra = [step for element in options.passes for step in parse_pipeline(element)]
     check_optional(options.disable_passes, (step_name(step) for step in extra))
     disabled = {*options.disable_passes, *attempt.without}
-    if every_layer or extra or UnfoldLayers.name in disabled:
-        disabled.add(FoldLayers.name)
     pipelines = []
     for stage, elements in STAGES.items():
         steps = [step for element in elements for step in parse_pipeline(element)]

@@ -34,7 +34,6 @@ from symshape.dialects.accessors import (
     symbol_source,
 )
 from symshape.dialects.conditions import condition_of, read_condition
-from symshape.dialects.folded_layers import folded_layers
 from symshape.dialects.locations import source_line, source_lines
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
@@ -57,8 +56,6 @@ def emit_program(functions: Sequence[Any], *, pointers: bool, checking: frozense
     """``functions``: of a module, those that are no kernels: main, and branches of ``host.cond``, which become Python
     functions of their names. ``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels
     with an error slot."""
-    if any(folded_layers(f) for f in functions):
-        raise CompileError("layers of the graph are left out", next_step="run the pass unfold-layers")
     branches = [f for f in functions if is_branch(f)]
     (main,) = (f for f in functions if f not in branches)
     text = ProgramText()

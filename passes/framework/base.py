@@ -22,14 +22,6 @@ from symshape.prover.numbers.condition import Condition
 LOOPS = "loops"
 
 
-class RunWithout(CompileError):
-    """A pass found that others should not have run: the compile is to be repeated without ``passes``."""
-
-    def __init__(self, passes: tuple[str, ...], what: str) -> None:
-        super().__init__(what, next_step=f"leave out {' and '.join(passes)}")
-        self.passes = passes
-
-
 def _require_nothing(condition: Condition, reason: str) -> None:
     raise CompileError(
         f"a pass requires `{condition}` of an input: {reason}",

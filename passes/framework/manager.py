@@ -16,7 +16,7 @@ from torch_mlir.passmanager import PassManager
 from symshape.dialects import verify
 from symshape.errors import CompileError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.passes.framework import registry
-from symshape.passes.framework.base import Pass, PassContext, RunWithout
+from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.framework.diagnostics import Diagnostic, collect_diagnostics
 from symshape.passes.framework.pipeline_text import (
     Step,
@@ -133,8 +133,6 @@ def _run_step(
                 scope = [module]
             if not all(verify(op, allow_unregistered=allow_unregistered) for op in scope):
                 raise CompileError("it leaves invalid IR behind")
-        except RunWithout:
-            raise
         except Exception as error:
             reason = _reason(error, diagnostics)
             dump, command = _dump(before, step, debug_dir or Path("symshape-debug"))

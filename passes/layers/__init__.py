@@ -1,1 +1,0 @@
-"""Equal layers of a model: one is compiled for all."""
