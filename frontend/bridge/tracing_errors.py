@@ -10,6 +10,14 @@ import torch
 from symshape.frontend.bridge.source_lines import is_users
 
 
+class RefusedCall(RuntimeError):
+    """Eager mode's own error, which a rule of ours raises in its place: no failure of what symshape changes."""
+
+
+class RefusedDivision(RefusedCall, ZeroDivisionError):
+    """The same of Python's arithmetic."""
+
+
 def asks_for_sizes(error: BaseException | None) -> bool:
     """Whether an error of a trace says that it had to know a size that is in the data, or that there is no rule for
     what an operator returns."""

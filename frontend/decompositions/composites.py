@@ -16,6 +16,7 @@ import torch
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
+from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
@@ -98,7 +99,7 @@ def _upsampled(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     result = usual(x, *args, **kwargs)
     for size in (*x.shape[1:], *result.shape[2:]):
         if is_general(size) and not is_unbacked(size) and not size > 0:
-            raise RuntimeError("Input and output sizes should be greater than 0")
+            raise RefusedCall("Input and output sizes should be greater than 0")
     return result
 
 

@@ -20,6 +20,7 @@ from symshape.frontend.bridge.symbolic_sizes import (
     known_equal,
     known_multiple,
 )
+from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.eager_layouts import order_of_clone, order_of_format
 
 Size = Any  # int | torch.SymInt
@@ -38,7 +39,7 @@ def constant_pad_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
         for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
             left: Any = x.size(d) + first + last
             if is_general(left) and not is_unbacked(left) and left < 0:  # eager mode refuses it
-                raise RuntimeError("narrow(): length must be non-negative.")
+                raise RefusedCall("narrow(): length must be non-negative.")
         return _left(x, pad).clone() if _is_clone(x, pad) else rule(x, pad, value)
 
     return sizes

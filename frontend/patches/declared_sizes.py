@@ -39,8 +39,11 @@ def declared_sizes(changes: Changes) -> None:
 
 
 def declared_integers(changes: Changes) -> None:
-    """Integers that a policy names, or that keep changing."""
-    changes.wrap(VariableBuilder, "wrap_literal", _declared_integer)
+    """Integers that a policy names, or that keep changing. PyTorch keeps a table of its methods by type, for all
+    compiles; a frame of ours gets one of its own."""
+    table: Any = VariableBuilder._type_dispatch()
+    declared = {**table, int: _declared_integer(table[int])}
+    changes.attribute(VariableBuilder, "_type_dispatch", classmethod(lambda _: declared))
 
 
 @functools.cache

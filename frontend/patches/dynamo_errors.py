@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from torch._dynamo.exc import InternalTorchDynamoError, ShortenTraceback, TorchDynamoException, TorchRuntimeError
 
 from symshape.errors import ContradictionError, OptionError, PatchError, ShapeConstraintError, SymshapeError
+from symshape.frontend.bridge.tracing_errors import RefusedCall
 
 USERS = (OptionError, ShapeConstraintError, ContradictionError, PatchError)
 _SAID = ("what", "where", "next_step", "constraint", "values", "reasons")
@@ -79,6 +80,8 @@ def raised_by_patch(error: BaseException) -> bool:
     seen: set[int] = set()
     while step is not None and id(step) not in seen:
         seen.add(id(step))
+        if isinstance(step, RefusedCall):
+            return False
         frames = [frame for frame, _ in traceback.walk_tb(step.__traceback__)]
         if frames and str(frames[-1].f_globals.get("__name__", "")).partition(".")[0] == "symshape":
             return True

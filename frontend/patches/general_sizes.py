@@ -29,6 +29,7 @@ from symshape.frontend.bridge.general_shape_env import (
     traced_again,
 )
 from symshape.frontend.bridge.symbolic_sizes import is_decided_against, is_unbacked
+from symshape.frontend.bridge.tracing_errors import RefusedCall, RefusedDivision
 from symshape.frontend.decompositions.rolls import roll_sizes
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
@@ -193,7 +194,7 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
         if not isinstance(env, GeneralShapeEnv) or other.constant is not None or other.expr.is_number:
             return usual(self, other)
         if _is_asked_by_the_user() and env.is_backed(other.expr) and other.eq(other.wrap_int(0)).guard_bool("", 0):
-            raise ZeroDivisionError("division or modulo by zero")
+            raise RefusedDivision("division or modulo by zero")
         if getattr(other, "_hint", None) != 0:
             return usual(self, other)
         if get_proxy_mode() is not None:  # recorded, as usual, which divides the values first
@@ -215,7 +216,7 @@ def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
             size = base.args[0]
             is_asked = _is_asked_by_the_user() and not size.is_number and env.is_backed(size)
             if is_asked and env.evaluate_expr(sympy.Eq(size, 0)) == sympy.true:
-                raise ZeroDivisionError("0.0 cannot be raised to a negative power")
+                raise RefusedDivision("0.0 cannot be raised to a negative power")
         return usual(self, other)
 
     return float_pow
@@ -345,7 +346,7 @@ def _replaced_diagonal(
 ) -> Any:
     for mine, other in zip(x.diagonal(offset, dim1, dim2).shape, source.shape):
         if not _holds(operator.eq, mine, other):
-            raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {[*source.shape]}")
+            raise RefusedCall(f"expected src to have a size equal to the slice of self. src size = {[*source.shape]}")
     return NotImplemented
 
 

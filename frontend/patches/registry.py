@@ -906,7 +906,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "declared integers",
         ("frame",),
-        (f"{_VARIABLES}.builder.VariableBuilder.wrap_literal",),
+        (f"{_VARIABLES}.builder.VariableBuilder._type_dispatch",),
         declared_sizes.declared_integers,
         "an integer that is no argument would be a constant for good, and a function that counts compiled at each call",
         (
@@ -914,6 +914,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{_VARIABLES}.builder.VariableBuilder.wrap_symint", "self, value, dynamism, context"),
             Takes(f"{_VARIABLES}.builder.VariableBuilder.install_guards", "self, *guards"),
             Says(f"{_VARIABLES}.builder.VariableBuilder.wrap_literal", "wrap_symint"),
+            Takes(f"{_VARIABLES}.builder.VariableBuilder._type_dispatch", ""),
+            Says(f"{_VARIABLES}.builder.VariableBuilder._wrap", "_type_dispatch"),
         ),
     ),
     Patch(

@@ -223,11 +223,13 @@ class _Counting(torch.nn.Module):
 
 @pytest.mark.parametrize("integers", [1, 3])
 def test_an_integer_that_keeps_changing(integers: int) -> None:
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))  # Dynamo has made its table of methods
+    before = _graphs()
     module = _Counting()
     compiled = symshape.compile(module, policy=SpecialisationPolicy(integers=integers))
     for call in range(1, 13):
         assert torch.equal(compiled(torch.ones(3)), torch.full((3,), float(call)))
-    assert module.calls == 12 and _graphs() == integers + 1
+    assert module.calls == 12 and _graphs() == before + integers + 1
 
 
 def _plain(x: torch.Tensor, k: int = 3) -> torch.Tensor:
