@@ -79,6 +79,7 @@ class GeneralShapeEnv(ShapeEnv):
         # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.only_at_hand = False  # no other sizes are imagined
+        self.layout_answers = 0  # how many were given that are right for a layout only
         self.elsewhere: dict[str, set[int]] = {}  # input -> dims of stride 1, which is another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
@@ -221,6 +222,7 @@ class GeneralShapeEnv(ShapeEnv):
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
         if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:
+            self.layout_answers += 1
             return larger
         for elsewhere in self._elsewhere(condition):
             if elsewhere is default or default is None and elsewhere is not here:

@@ -147,7 +147,11 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return memory.decisions[key]
         except KeyError:
-            memory.decisions[key] = found = usual(self, sym_node, size_oblivious, fallback_value)
+            before = getattr(self, "layout_answers", 0)
+            found = usual(self, sym_node, size_oblivious, fallback_value)
+            # An answer to a question about layouts has no guard, and is wrong for who asks the same for another reason.
+            if getattr(self, "layout_answers", 0) == before:
+                memory.decisions[key] = found
             return found
 
     return evaluate_sym_node

@@ -211,6 +211,20 @@ def test_layouts_as_if_larger() -> None:
     assert imagined_strides([5, 11], [5, 1], [8, 1]) == [8, 1]
 
 
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_an_answer_for_a_layout_is_none_for_a_slice(wrap: Callable[..., Any]) -> None:
+    """The parts of ``cumsum`` ask for their layout what the slice asks for its size."""
+    torch._dynamo.reset()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cumsum(x, 0)[:1].sum(0) * 2
+
+    compiled = wrap(function)
+    for n in (5, 0, 1, 33):
+        x = torch.randn(n, 8)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
 def test_conditions_as_if_larger() -> None:
     import sympy
 
