@@ -207,7 +207,7 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """That the user's Python takes no negative power of 0 is a guard."""
+    """That the user's Python raises no size of 0 to a negative number is a guard; of products of sizes it is not."""
 
     @functools.wraps(usual)
     def float_pow(self: Any, other: Any) -> Any:
