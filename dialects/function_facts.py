@@ -27,12 +27,19 @@ def facts_of(function: Any, sizes: Sizes | None = None) -> Facts:
     if sizes is None:
         sizes = Sizes(block)
         sizes.learn(op for _, op in operations)
-    rows = {symbol_name(op): row_of(op) for name, op in operations if name in SYMBOLS}
-    facts = Facts(rows)
-    known = [c for name, op in operations if name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None]
-    for condition in (*known, *_checked_in_time(sizes, operations, known)):
+    facts = Facts({symbol_name(op): row_of(op) for name, op in operations if name in SYMBOLS})
+    for condition in known_conditions(operations, sizes):
         learn(facts, condition)
     return facts
+
+
+def known_conditions(operations: Sequence[tuple[str, Any]], sizes: Sizes) -> list[Condition]:
+    """What holds in all of a function besides the ranges of symbols. ``operations``: of its entry block, with their
+    names."""
+    known = [
+        c for name, op in operations if name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None
+    ]
+    return [*known, *_checked_in_time(sizes, operations, known)]
 
 
 def _checked_in_time(

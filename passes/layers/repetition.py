@@ -1,0 +1,323 @@
+"""Where a function repeats a sequence of operations: the layers of a model, found in the traced graph.
+
+A layer is a sequence of library calls that is there several times in a row, each time with the same attributes, types
+and layouts. Where one layer ends and the next begins is open: it is decided so that nothing is computed in two kernels
+that would have been computed in one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from torch_mlir import ir
+
+from symshape.dialects.accessors import call_target, is_fresh
+from symshape.dialects.reals import is_real, python
+from symshape.dialects.sizes import Layout, Sizes
+
+_SHORTEST: Final = 12  # operations of a layer
+_CANDIDATES: Final = 4  # periods that are looked at closely
+_WHOLE: Final = 1000  # what it costs to compute in two kernels what would be computed in one
+# What fusion computes again in each kernel that reads it, rather than keep it in memory.
+_LIGHT: Final = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("_to_copy.default", "full.default", "scalar_tensor.default", "where.self", "neg.default", "clone.default"),
+        *(
+            "bitwise_not.default",
+            "logical_not.default",
+            "bitwise_and.Tensor",
+            "bitwise_or.Tensor",
+            "logical_and.default",
+        ),
+        *(
+            f"{name}.{of}"
+            for name in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge")
+            for of in ("Tensor", "Scalar")
+        ),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Equal layers, in order: of each its operations, and its tensors from outside, which are at the same places.
+
+    ``results``: which of a layer's results are used outside of it, as (operation, result). ``shared``: operations from
+    before the layers that each of them does for itself. ``sizes``: those of the block.
+    """
+
+    operations: Sequence[Sequence[ir.Operation]]
+    inputs: Sequence[Sequence[ir.Value]]
+    results: Sequence[tuple[int, int]]
+    shared: Sequence[ir.Operation]
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Calls by their targets: those that become ``native`` code, and those that give a view of their operand."""
+
+    native: Set[str]
+    views: Set[str]
+
+
+def find_layers(block: ir.Block, targets: Targets) -> Layers | None:
+    """The layers of which most can be left out; None where nothing is there often enough."""
+    reader = _Reader(block, targets)
+    for period, start, end in _candidates(reader.kinds):
+        costs = reader.costs(start, end, period)
+        for offset in sorted(range(period), key=costs.__getitem__):
+            if costs[offset] >= _WHOLE:
+                break
+            found = reader.layers(start + offset, end, period)
+            if found is not None:
+                return found
+    return None
+
+
+def _candidates(kinds: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(period, start, end) of runs in which operations of one kind are ``period`` apart, those that save most first."""
+    latest: dict[int, int] = {}
+    gaps: Counter[int] = Counter()
+    for position, kind in enumerate(kinds):
+        if kind in latest:
+            gaps[position - latest[kind]] += 1
+        latest[kind] = position
+    found = []
+    for period in (gap for gap, times in gaps.items() if gap >= _SHORTEST and times >= _SHORTEST):
+        start, length = _longest_run(kinds, period)
+        if length >= period:
+            found.append((period - length, period, start, start + length + period))
+    return [candidate[1:] for candidate in sorted(found)[:_CANDIDATES]]
+
+
+def _longest_run(kinds: Sequence[int], period: int) -> tuple[int, int]:
+    """Start and length of the longest run of positions whose kind is that of ``period`` later."""
+    best, start = (0, 0), 0
+    for position in range(len(kinds) - period + 1):
+        if position + period == len(kinds) or kinds[position] != kinds[position + period]:
+            if position - start > best[1]:
+                best = (start, position - start)
+            start = position + 1
+    return best
+
+
+@dataclass
+class _Item:
+    """An operation: its tensor operands, and where those of them come from that other items compute."""
+
+    op: ir.Operation
+    name: str
+    target: str
+    operands: list[ir.Value]
+    depth: int = 0  # library calls that have to be made before it
+    root: int = -1  # of a view: the item whose memory it shows; of anything else itself
+    readers: list[tuple[int, int]] = field(default_factory=list)  # (which of the results, item that reads it)
+    binds: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def last_reader(self) -> int:
+        return max((at for _, at in self.readers), default=-1)
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """All that has to be the same of layers besides the kinds of their operations."""
+
+    operands: tuple[Hashable, ...]
+    shared: tuple[int, ...]
+    layouts: tuple[tuple[ir.Type, Layout | None], ...]  # of what they have from outside
+    results: tuple[tuple[int, int], ...]
+
+
+class _Reader:
+    """What a block's operations are, but for arithmetic on sizes: library calls and binds, by position."""
+
+    def __init__(self, block: ir.Block, targets: Targets) -> None:
+        self.targets = targets
+        self.sizes = Sizes(block)
+        operations = [(op.name, op) for view in block.operations for op in (view.operation,)]
+        self.sizes.learn(op for _, op in operations)
+        self.producer: dict[ir.Value, tuple[int, int]] = {}  # (item, which of its results)
+        self.items: list[_Item] = []
+        self.kinds: list[int] = []
+        numbers: dict[Hashable, int] = {}
+        for name, op in operations:
+            if not name.startswith("arith."):
+                self._enter(name, op)
+                self.kinds.append(numbers.setdefault(self._kind(self.items[-1]), len(numbers)))
+
+    def _enter(self, name: str, op: ir.Operation) -> None:
+        position = len(self.items)
+        target = call_target(op) if name == "host.call" else ""
+        tensors = [v for v in _operands(op) if isinstance(v.type, ir.RankedTensorType)]
+        item = _Item(op, name, target, tensors, root=position)
+        self.items.append(item)
+        if name == "symshape.bind":
+            if tensors[0] in self.producer:
+                at, number = self.producer[tensors[0]]
+                self.items[at].binds.append((number, position))
+            return
+        for at, number in (self.producer[value] for value in tensors if value in self.producer):
+            made = self.items[at]
+            made.readers.append((number, position))
+            item.depth = max(item.depth, made.depth + (made.target not in self.targets.native))
+        self.producer.update((result, (position, i)) for i, result in enumerate(op.results))
+        if target in self.targets.views:
+            item.root = self.items[self.producer[tensors[0]][0]].root if tensors[0] in self.producer else -1
+
+    def _kind(self, item: _Item) -> Hashable:
+        """Equal where all but the tensors is; like no other for what is no part of a layer."""
+        op = item.op
+        if item.name == "symshape.bind":
+            layout = self.sizes.layouts.get(item.operands[0])
+            return ("bind", layout) if layout is not None and item.operands[0] in self.producer else len(self.items)
+        if item.name != "host.call" or not (is_fresh(op) or item.target in self.targets.views):
+            return len(self.items)
+        if isinstance(op.location, ir.FusedLoc):  # a layer's location has one part for each of its calls
+            return len(self.items)
+        operands = tuple(self._operand(value) for value in op.operands)
+        if None in operands:
+            return len(self.items)
+        attributes = tuple(op.attributes[i].attr for i in range(len(op.attributes)))
+        return attributes, operands, tuple(result.type for result in op.results)
+
+    def _operand(self, value: ir.Value) -> Hashable:
+        """What has to be the same of an operand; None where it is nothing that a layer can be given."""
+        if isinstance(value.type, ir.RankedTensorType):
+            return value.type
+        if value in self.sizes:
+            return self.sizes.expr(value)
+        return python(value, self.sizes, str) if is_real(value) else None
+
+    # --- where a layer begins ------------------------------------------------------------------------------------
+
+    def costs(self, start: int, end: int, period: int) -> list[int]:
+        """What it costs to begin layers at ``start``, at the operation after it, and so on.
+
+        What a kernel would compute together is not taken apart; then few values are better, and views are dearer.
+        """
+        costs = [0] * period
+        first = start + ((end - start) // period - 1) // 2 * period
+        for position in range(first, first + period):
+            item = self.items[position]
+            if item.name != "host.call":  # what is said of a result stands after it
+                costs[(position - start) % period] += _WHOLE
+            for at in range(position + 1, min(item.last_reader, position + period) + 1):
+                costs[(at - start) % period] += 2 if item.root == position else 3
+            for before, last in self._together(position) if item.root == position else ():
+                for at in range(before + 1, min(last, before + period) + 1):
+                    costs[(at - start) % period] += _WHOLE
+        return costs
+
+    def _together(self, position: int) -> Iterator[tuple[int, int]]:
+        """Of a value and the native code that reads it: the first and the last of what a kernel computes at once."""
+        readers: dict[int, list[int]] = {}
+        for at in self._uses(position):
+            if self._is_computed(at):
+                readers.setdefault(self.items[at].depth, []).append(at)
+        if self._is_computed(position):
+            readers.setdefault(self.items[position].depth, []).append(position)
+        return ((min(found), max(found)) for found in readers.values())
+
+    def _uses(self, position: int) -> Iterator[int]:
+        """Where a value is read, as it is or through views."""
+        for _, at in self.items[position].readers:
+            if self.items[at].target in self.targets.views:
+                yield from self._uses(at)
+            else:
+                yield at
+
+    def _is_computed(self, position: int) -> bool:
+        """Whether an operation is native code that computes something."""
+        target = self.items[position].target
+        return target in self.targets.native and target not in self.targets.views
+
+    # --- layers --------------------------------------------------------------------------------------------------
+
+    def layers(self, start: int, end: int, period: int) -> Layers | None:
+        """The longest run of equal layers that begin at ``start``."""
+        shared = self._shared(start, end)
+        firsts = range(start, end - period + 1, period)
+        signatures = [self._signature(first, period, shared) for first in firsts]
+        best, begin = range(0), 0
+        for i in range(1, len(signatures) + 1):
+            if i == len(signatures) or signatures[i] != signatures[begin]:
+                best = max(best, range(begin, i), key=len)
+                begin = i
+        if len(best) < 2 or any(layout is None for _, layout in signatures[best[0]].layouts):
+            return None
+        operations = [[item.op for item in self.items[f : f + period]] for f in (firsts[i] for i in best)]
+        inputs = [list(self._inputs(firsts[i], period, shared)) for i in best]
+        own = self._needed(firsts[best[0]], period, shared)
+        shared_operations = [self.items[i].op for i in own]
+        return Layers(operations, inputs, self._results(firsts[best[0]], period), shared_operations, self.sizes)
+
+    def _shared(self, start: int, end: int) -> frozenset[int]:
+        """Items from before the layers that each layer does for itself, where it needs them: views, and light code that
+        nothing needs in memory."""
+        found: set[int] = set()
+        for position in range(start):
+            item = self.items[position]
+            is_view = item.target in self.targets.views
+            if item.last_reader < start or isinstance(self._kind(item), int) or len(item.op.results) != 1:
+                continue
+            light = item.target in _LIGHT and is_fresh(item.op) and all(map(self._is_computed, self._uses(position)))
+            if is_view or light:
+                found.add(position)
+        return frozenset(found)
+
+    def _needed(self, first: int, period: int, shared: Set[int]) -> list[int]:
+        """Those of ``shared`` that a layer needs, with their binds, in order."""
+        found: set[int] = set()
+        waiting = [value for item in self.items[first : first + period] for value in item.operands]
+        while waiting:
+            at, _ = self.producer.get(waiting.pop(), (-1, 0))
+            if at in shared and at not in found:
+                found |= {at, *(bind for _, bind in self.items[at].binds)}
+                waiting += self.items[at].operands
+        return sorted(found)
+
+    def _inputs(self, first: int, period: int, shared: Set[int]) -> dict[ir.Value, int]:
+        """Tensors that a layer has from outside, numbered in the order in which they are used."""
+        found: dict[ir.Value, int] = {}
+        own = self._needed(first, period, shared)
+        for position in (*own, *range(first, first + period)):
+            for value in self.items[position].operands:
+                at = self.producer.get(value, (-1, 0))[0]
+                if at < first and at not in own:
+                    found.setdefault(value, len(found))
+        return found
+
+    def _signature(self, first: int, period: int, shared: Set[int]) -> _Signature:
+        inputs = self._inputs(first, period, shared)
+        operands = []
+        for item in self.items[first : first + period]:
+            for value in item.operands:
+                at, number = self.producer.get(value, (-1, 0))
+                operands.append(("from", inputs[value]) if value in inputs else (at - first, number, at < first and at))
+        layouts = tuple((value.type, self.sizes.layouts.get(value)) for value in inputs)
+        own = tuple(self._needed(first, period, shared))
+        return _Signature(tuple(operands), own, layouts, tuple(self._results(first, period)))
+
+    def _results(self, first: int, period: int) -> list[tuple[int, int]]:
+        """Which results are used outside of the layer."""
+        after = first + period
+        return [
+            (offset, number)
+            for offset, item in enumerate(self.items[first:after])
+            for number in sorted({number for number, at in (*item.readers, *item.binds) if at >= after})
+        ]
+
+
+def _operands(op: ir.Operation) -> list[ir.Value]:
+    """Those of an operation, and of all in its regions."""
+    found = list(op.operands)
+    for region in op.regions:
+        for block in region.blocks:
+            found += [value for view in block.operations for value in _operands(view.operation)]
+    return found
