@@ -59,17 +59,18 @@ class OutlineLayers(Pass):
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         targets = Targets(frozenset(rules()), ALIASING)
-        names = 0
+        names, changed = 0, False
         for main in main_functions(module):
             block = main.regions[0].blocks[0]
             for _ in range(_ROUNDS):
-                found = find_layers(block, targets)
+                found, moved = find_layers(block, targets)
+                changed = changed or moved or found is not None
                 if found is None:
                     break
                 _outline(block, found, f"layer_{names}")
                 names += 1
                 self.count(context, layers=len(found.operations), functions=1)
-        return names > 0
+        return changed
 
 
 def _outline(block: ir.Block, found: Layers, name: str) -> None:

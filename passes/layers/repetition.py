@@ -14,7 +14,7 @@ from typing import Final
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import call_target, is_fresh
+from symshape.dialects.accessors import call_target, draws_numbers, is_fresh
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
 
@@ -65,9 +65,16 @@ class Targets:
     views: Set[str]
 
 
-def find_layers(block: ir.Block, targets: Targets) -> Layers | None:
-    """The layers of which most can be left out; None where nothing is there often enough."""
+def find_layers(block: ir.Block, targets: Targets) -> tuple[Layers | None, bool]:
+    """The layers of which most can be left out, None where nothing is there often enough; and whether operations were
+    moved.
+
+    What is computed after the layers of values of one of them is moved into that layer: PyTorch's partitioner appends
+    what it computes for backward to the end of forward.
+    """
     reader = _Reader(block, targets)
+    moved = any(reader.move_into_layers(*candidate) for candidate in _candidates(reader.kinds)[:1])
+    reader = _Reader(block, targets) if moved else reader
     for period, start, end in _candidates(reader.kinds):
         costs = reader.costs(start, end, period)
         for offset in sorted(range(period), key=costs.__getitem__):
@@ -75,8 +82,8 @@ def find_layers(block: ir.Block, targets: Targets) -> Layers | None:
                 break
             found = reader.layers(start + offset, end, period)
             if found is not None:
-                return found
-    return None
+                return found, moved
+    return None, moved
 
 
 def _candidates(kinds: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -154,7 +161,7 @@ class _Reader:
     def _enter(self, name: str, op: ir.Operation) -> None:
         position = len(self.items)
         target = call_target(op) if name == "host.call" else ""
-        tensors = [v for v in _operands(op) if isinstance(v.type, ir.RankedTensorType)]
+        tensors = [v for v in _operands(op) if _is_tensor(v)]
         item = _Item(op, name, target, tensors, root=position)
         self.items.append(item)
         if name == "symshape.bind":
@@ -188,7 +195,7 @@ class _Reader:
 
     def _operand(self, value: ir.Value) -> Hashable:
         """What has to be the same of an operand; None where it is nothing that a layer can be given."""
-        if isinstance(value.type, ir.RankedTensorType):
+        if _is_tensor(value):
             return value.type
         if value in self.sizes:
             return self.sizes.expr(value)
@@ -236,6 +243,37 @@ class _Reader:
         """Whether an operation is native code that computes something."""
         target = self.items[position].target
         return target in self.targets.native and target not in self.targets.views
+
+    def move_into_layers(self, period: int, start: int, end: int) -> bool:
+        """Moves what comes after the layers behind what computes its operands, if that is an inner layer for any of it.
+        Whether anything was moved."""
+        place = {position: position for position in range(end)}  # behind which one an operation is, once it is moved
+        behind: dict[int, list[ir.Operation]] = {}
+        for position in range(end, len(self.items)):
+            item = self.items[position]
+            if item.name == "symshape.bind":
+                continue
+            if isinstance(self._kind(item), int):
+                break  # it may change what others read
+            made = [self.producer[value][0] for value in item.operands if value in self.producer]
+            at = max((place.get(one, end) for one in made), default=-1)
+            operations = [item.op, *(self.items[bind].op for _, bind in item.binds)]
+            if start <= at < end and not draws_numbers(item.op) and self._are_sizes_known(operations, at):
+                place[position] = at
+                behind.setdefault(at, []).extend(operations)
+        if not any(at < end - period for at in behind):
+            return False
+        for at, operations in behind.items():
+            last = self.items[max((bind for _, bind in self.items[at].binds), default=at)].op
+            for op in reversed(operations):
+                op.move_after(last)
+        return True
+
+    def _are_sizes_known(self, operations: Sequence[ir.Operation], position: int) -> bool:
+        """Whether the numbers that operations use are computed before the one at ``position``."""
+        used = [value.owner for op in operations for value in op.operands if not _is_tensor(value)]
+        place = self.items[position].op
+        return all(isinstance(owner, ir.Block) or owner.is_before_in_block(place) for owner in used)
 
     # --- layers --------------------------------------------------------------------------------------------------
 
@@ -299,7 +337,8 @@ class _Reader:
         for item in self.items[first : first + period]:
             for value in item.operands:
                 at, number = self.producer.get(value, (-1, 0))
-                operands.append(("from", inputs[value]) if value in inputs else (at - first, number, at < first and at))
+                place = inputs[value] if value in inputs else at if at < first else at - first
+                operands.append(("from" if value in inputs else "shared" if at < first else "own", place, number))
         layouts = tuple((value.type, self.sizes.layouts.get(value)) for value in inputs)
         own = tuple(self._needed(first, period, shared))
         return _Signature(tuple(operands), own, layouts, tuple(self._results(first, period)))
@@ -312,6 +351,10 @@ class _Reader:
             for offset, item in enumerate(self.items[first:after])
             for number in sorted({number for number, at in (*item.readers, *item.binds) if at >= after})
         ]
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
