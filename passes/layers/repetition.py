@@ -17,6 +17,8 @@ from torch_mlir import ir
 from symshape.dialects.accessors import call_target, draws_numbers, is_fresh
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.types import ITEM_SIZE, dtype_of
+from symshape.prover.numbers.expr import Expr, product
 
 _SHORTEST: Final = 12  # operations of a layer
 _CANDIDATES: Final = 4  # periods that are looked at closely
@@ -279,14 +281,20 @@ class _Reader:
 
     def layers(self, start: int, end: int, period: int) -> Layers | None:
         """The longest run of equal layers that begin at ``start``."""
-        shared = self._shared(start, end)
         firsts = range(start, end - period + 1, period)
+        shared = self._shared(start, len(firsts))
         signatures = [self._signature(first, period, shared) for first in firsts]
         best, begin = range(0), 0
         for i in range(1, len(signatures) + 1):
             if i == len(signatures) or signatures[i] != signatures[begin]:
                 best = max(best, range(begin, i), key=len)
                 begin = i
+        if best and self._is_joined(range(firsts[best[0]]), range(firsts[best[0]], firsts[best[0]] + period), shared):
+            best = best[1:]
+        if best and self._is_joined(
+            range(firsts[best[-1]], firsts[best[-1]] + period), range(firsts[best[-1]] + period, len(self.items))
+        ):
+            best = best[:-1]
         if len(best) < 2 or any(layout is None for _, layout in signatures[best[0]].layouts):
             return None
         operations = [[item.op for item in self.items[f : f + period]] for f in (firsts[i] for i in best)]
@@ -295,19 +303,46 @@ class _Reader:
         shared_operations = [self.items[i].op for i in own]
         return Layers(operations, inputs, self._results(firsts[best[0]], period), shared_operations, self.sizes)
 
-    def _shared(self, start: int, end: int) -> frozenset[int]:
-        """Items from before the layers that each layer does for itself, where it needs them: views, and light code that
-        nothing needs in memory."""
+    def _is_joined(self, before: range, after: range, without: Set[int] = frozenset()) -> bool:
+        """Whether native code in two ranges would be computed in one kernel."""
+        return any(
+            at in after and self.items[at].depth == self.items[position].depth and self._is_computed(at)
+            for position in before
+            if position not in without and self._is_computed(position)
+            for at in self._uses(position)
+        )
+
+    def _shared(self, start: int, count: int) -> frozenset[int]:
+        """Items from before the layers that each layer does for itself, where it needs them: views, and light code of
+        values in memory that is not needed there itself, if fewer bytes are read that way."""
         found: set[int] = set()
+        read: dict[ir.Value, int] = {}  # bytes for an element of what light code computes
         for position in range(start):
             item = self.items[position]
-            is_view = item.target in self.targets.views
-            if item.last_reader < start or isinstance(self._kind(item), int) or len(item.op.results) != 1:
+            if len(item.op.results) != 1 or isinstance(self._kind(item), int):
                 continue
-            light = item.target in _LIGHT and is_fresh(item.op) and all(map(self._is_computed, self._uses(position)))
-            if is_view or light:
+            result = item.op.results[0]
+            whole = [value for value in dict.fromkeys(item.operands) if self._count(value) == self._count(result)]
+            read[result] = sum(read.get(value, _item_size(value)) for value in whole)
+            cheaper = (count - 1) * read[result] < count * _item_size(result)
+            if item.target in self.targets.views or cheaper and self._is_light(item, found):
                 found.add(position)
+            else:
+                del read[result]
         return frozenset(found)
+
+    def _is_light(self, item: _Item, light: Set[int]) -> bool:
+        """Whether fusion would compute it again wherever it is read. ``light``: what it is computed of is, too."""
+        roots = {self.items[self.producer[value][0]].root for value in item.operands if value in self.producer}
+        return (
+            (item.target in _LIGHT and is_fresh(item.op))
+            and all(root < 0 or root in light or not self._is_computed(root) for root in roots)
+            and all(map(self._is_computed, self._uses(item.root)))
+        )
+
+    def _count(self, value: ir.Value) -> Expr | None:
+        layout = self.sizes.layouts.get(value)
+        return None if layout is None else product(layout.sizes)
 
     def _needed(self, first: int, period: int, shared: Set[int]) -> list[int]:
         """Those of ``shared`` that a layer needs, with their binds, in order."""
@@ -355,6 +390,10 @@ class _Reader:
 
 def _is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
+
+
+def _item_size(value: ir.Value) -> int:
+    return ITEM_SIZE.get(dtype_of(value), 16)
 
 
 def _operands(op: ir.Operation) -> list[ir.Value]:
