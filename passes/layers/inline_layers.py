@@ -65,7 +65,7 @@ class _Body:
         self.block = function.regions[0].blocks[0]
         self.locations = parts_of(function.location)
         *operations, self.returned = body_of(function)
-        self.operations = [op for op in operations if op.name not in _SAID and not _is_about_sizes(op)]
+        self.operations = [op for op in operations if not _is_about_sizes(op) and not _is_known(op)]
         self.sizes: dict[ir.Value, ir.Value] = {}  # written before the first call, and used by all
 
     def inline(self, call: Any) -> None:
@@ -110,11 +110,15 @@ class _Body:
         return self.sizes[value]
 
 
-_SAID = ("symshape.symbol", "symshape.assume")  # main says the same
-
-
 def _is_about_sizes(op: Any) -> bool:
-    return bool(op.name.startswith("arith."))
+    return bool(op.name == "symshape.symbol" or op.name.startswith("arith."))
+
+
+def _is_known(op: Any) -> bool:
+    """Whether main says the same: of its symbols, and of what a layer is given."""
+    return bool(
+        op.name == "symshape.assume" or op.name == "symshape.bind" and isinstance(op.operands[0].owner, ir.Block)
+    )
 
 
 def _moved(location: ir.Location, instead: dict[ir.Attribute, ir.Location]) -> ir.Location:

@@ -21,6 +21,7 @@ from symshape.dialects.types import ITEM_SIZE, dtype_of
 from symshape.prover.numbers.expr import Expr, product
 
 _SHORTEST: Final = 12  # operations of a layer
+_PERIODS: Final = 16  # distances at which operations are most often alike, of which runs are looked for
 _CANDIDATES: Final = 4  # periods that are looked at closely
 _WHOLE: Final = 1000  # what it costs to compute in two kernels what would be computed in one
 # What fusion computes again in each kernel that reads it, rather than keep it in memory.
@@ -97,7 +98,7 @@ def _candidates(kinds: Sequence[int]) -> list[tuple[int, int, int]]:
             gaps[position - latest[kind]] += 1
         latest[kind] = position
     found = []
-    for period in (gap for gap, times in gaps.items() if gap >= _SHORTEST and times >= _SHORTEST):
+    for period in [gap for gap, _ in gaps.most_common() if gap >= _SHORTEST][:_PERIODS]:
         start, length = _longest_run(kinds, period)
         if length >= period:
             found.append((period - length, period, start, start + length + period))
