@@ -139,7 +139,7 @@ def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tu
     extra = [step for element in options.passes for step in parse_pipeline(element)]
     check_optional(options.disable_passes, (step_name(step) for step in extra))
     disabled = {*options.disable_passes, *attempt.without}
-    if extra or "inline-layers" in disabled:  # the user's passes see every layer
+    if extra or disabled & {"lower-aten", "inline-layers"}:  # the user's passes see every layer
         disabled.add("outline-layers")
     pipelines = []
     for stage, elements in STAGES.items():

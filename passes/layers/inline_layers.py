@@ -66,7 +66,8 @@ class _Body:
         self.locations = parts_of(function.location)
         *operations, self.returned = body_of(function)
         self.operations = [op for op in operations if not _is_about_sizes(op) and not _is_known(op)]
-        self.sizes: dict[ir.Value, ir.Value] = {}  # written before the first call, and used by all
+        # By the numbers that a call gives: what is made of them, written before the first such call and used by all.
+        self.sizes: dict[tuple[ir.Value, ...], dict[ir.Value, ir.Value]] = {}
 
     def inline(self, call: Any) -> None:
         """Writes the operations in the place of a call, which goes."""
@@ -74,8 +75,10 @@ class _Body:
             given = dict(zip(self.block.arguments, list(call.operands)))
             instead = {here.attr: there for here, there in zip(self.locations, parts_of(call.location))}
             values = dict(given)
+            numbers = tuple(value for value in call.operands if not isinstance(value.type, ir.RankedTensorType))
+            known = self.sizes.setdefault(numbers, {})
             for op in self.operations:
-                operands = [values[v] if v in values else self._size(v, given) for v in op.operands]
+                operands = [values[v] if v in values else self._size(v, given, known) for v in op.operands]
                 self._write(op, operands, _moved(op.location, instead), values)
         for result, value in zip(call.results, self.returned.operands):
             for use in [use.owner.operation for use in result.uses]:
@@ -93,21 +96,21 @@ class _Body:
         clone = ir.Operation.create(op.name, kinds, operands, dict(op.attributes.items()), loc=location)
         values.update(zip(op.results, clone.results))
 
-    def _size(self, value: ir.Value, given: dict[ir.Value, ir.Value]) -> ir.Value:
+    def _size(self, value: ir.Value, given: dict[ir.Value, ir.Value], known: dict[ir.Value, ir.Value]) -> ir.Value:
         """A number that is made of symbols."""
         if value in given:
             return given[value]
-        if value not in self.sizes:
+        if value not in known:
             op = value.owner
             if op.name == "symshape.symbol":
                 binding = parse_binding(symbol_binding(op))
                 assert binding is not None  # it is verified
-                found = given[self.block.arguments[binding[0]]]
+                known[value] = given[self.block.arguments[binding[0]]]
             else:
-                operands = [self._size(operand, given) for operand in op.operands]
-                found = ir.Operation.create(op.name, [value.type], operands, dict(op.attributes.items())).result
-            self.sizes[value] = found
-        return self.sizes[value]
+                operands = [self._size(operand, given, known) for operand in op.operands]
+                attributes = dict(op.attributes.items())
+                known[value] = ir.Operation.create(op.name, [value.type], operands, attributes).result
+        return known[value]
 
 
 def _is_about_sizes(op: Any) -> bool:

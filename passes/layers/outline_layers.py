@@ -115,8 +115,12 @@ class _Writer:
         self.operations = [*found.shared, *found.operations[0]]
         self.inputs = found.inputs[0]
         operations = [(op.name, op) for view in block.operations for op in (view.operation,)]
-        self.conditions, names = _tied(known_conditions(operations, self.outer), self._symbols_used())
-        self.symbols = [op for name, op in operations if name in SYMBOLS and symbol_name(op) in names]
+        first = found.operations[0][0]
+        symbols = {symbol_name(op): op for name, op in operations if name in SYMBOLS and op.is_before_in_block(first)}
+        # What is known of sizes that come later is not known to a layer.
+        known = [c for c in known_conditions(operations, self.outer) if c.symbols <= symbols.keys()]
+        self.conditions, names = _tied(known, self._symbols_used())
+        self.symbols = [op for name, op in symbols.items() if name in names]
 
     def _symbols_used(self) -> set[str]:
         layouts = [self.outer.layouts[value] for value in self.inputs]

@@ -7,6 +7,7 @@ that would have been computed in one.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -26,22 +27,20 @@ _CANDIDATES: Final = 4  # periods that are looked at closely
 _WHOLE: Final = 1000  # what it costs to compute in two kernels what would be computed in one
 # What fusion computes again in each kernel that reads it, rather than keep it in memory.
 _LIGHT: Final = frozenset(
-    f"aten.{name}"
-    for name in (
-        *("_to_copy.default", "full.default", "scalar_tensor.default", "where.self", "neg.default", "clone.default"),
+    {
+        *("prims.convert_element_type.default", "aten._to_copy.default", "aten.clone.default", "aten.where.self"),
         *(
-            "bitwise_not.default",
-            "logical_not.default",
-            "bitwise_and.Tensor",
-            "bitwise_or.Tensor",
-            "logical_and.default",
+            "aten.full.default",
+            "aten.scalar_tensor.default",
+            "aten.neg.default",
+            "aten.abs.default",
+            "aten.relu.default",
         ),
-        *(
-            f"{name}.{of}"
-            for name in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge")
-            for of in ("Tensor", "Scalar")
-        ),
-    )
+        *("aten.bitwise_not.default", "aten.logical_not.default", "aten.bitwise_and.Tensor", "aten.bitwise_or.Tensor"),
+        *("aten.logical_and.default", "aten.logical_or.default", "aten.minimum.default", "aten.maximum.default"),
+        *(f"aten.{name}.{of}" for name in ("add", "sub", "mul", "div") for of in ("Tensor", "Scalar")),
+        *(f"aten.{name}.{of}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for of in ("Tensor", "Scalar")),
+    }
 )
 
 
@@ -125,7 +124,7 @@ class _Item:
     target: str
     operands: list[ir.Value]
     depth: int = 0  # library calls that have to be made before it
-    root: int = -1  # of a view: the item whose memory it shows; of anything else itself
+    root: int | ir.Value = -1  # of a view: the item or argument whose memory it shows; of anything else itself
     readers: list[tuple[int, int]] = field(default_factory=list)  # (which of the results, item that reads it)
     binds: list[tuple[int, int]] = field(default_factory=list)
 
@@ -160,6 +159,11 @@ class _Reader:
             if not name.startswith("arith."):
                 self._enter(name, op)
                 self.kinds.append(numbers.setdefault(self._kind(self.items[-1]), len(numbers)))
+        self.native_readers: dict[int | ir.Value, list[int]] = {}  # of what has not a known number of elements
+        for position, item in enumerate(self.items):
+            if self._is_computed(position):
+                for root in {self._root(value) for value in item.operands if self._is_large(value)}:
+                    self.native_readers.setdefault(root, []).append(position)
 
     def _enter(self, name: str, op: ir.Operation) -> None:
         position = len(self.items)
@@ -178,7 +182,11 @@ class _Reader:
             item.depth = max(item.depth, made.depth + (made.target not in self.targets.native))
         self.producer.update((result, (position, i)) for i, result in enumerate(op.results))
         if target in self.targets.views:
-            item.root = self.items[self.producer[tensors[0]][0]].root if tensors[0] in self.producer else -1
+            item.root = self._root(tensors[0])
+
+    def _root(self, value: ir.Value) -> int | ir.Value:
+        """The item or argument that a value is, or is a view of."""
+        return self.items[self.producer[value][0]].root if value in self.producer else value
 
     def _kind(self, item: _Item) -> Hashable:
         """Equal where all but the tensors is; like no other for what is no part of a layer."""
@@ -193,7 +201,7 @@ class _Reader:
         operands = tuple(self._operand(value) for value in op.operands)
         if None in operands:
             return len(self.items)
-        attributes = tuple(op.attributes[i].attr for i in range(len(op.attributes)))
+        attributes = tuple((one.name, one.attr) for one in (op.attributes[i] for i in range(len(op.attributes))))
         return attributes, operands, tuple(result.type for result in op.results)
 
     def _operand(self, value: ir.Value) -> Hashable:
@@ -290,12 +298,7 @@ class _Reader:
             if i == len(signatures) or signatures[i] != signatures[begin]:
                 best = max(best, range(begin, i), key=len)
                 begin = i
-        if best and self._is_joined(range(firsts[best[0]]), range(firsts[best[0]], firsts[best[0]] + period), shared):
-            best = best[1:]
-        if best and self._is_joined(
-            range(firsts[best[-1]], firsts[best[-1]] + period), range(firsts[best[-1]] + period, len(self.items))
-        ):
-            best = best[:-1]
+        best = self._apart(best, firsts, shared)
         if len(best) < 2 or any(layout is None for _, layout in signatures[best[0]].layouts):
             return None
         operations = [[item.op for item in self.items[f : f + period]] for f in (firsts[i] for i in best)]
@@ -304,14 +307,28 @@ class _Reader:
         shared_operations = [self.items[i].op for i in own]
         return Layers(operations, inputs, self._results(firsts[best[0]], period), shared_operations, self.sizes)
 
-    def _is_joined(self, before: range, after: range, without: Set[int] = frozenset()) -> bool:
-        """Whether native code in two ranges would be computed in one kernel."""
-        return any(
-            at in after and self.items[at].depth == self.items[position].depth and self._is_computed(at)
-            for position in before
-            if position not in without and self._is_computed(position)
-            for at in self._uses(position)
-        )
+    def _apart(self, layers: range, firsts: range, shared: Set[int]) -> range:
+        """The longest run of layers of which no native code would be computed in one kernel with any outside of it."""
+        while len(layers) >= 2:
+            own = {i: range(firsts[i], firsts[i] + firsts.step) for i in layers}
+            run = range(own[layers[0]].start, own[layers[-1]].stop)
+            ends = [layers[0] - 1, *(i for i in layers if self._is_joined(own[i], run, shared)), layers[-1] + 1]
+            if len(ends) == 2:
+                return layers
+            layers = max((range(a + 1, b) for a, b in itertools.pairwise(ends)), key=len)
+        return range(0)
+
+    def _is_joined(self, layer: range, run: range, shared: Set[int]) -> bool:
+        """Whether a kernel would compute something of a layer together with something outside of ``run``: what makes a
+        value, what reads it, or what reads the same value."""
+        for position in filter(self._is_computed, layer):
+            item = self.items[position]
+            near = {self._root(value) for value in item.operands} - shared
+            others = {at for root in (*near, position) for at in self.native_readers.get(root, ())}
+            others |= {root for root in near if isinstance(root, int) and self._is_computed(root)}
+            if any(self.items[at].depth == item.depth for at in others - shared if at not in run):
+                return True
+        return False
 
     def _shared(self, start: int, count: int) -> frozenset[int]:
         """Items from before the layers that each layer does for itself, where it needs them: views, and light code of
@@ -325,21 +342,27 @@ class _Reader:
             result = item.op.results[0]
             whole = [value for value in dict.fromkeys(item.operands) if self._count(value) == self._count(result)]
             read[result] = sum(read.get(value, _item_size(value)) for value in whole)
-            cheaper = (count - 1) * read[result] < count * _item_size(result)
-            if item.target in self.targets.views or cheaper and self._is_light(item, found):
+            # A single element is never worth a kernel of its own.
+            cheaper = self._count(result) == 1 or (count - 1) * read[result] < count * _item_size(result)
+            if item.target in self.targets.views or cheaper and self._is_light(position, found):
                 found.add(position)
             else:
                 del read[result]
         return frozenset(found)
 
-    def _is_light(self, item: _Item, light: Set[int]) -> bool:
+    def _is_light(self, position: int, light: Set[int]) -> bool:
         """Whether fusion would compute it again wherever it is read. ``light``: what it is computed of is, too."""
-        roots = {self.items[self.producer[value][0]].root for value in item.operands if value in self.producer}
+        item = self.items[position]
+        roots = {root for value in item.operands if isinstance(root := self._root(value), int)}
         return (
             (item.target in _LIGHT and is_fresh(item.op))
-            and all(root < 0 or root in light or not self._is_computed(root) for root in roots)
-            and all(map(self._is_computed, self._uses(item.root)))
+            and all(root in light or not self._is_computed(root) for root in roots)
+            and all(map(self._is_computed, self._uses(position)))
         )
+
+    def _is_large(self, value: ir.Value) -> bool:
+        count = self._count(value)
+        return count is None or count.as_int() is None
 
     def _count(self, value: ir.Value) -> Expr | None:
         layout = self.sizes.layouts.get(value)
