@@ -18,6 +18,7 @@ import torch.utils._pytree as pytree
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, known_not_one, seen_as_one
+from symshape.frontend.decompositions.eager_layouts import order_of_clone
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -167,11 +168,19 @@ def repeated(operands: Sequence[Any]) -> list[Any]:
 
 
 def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
-    for dim, size in enumerate(sizes[len(sizes) - x.dim() :]):
-        if undecided(x.size(dim), size):
-            step = _sym_min(x.size(dim) - 1, 1)
-            x = x.index_select(dim, torch.arange(size, device=x.device) * step)
-    return x
+    """The dims stay in the order in which they lie in memory: where nothing is repeated the layout of what is made of
+    the result is that of ``x``."""
+    wanted = [(dim, size) for dim, size in enumerate(sizes[len(sizes) - x.dim() :]) if undecided(x.size(dim), size)]
+    if not wanted:
+        return x
+    order = [*order_of_clone(x)]
+    in_order = order == sorted(order)
+    x = x if in_order else x.permute(order)
+    for dim, size in wanted:
+        place = order.index(dim)
+        step = _sym_min(x.size(place) - 1, 1)
+        x = x.index_select(place, torch.arange(size, device=x.device) * step)
+    return x if in_order else x.permute(sorted(order, key=order.__getitem__))
 
 
 def perhaps_squeezed(input: torch.Tensor, dim: Any = None) -> bool:

@@ -37,9 +37,11 @@ def constant_pad_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(rule)
     def sizes(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
         for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
-            left: Any = x.size(d) + first + last
-            if is_general(left) and not is_unbacked(left) and left < 0:  # eager mode refuses it
-                raise RefusedCall("narrow(): length must be non-negative.")
+            # Eager mode cuts off before it adds: what is left is n + min(first, 0) + min(last, 0).
+            for amount in (first, last, first + last):
+                left: Any = x.size(d) + amount
+                if is_general(left) and not is_unbacked(left) and left < 0:
+                    raise RefusedCall("narrow(): length must be non-negative.")
         return _left(x, pad).clone() if _is_clone(x, pad) else rule(x, pad, value)
 
     return sizes

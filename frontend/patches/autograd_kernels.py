@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table
+from torch._decomp import decomposition_table, meta_table
+from torch._subclasses import fake_impls
 
 from symshape.frontend.bridge.decomposition_tables import inductor_table
 from symshape.frontend.bridge.operators import AutogradKernel
@@ -120,7 +121,21 @@ _BATCH_NORMS: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] =
 
 def layouts_of_paddings(changes: Changes) -> None:
     """An amount may be 0."""
-    trace_sizes_by(changes, {aten.constant_pad_nd.default: constant_pad_sizes})
+    op = aten.constant_pad_nd.default
+    trace_sizes_by(changes, {op: constant_pad_sizes})
+    if op in meta_table:  # the tracer asks this one first
+        rules: Any = fake_impls.op_implementations_dict
+        changes.items(rules, {op: _for_fake_tensors(constant_pad_sizes(meta_table[op]))})
+
+
+def _for_fake_tensors(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule for an operator as ``op_implementations_dict`` has it."""
+
+    def traced(mode: Any, _op: Any, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return rule(*args, **kwargs)
+
+    return traced
 
 
 def types_of_results(changes: Changes) -> None:

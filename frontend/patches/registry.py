@@ -640,10 +640,18 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "layouts of paddings",
         ("frame", "graph"),
-        ("torch._decomp.decomposition_table[aten.constant_pad_nd.default]",),
+        (
+            "torch._decomp.decomposition_table[aten.constant_pad_nd.default]",
+            added(f"{_VIEWS}.op_implementations_dict[aten.constant_pad_nd.default]"),
+        ),
         autograd_kernels.layouts_of_paddings,
-        "the tracer takes an amount that may be 0 for one that adds something: the result is not laid out like a clone",
-        (Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),),
+        "the tracer takes an amount that may be 0 for one that adds something: the result is not laid out like a clone;"
+        " and it takes for granted that no more is cut off than there is",
+        (
+            Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says(f"{_FAKE_MODE}._dispatch_impl", "meta_table"),
+        ),
     ),
     Patch(
         "types of results",

@@ -121,6 +121,37 @@ def test_operand_of_another_rank_must_be_empty(first: int) -> None:
         compiled(torch.ones(2), y)
 
 
+@pytest.mark.parametrize("pads", [(-1, 2), (2, -1), (-2, -1)])
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_no_more_is_cut_off_than_there_is(wrap: Callable[..., Any], pads: tuple[int, int]) -> None:
+    """Also where as much is added: eager mode refuses it, and so does an entry for larger sizes."""
+    compiled = wrap(lambda x: F.pad(x * 2, pads))
+    for n in (5, 4, 3):
+        x = torch.randn(3, n)
+        assert torch.equal(compiled(x), F.pad(x * 2, pads))
+    for x in (torch.ones(3, 0), torch.ones(2, 0)):
+        with pytest.raises(RuntimeError, match="length must be non-negative"):
+            F.pad(x, pads)
+        with pytest.raises(RuntimeError):
+            compiled(x)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("first", [(6, 1), (1, 1)])
+def test_layouts_of_what_may_have_to_be_repeated(first: tuple[int, int], gradient: bool) -> None:
+    """Of two sizes that are 1 at the first call, which may be repeated later: if none is, eager mode's layout."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x + y, y + x, x.t() * 2 + y.t(), torch.where(y > 0, y, x), y.expand(x.shape) * 2
+
+    compiled = symshape.compile(function)
+    for n, m in (first, (6, 5), (4, 9)):
+        x, y = torch.randn(n, m, requires_grad=gradient), torch.randn(m, n, requires_grad=gradient).t()
+        for actual, expected in zip(compiled(x, y), function(x, y), strict=True):
+            assert torch.equal(actual, expected)
+            assert min(n, m) < 2 or actual.stride() == expected.stride()
+
+
 @pytest.mark.parametrize("first", [3, 1, 0])
 def test_zero_is_seen(first: int) -> None:
     """What the user asks of a size that may be 0 is asked of the size at hand, also by ``max`` and by ``not``."""

@@ -42,11 +42,13 @@ BACKENDS: dict[str, Compiler] = {
 class Finding:
     """``kind``: "value", "layout" (strides, shared memory), "error" (raised where eager does not, or another type),
     "graphs" (more than backend="eager"), "slow". ``whose``: "symshape"; "pytorch" where aot_eager has the same kind of
-    difference; "refused" where it is what symshape.jit says of a program that reads the value of a tensor."""
+    difference; "refused" where it is what symshape.jit says of a program that reads the value of a tensor. ``at``: at
+    which of the program's sizes."""
 
     kind: str
     message: str
     whose: str = "symshape"
+    at: int | None = None
 
     @property
     def type_(self) -> str:
@@ -60,9 +62,9 @@ class Finding:
 class Different(Exception):
     """A difference, as a Finding."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, at: int) -> None:
         super().__init__(message)
-        self.finding = Finding(kind, message)
+        self.finding = Finding(kind, message, at=at)
 
 
 def arguments(
@@ -143,27 +145,35 @@ def compare(
         if type(actual) is type(expected):
             return
         shown = [f"{type(x).__name__}: {x}" if isinstance(x, Exception) else "no error" for x in (actual, expected)]
-        raise Different("error", f"{shown[0].splitlines()[0]} (eager: {shown[1].splitlines()[0]}) at {n}\n{shown[0]}")
+        raise Different(
+            "error", f"{shown[0].splitlines()[0]} (eager: {shown[1].splitlines()[0]}) at {n}\n{shown[0]}", n
+        )
     names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(expected)[0]]
     leaves = [pytree.tree_leaves(tree) for tree in (actual, expected, wide)]
     if len(leaves[0]) != len(leaves[1]):
-        raise Different("value", f"{len(leaves[0])} leaves instead of {len(leaves[1])} at {n}")
+        raise Different("value", f"{len(leaves[0])} leaves instead of {len(leaves[1])} at {n}", n)
     coarsest = coarsest_type(theirs)
     for name, *values in zip(names, *leaves):
         try:
             assert_same(name, *values, coarsest=coarsest, may_be_copy=not layouts)
         except AssertionError as error:
             kind = "layout" if isinstance(error, OtherLayout) else "value"
-            raise Different(kind, f"{error} (at size {n})") from error
+            raise Different(kind, f"{error} (at size {n})", n) from error
     shared = [storages(tensors_of([inputs, tree["result"]])) for inputs, tree in ((ours, actual), (theirs, expected))]
     if layouts and shared[0] != shared[1]:
-        raise Different("layout", f"storages {shared[0]} instead of {shared[1]} at {n}")
+        raise Different("layout", f"storages {shared[0]} instead of {shared[1]} at {n}", n)
+
+
+def has_zero_or_one(source: Source, n: int) -> bool:
+    """Whether an argument has a dim of size 0 or 1."""
+    return any(size < 2 for x in tensors_of(arguments(source, source.load(), n)) for size in x.shape)
 
 
 def differences(
-    source: Source, backend: str, layouts: bool = True, constant_ones: bool = False
+    source: Source, backend: str, layouts_of_ones: bool = True, constant_ones: bool = False
 ) -> tuple[Finding | None, int]:
-    """The first difference to eager, and how many graphs were compiled. As in ``compare`` and ``arguments``."""
+    """The first difference to eager, and how many graphs were compiled. ``layouts_of_ones``: layouts count where an
+    argument has a size of 0 or 1, too. ``constant_ones``: as in ``arguments``."""
     names = source.load()
     with Graphs() as graphs:
         compiled = BACKENDS[backend](names["program"])
@@ -172,6 +182,7 @@ def differences(
             expected = outcome(names["program"], theirs, source.gradient)
             actual = outcome(compiled, ours, source.gradient)
             wide = expected if isinstance(expected, Exception) else reference(source, n, expected)
+            layouts = layouts_of_ones or not has_zero_or_one(source, n)
             try:
                 compare(n, actual, expected, wide, ours, theirs, layouts)
             except Different as different:
@@ -179,19 +190,20 @@ def differences(
     return None, graphs.graphs
 
 
-def layout_of_larger_sizes(source: Source, backend: str) -> bool:
-    """Whether a layout differs because sizes of 0 and 1 are sizes like others (docs/tracing.md, "Sizes 0 and 1"): with
-    them as constants it is eager mode's."""
-    finding, _ = differences(source, backend, constant_ones=True)
-    return finding is None or finding.kind != "layout"
+def layout_of_larger_sizes(source: Source, backend: str, finding: Finding) -> bool:
+    """Whether a layout differs because sizes of 0 and 1 are sizes like others (docs/tracing.md, "Sizes 0 and 1"): an
+    argument has one, and nothing differs with them as constants."""
+    if finding.kind != "layout" or finding.at is None or not has_zero_or_one(source, finding.at):
+        return False
+    return differences(source, backend, constant_ones=True)[0] is None
 
 
 def check(source: Source, backend: str = "symshape", count_graphs: bool = True) -> Finding | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         finding, ours = differences(source, backend)
-        if finding is not None and finding.kind == "layout" and layout_of_larger_sizes(source, backend):
-            finding, ours = differences(source, backend, layouts=False)
+        if finding is not None and layout_of_larger_sizes(source, backend, finding):
+            finding, ours = differences(source, backend, layouts_of_ones=False)
         if finding is not None and backend == "jit" and "a value of a tensor decides" in finding.message:
             return dataclasses.replace(finding, whose="refused")
         if finding is not None:
@@ -199,7 +211,7 @@ def check(source: Source, backend: str = "symshape", count_graphs: bool = True) 
             with torch._dynamo.config.patch(capture_scalar_outputs=captures, capture_dynamic_output_shape_ops=captures):
                 theirs, _ = differences(source, "aot_eager")
             same = theirs is not None and theirs.kind == finding.kind
-            return Finding(finding.kind, finding.message, "pytorch" if same else "symshape")
+            return dataclasses.replace(finding, whose="pytorch" if same else "symshape")
         if count_graphs and backend not in ("triton", "jit"):
             _, most = differences(source, "eager")
             if ours > most:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import torch
-from agreement import BACKENDS, Different, arguments, check, compare, outcome, reference
+from agreement import BACKENDS, Different, Finding, arguments, check, compare, outcome, reference
 from grammar import generate
 from regressions import REGRESSIONS
 from source import Source
@@ -110,3 +110,49 @@ def program(x0, x1, x2):
     wide = reference(source, 0, expected)
     assert wide["result"][0].dtype == torch.float64
     assert all(torch.equal(x.double(), y.double()) for x, y in zip(expected["result"], wide["result"]))
+
+
+VIEW_AT_TWO_SIZES = """
+SIZES = [(1, 3), (2, 3)]
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    return [x0]
+
+def program(x0):
+    v0 = x0.t()
+    return (v0,)
+"""
+
+
+def copying(copied: Callable[[torch.Tensor], bool]) -> Callable[..., Any]:
+    """A compiler whose functions return copies of what is a view, where ``copied`` says so."""
+
+    def compiler(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: tuple(y.clone() if copied(x) else y for y in function(x))
+
+    return compiler
+
+
+def is_constant(x: torch.Tensor) -> bool:
+    return bool(getattr(x, "_dynamo_static_indices", ()))
+
+
+@pytest.mark.parametrize(
+    ("copied", "at"),
+    [
+        (lambda x: x.shape[0] == 1 and not is_constant(x), None),
+        (lambda x: x.shape[0] == 1, 0),
+        (lambda x: not is_constant(x), 0),
+        (lambda x: x.shape[0] == 2, 1),
+    ],
+    ids=["of one, unless it is a constant", "of one", "of both, unless it is a constant", "of two"],
+)
+def test_layouts_are_free_at_sizes_of_one_alone(
+    copied: Callable[[torch.Tensor], bool], at: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy where eager mode has a view: allowed where a size is 1, if it is none with that size as a constant."""
+    monkeypatch.setitem(BACKENDS, "copying", copying(copied))
+    finding = check(Source.parse(VIEW_AT_TWO_SIZES), "copying", count_graphs=False)
+    assert finding is None if at is None else isinstance(finding, Finding) and finding.kind == "layout"
+    assert finding is None or (finding.at, finding.whose) == (at, "symshape")
