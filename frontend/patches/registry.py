@@ -15,7 +15,7 @@ from torch._dynamo.convert_frame import compile_lock
 
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.size_memory import BINARY
-from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
+from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
 from symshape.frontend.patches import (
     assert_messages,
@@ -1130,14 +1130,20 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.KERNEL_PROBES,
     ),
     Patch(
+        "broadcasts in transforms",
+        ("frame", "graph", "jit"),
+        autograd_kernels.transform_targets(transformed_kernels),
+        autograd_kernels.broadcasts_in_transforms,
+        "a transform of torch.func differentiates with sizes that are not known to be 1",
+        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
+    ),
+    Patch(
         "gradients of broadcasts",
         ("graph", "jit"),
         autograd_kernels.kernel_targets(broadcasting_kernels),
         autograd_kernels.gradients_of_broadcasts,
         "the gradient of an operand that may be repeated is summed where it was",
         autograd_kernels.KERNEL_PROBES,
-        # A number of a transform is a wrapper without memory, which PyTorch reads to call a kernel in Python.
-        when=lambda scope: not scope.transforms,
     ),
 )
 
