@@ -37,6 +37,7 @@ TOGETHER: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "gradient of attention": lambda x, y: grad(
         lambda v: F.scaled_dot_product_attention(v[:, None], y[:, None], y[:, None]).sin().sum()
     )(x),
+    "gradient of what is written": lambda x, y: grad(lambda v: (v.exp() * y).add_(v).mul_(2 * v).sum())(x),
     "tangent of expand": lambda x, y: jvp(lambda v: (v.expand(y.shape) * 2).sin(), (x,), (x.cos(),)),
     "tangent of a product": lambda x, y: jvp(lambda v: _affine(v * y), (x,), (x.cos(),)),
     "vjp": lambda x, y: vjp(lambda v: _affine(v * y), x)[1](x * y),
@@ -104,3 +105,30 @@ def test_a_gradient_around_a_transform(order: list[tuple[int, int]]) -> None:
         return torch.autograd.grad(tangent.sum(), weight)
 
     _compare(symshape.jit, function, [(_rows(n, 0.1), _rows(m, -1.0)) for n, m in order])
+
+
+WRITES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "arithmetic": lambda x, y: (x.exp() * y * 2).add_(x).mul_(x).sub_(y, alpha=2).div_(2 + x * x),
+    "copy": lambda x, y: (y * 2).copy_(x) * y,
+    "part": lambda x, y: _first_columns(x, y) * y,
+    "masked_fill": lambda x, y: (y * 2).masked_fill_(x > 1, 0.5) * x,
+    "lerp": lambda x, y: (y * 2).lerp_(x, 0.25).addcmul_(x, y, value=3),
+}
+
+
+def _first_columns(x: Tensor, y: Tensor) -> Tensor:
+    found = y * 2
+    found[:, :2] = x[:, :2]
+    return found
+
+
+@pytest.mark.parametrize("order", [[(3, 3), (1, 3), (1, 1)], [(1, 3), (3, 3)], [(1, 1), (4, 4), (1, 4)]], ids=str)
+@pytest.mark.parametrize("name", WRITES)
+def test_gradients_of_what_is_repeated_in_place(name: str, order: list[tuple[int, int]]) -> None:
+    compiled = symshape.jit(WRITES[name])
+    for n, m in order:
+        given = [_rows(n, 0.1).requires_grad_(), _rows(m, -1.0).requires_grad_()]
+        found, wanted = (
+            [y, *torch.autograd.grad(y.sum(), given)] for y in (f(*given) for f in (compiled, WRITES[name]))
+        )
+        torch.testing.assert_close(found, wanted)
