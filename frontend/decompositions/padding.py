@@ -36,13 +36,33 @@ def constant_pad_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(rule)
     def sizes(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
-        for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
-            left: Any = x.size(d) + first + last
-            if is_general(left) and not is_unbacked(left) and left < 0:  # eager mode refuses it
-                raise RefusedCall("narrow(): length must be non-negative.")
-        return _left(x, pad).clone() if _is_clone(x, pad) else rule(x, pad, value)
+        found = cloned_sizes(x, pad)
+        return rule(x, pad, value) if found is NotImplemented else found
 
     return sizes
+
+
+def cloned_sizes(x: torch.Tensor, pad: Sequence[Size]) -> Any:
+    """The result where nothing is added; NotImplemented where something is. That eager mode does not refuse it is a
+    guard."""
+    for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
+        _require_elements(x.size(d), (first, last))
+    return _left(x, pad).clone() if _is_clone(x, pad) else NotImplemented
+
+
+def _require_elements(size: Size, amounts: Sequence[Size]) -> None:
+    """Eager mode takes away at each side before it adds anything. A guard."""
+    if not any(map(is_general, (size, *amounts))) or any(map(_is_unbacked, (size, *amounts))):
+        return
+    left = size
+    for amount in amounts:
+        left = left + amount if amount < 0 else left
+        if left < 0:
+            raise RefusedCall("narrow(): length must be non-negative.")
+
+
+def _is_unbacked(size: Size) -> bool:
+    return isinstance(size, torch.SymInt) and is_unbacked(size)
 
 
 def _is_clone(x: torch.Tensor, pad: Sequence[Size]) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
+from torch._subclasses import fake_impls
 
 from symshape.frontend.bridge.decomposition_tables import inductor_table
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.decompositions.batch_norm_sizes import functional_sizes, inference_sizes, training_sizes
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
-from symshape.frontend.decompositions.padding import constant_pad_sizes
+from symshape.frontend.decompositions.padding import cloned_sizes, constant_pad_sizes
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
 from symshape.frontend.patches.patch import Changes
@@ -189,8 +190,10 @@ _BATCH_NORMS: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] =
 
 
 def layouts_of_paddings(changes: Changes) -> None:
-    """An amount may be 0."""
+    """An amount may be 0. Tracing has a rule besides the decomposition, which it prefers."""
     trace_sizes_by(changes, {aten.constant_pad_nd.default: constant_pad_sizes})
+    rules: Any = fake_impls.op_implementations_dict
+    changes.items(rules, {aten.constant_pad_nd.default: lambda _mode, _op, x, pad, value=0: cloned_sizes(x, pad)})
 
 
 def types_of_results(changes: Changes) -> None:

@@ -40,6 +40,7 @@ from symshape.frontend.patches import (
     needless_work,
     operator_rules,
     random_draws,
+    scattered_sources,
     silent_logs,
     size_reads,
     size_recording,
@@ -72,6 +73,7 @@ _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
 _DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
+_FUNCTIONS = ("_sym_sqrt", "_sym_log2", "_sym_asin", "_sym_acos")
 
 SETTINGS: tuple[Patch, ...] = (
     setting(
@@ -218,11 +220,12 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "division by a size",
         ("frame",),
-        tuple(f"{_NODE}.{name}" for name in _DIVISIONS),
+        tuple(f"{_NODE}.{name}" for name in (*_DIVISIONS, *_FUNCTIONS)),
         general_sizes.division_by_nothing,
         "a rule that is right for every size may divide by one that is 0 at the first call",
         (
             *(Takes(f"{_NODE}.{name}", "self, other") for name in _DIVISIONS),
+            *(Takes(f"{_NODE}.{name}", "self") for name in _FUNCTIONS),
             Exists("torch.fx.experimental.sym_node._NO_HINT", "object"),
             *(
                 Exists(f"torch.fx.experimental.sym_node.{name}")
@@ -284,15 +287,25 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "indices that are sizes",
         ("frame", "graph"),
-        (
-            f"{_VIEWS}.op_implementations_dict[aten.select.int]",
-            added(f"{_VIEWS}.op_implementations_dict[aten.select_scatter.default]"),
-            added(f"{_VIEWS}.op_implementations_dict[aten.diagonal_scatter.default]"),
-        ),
+        (f"{_VIEWS}.op_implementations_dict[aten.select.int]",),
         general_sizes.indices_are_guarded,
         "the usual rules ask whether an index is out of range without a guard where it is not at the first call",
         (
             Takes(f"{_VIEWS}.meta_select", "fake_mode, func, self, dim, index"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
+        ),
+    ),
+    Patch(
+        "sources of scatters",
+        ("frame", "graph"),
+        lambda: [
+            *(f"torch._decomp.decomposition_table[{op}]" for op in scattered_sources.decomposed()),
+            *(added(f"{_VIEWS}.op_implementations_dict[{op}]") for op in scattered_sources.scatters()),
+        ],
+        scattered_sources.sources_are_guarded,
+        "the usual rules take a source for as large as what it replaces",
+        (
             Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
         ),
@@ -640,10 +653,17 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "layouts of paddings",
         ("frame", "graph"),
-        ("torch._decomp.decomposition_table[aten.constant_pad_nd.default]",),
+        (
+            "torch._decomp.decomposition_table[aten.constant_pad_nd.default]",
+            added(f"{_VIEWS}.op_implementations_dict[aten.constant_pad_nd.default]"),
+        ),
         autograd_kernels.layouts_of_paddings,
         "the tracer takes an amount that may be 0 for one that adds something: the result is not laid out like a clone",
-        (Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),),
+        (
+            Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
+        ),
     ),
     Patch(
         "types of results",
