@@ -138,6 +138,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         general_sizes.zero_and_one_are_sizes,
         "each size that is 0 or 1 at the first call would be a constant, with a graph of its own",
         (
+            HasLocal("torch._dynamo.utils.run_node", "node"),  # who asks (question_origins.py)
+            HasLocal(f"{_FAKE_MODE}.__torch_dispatch__", "func"),
             Takes(
                 f"{_SIZES}.ShapeEnv.create_symbol",
                 "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one,"
@@ -300,7 +302,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         "sources of scatters",
         ("frame", "graph"),
         lambda: [
-            *(f"torch._decomp.decomposition_table[{op}]" for op in scattered_sources.decomposed()),
+            *(f"torch._decomp.decomposition_table[{op}]" for op in scattered_sources.DECOMPOSED),
             *(added(f"{_VIEWS}.op_implementations_dict[{op}]") for op in scattered_sources.scatters()),
         ],
         scattered_sources.sources_are_guarded,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses import fake_impls
 
-from symshape.frontend.bridge.symbolic_sizes import either, holds_for_sizes
+from symshape.frontend.bridge.symbolic_sizes import either, holds_for_sizes, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
@@ -24,14 +24,9 @@ Size = Any  # int | torch.SymInt
 
 def sources_are_guarded(changes: Changes) -> None:
     """Asks before any rule of the tracer runs: that in the table of decompositions, or the one for the result."""
-    trace_sizes_by(changes, {op: functools.partial(_asked_by_decomposition, ask) for op, ask in _ASKING.items()})
+    trace_sizes_by(changes, {op: functools.partial(_asked_by_decomposition, _ASKING[op]) for op in DECOMPOSED})
     rules: Any = fake_impls.op_implementations_dict
     changes.items(rules, {op: _asked_by_rule(ask, rules.get(op)) for op, ask in _ASKING.items()})
-
-
-def decomposed() -> list[Any]:
-    """The operators whose results are traced by a decomposition."""
-    return [op for op in _ASKING if op in torch._decomp.decomposition_table]
 
 
 def scatters() -> list[Any]:
@@ -41,19 +36,26 @@ def scatters() -> list[Any]:
 
 def _asked_by_decomposition(ask: Callable[..., None], usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
-    def decomposition(*args: Any, **kwargs: Any) -> Any:
-        ask(*args)
-        return usual(*args, **kwargs)
+    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        ask(x, *args)
+        return x.clone() if ask in _COPYING and _overlaps(x) else usual(x, *args, **kwargs)
 
     return decomposition
 
 
 def _asked_by_rule(ask: Callable[..., None], usual: Callable[..., Any] | None) -> Callable[..., Any]:
-    def rule(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
-        ask(*args)
-        return NotImplemented if usual is None else usual(mode, op, *args, **kwargs)
+    def rule(mode: Any, op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        ask(x, *args)
+        if ask in _COPYING and _overlaps(x):
+            return x.clone()
+        return NotImplemented if usual is None else usual(mode, op, x, *args, **kwargs)
 
     return rule
+
+
+def _overlaps(x: torch.Tensor) -> bool:
+    """Elements share memory, so that the result cannot have these strides. The tracer asks this of numbers alone."""
+    return any(known_equal(stride, 0) and not known_equal(size, 1) for size, stride in zip(x.shape, x.stride()))
 
 
 def _require_same(wanted: Sequence[Size], found: Sequence[Size]) -> None:
@@ -117,3 +119,18 @@ _ASKING: Mapping[Any, Callable[..., None]] = {
     **dict.fromkeys((aten.index_add.default, aten.index_add_.default), _ask_index),
     **dict.fromkeys((aten.index_reduce.default, aten.index_reduce_.default), _ask_index),
 }
+
+_COPYING = (_ask_select, _ask_diagonal, _ask_slice)  # into a tensor with the strides of the first operand
+
+# Those that the tracer has a decomposition for.
+DECOMPOSED = (
+    aten.select_scatter.default,
+    aten.diagonal_scatter.default,
+    aten.slice_scatter.default,
+    aten.index_put_.default,
+    aten.index_copy.default,
+    aten.index_copy_.default,
+    aten.index_add.default,
+    aten.index_add_.default,
+    aten.index_reduce_.default,
+)

@@ -116,3 +116,22 @@ def test_calls_with_dynamo(name: str) -> None:
     torch._dynamo.reset()
     function = (PADDINGS | SOURCES)[name]
     _compare(symshape.compile(function), function, ORDERS[0])
+
+
+OVERLAPPING: dict[str, Callable[[Tensor], Any]] = {
+    "select": lambda x: x.select_scatter(zeros(x.shape[0], 4), 1, 1),
+    "slice": lambda x: x.slice_scatter(zeros(x.shape[0], 1, 4), 1, 1, 2),
+    "diagonal": lambda x: x.diagonal_scatter(zeros(x.shape[0], 3), 0, 1, 2),
+}
+
+
+@pytest.mark.parametrize("make", [symshape.jit, symshape.compile], ids=["jit", "compile"])
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_scatters_to_what_shares_memory(name: str, make: Any) -> None:
+    torch._dynamo.reset()
+    compiled = make(OVERLAPPING[name])
+    for n in (2, 5, 1):
+        x = torch.randn(n, 1, 4).expand(n, 3, 4)
+        found, wanted = compiled(x), OVERLAPPING[name](x)
+        torch.testing.assert_close(found, wanted)
+        assert n == 1 or found.stride() == wanted.stride()
