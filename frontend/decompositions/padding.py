@@ -14,8 +14,8 @@ import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import (
-    guard_or_false,
     has_unbacked_sizes,
+    holds_here,
     is_unbacked,
     known_equal,
     known_multiple,
@@ -69,7 +69,7 @@ def _is_clone(x: torch.Tensor, pad: Sequence[Size]) -> bool:
     """Whether nothing is added, which is a guard if the layout depends on it. Where a size is unbacked something is."""
     if len(pad) % 2 or len(pad) > 2 * x.dim() or has_unbacked_sizes(x) or _has_one_layout(x):
         return False
-    return all(guard_or_false(amount <= 0) for amount in pad)
+    return all(holds_here(amount <= 0) for amount in pad)
 
 
 def _has_one_layout(x: torch.Tensor) -> bool:
