@@ -17,4 +17,6 @@ config.test_exec_root = os.path.join(root, "build", "lit")
 # The tools of the environment that lit itself runs in.
 bin_folder = os.path.dirname(os.path.abspath(sys.executable))
 config.environment["PATH"] = os.pathsep.join([bin_folder, os.environ.get("PATH", "")])
+if "PYTHONPATH" in os.environ:  # another checkout than the one that is installed
+    config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 config.substitutions.append(("%python", sys.executable))

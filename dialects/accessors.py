@@ -13,7 +13,7 @@ from torch_mlir import ir
 
 from symshape.artifact.relations import OWN
 
-_KERNEL, _BRANCH, _OUTPUTS = "symshape.kernel", "symshape.branch", "symshape.outputs"
+_KERNEL, _BRANCH, _LAYER, _OUTPUTS = "symshape.kernel", "symshape.branch", "symshape.layer", "symshape.outputs"
 _RELATIONS = "symshape.relations"
 _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
@@ -38,7 +38,7 @@ def kernel_functions(module: ir.Module) -> list[Any]:
 
 
 def main_functions(module: ir.Module) -> list[Any]:
-    """The functions that the host program consists of, in order: main and the branches."""
+    """The functions that the host program consists of, in order: main, branches, and layers until they are inlined."""
     found = (view.operation for view in module.body.operations)
     return [op for op in found if op.name == "func.func" and not is_kernel(op)]
 
@@ -71,6 +71,16 @@ def text_of_kernel(function: Any) -> str:
 def mark_branch(function: Any) -> None:
     """Makes a function one that ``host.cond`` may call."""
     function.operation.attributes[_BRANCH] = ir.UnitAttr.get()
+
+
+def is_layer(function: Any) -> bool:
+    """Whether a function is what ``host.layer`` calls."""
+    return _LAYER in function.operation.attributes
+
+
+def layer_attributes() -> dict[str, ir.Attribute]:
+    """What makes a function one that ``host.layer`` calls."""
+    return {_LAYER: ir.UnitAttr.get()}
 
 
 def output_template(returned: Any) -> str | None:
@@ -217,7 +227,7 @@ def mark_call(call: Any, *, fresh: bool = False, draws: bool = False, checked: b
 
 
 def callee_of(launch: Any) -> str:
-    """The name of the kernel that a ``host.launch`` launches."""
+    """The name of the kernel that a ``host.launch`` launches, or of the function that a ``host.layer`` calls."""
     return ir.FlatSymbolRefAttr(launch.operation.attributes["callee"]).value
 
 

@@ -44,6 +44,9 @@ class _Writer:
         return ir.AffineExpr.get_symbol(self.symbols.index(expr))
 
     def expr(self, expr: Expr) -> ir.AffineExpr:
+        name = expr.as_symbol()
+        if name is not None:
+            return ir.AffineExpr.get_dim(int(name[1:])) if is_dim(name) else self.symbol(expr)
         constant = expr.as_int()
         if constant is not None:
             return ir.AffineExpr.get_constant(constant)

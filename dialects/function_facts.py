@@ -8,6 +8,7 @@ from typing import Any
 from symshape.dialects.accessors import symbol_name, symbol_range
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
+from symshape.dialects.symbols import SYMBOLS
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.decided import learn
 from symshape.prover.numbers.facts import Facts, Row
@@ -15,37 +16,49 @@ from symshape.prover.numbers.facts import Facts, Row
 INT64_MAX = 2**63 - 1
 
 
-def facts_of(function: Any) -> Facts:
+def facts_of(function: Any, sizes: Sizes | None = None) -> Facts:
     """Facts from symbol rows, from every ``symshape.assume`` and ``symshape.guard`` of the function's entry block, and
-    from every ``symshape.expect_true`` that is checked before anything that could rely on it runs."""
+    from every ``symshape.expect_true`` that is checked before anything that could rely on it runs.
+
+    ``sizes``: those of the whole entry block, where they have been read already.
+    """
     block = function.regions[0].blocks[0]
-    operations = [view.operation for view in block.operations]
-    sizes = Sizes(block)
-    sizes.learn(operations)
-    rows = {}
-    for op in operations:
-        if op.name in ("symshape.symbol", "symshape.unbacked_symbol"):
-            rows[symbol_name(op)] = row_of(op)
-    facts = Facts(rows)
-    known = [c for op in operations if op.name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None]
-    for condition in (*known, *_checked_in_time(sizes, operations, known)):
+    operations = [(op.name, op) for view in block.operations for op in (view.operation,)]
+    if sizes is None:
+        sizes = Sizes(block)
+        sizes.learn(op for _, op in operations)
+    facts = Facts({symbol_name(op): row_of(op) for name, op in operations if name in SYMBOLS})
+    for condition in known_conditions(operations, sizes):
         learn(facts, condition)
     return facts
 
 
-def _checked_in_time(sizes: Sizes, operations: Sequence[Any], known: Sequence[Condition]) -> list[Condition]:
+def known_conditions(operations: Sequence[tuple[str, Any]], sizes: Sizes) -> list[Condition]:
+    """What holds in all of a function besides the ranges of symbols. ``operations``: of its entry block, with their
+    names."""
+    known = [
+        c for name, op in operations if name in _KNOWN and (c := read_condition(sizes, op.operands[0])) is not None
+    ]
+    return [*known, *_checked_in_time(sizes, operations, known)]
+
+
+def _checked_in_time(
+    sizes: Sizes, operations: Sequence[tuple[str, Any]], known: Sequence[Condition]
+) -> list[Condition]:
     """Checks before which nothing runs that has one of their symbols, or a symbol that a condition ties to those.
 
     Facts hold for the whole function, and nothing may be compiled with a fact that is checked only after it has run.
+    ``operations``: with their names.
     """
     checks: list[tuple[Condition, frozenset[str]]] = []
     used: set[str] = set()
-    for op in operations:
-        if op.name == "symshape.expect_true":
+    last = max((i for i, (name, _) in enumerate(operations) if name == _CHECK), default=-1)
+    for name, op in operations[: last + 1]:
+        if name == _CHECK:
             condition = read_condition(sizes, op.operands[0])
             if condition is not None:
                 checks.append((condition, frozenset(used)))
-        elif op.name not in _NO_WORK and not op.name.startswith("arith."):
+        elif name not in _NO_WORK and not name.startswith("arith."):
             used |= _symbols_of(sizes, op)
     ties = [condition.symbols for condition in (*known, *(check for check, _ in checks))]
     return [condition for condition, before in checks if before.isdisjoint(_tied(condition.symbols, ties))]
@@ -76,8 +89,9 @@ def _symbols_of(sizes: Sizes, op: Any) -> set[str]:
     return found
 
 
+_CHECK = "symshape.expect_true"
 _KNOWN = ("symshape.assume", "symshape.guard")  # a guard is checked before anything runs
-_NO_WORK = frozenset({"symshape.symbol", "symshape.unbacked_symbol", "symshape.bind", *_KNOWN})
+_NO_WORK = frozenset({*SYMBOLS, "symshape.bind", *_KNOWN})
 
 
 def row_of(op: Any) -> Row:

@@ -1,4 +1,4 @@
-"""What the main function does: library calls, kernel launches, and calls of branches.
+"""What the main function does: library calls, kernel launches, and calls of branches and layers.
 
 They have a namespace of their own, which MLIR does not know: an op that is defined from Python takes variadic
 operands of one type only (every constraint is bound once per op), and calls take tensors of all types. So these are
@@ -13,7 +13,15 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects._ods_common import _cext
 
-from symshape.dialects.accessors import branches_of, call_arguments, call_target, callee_of, is_branch, result_indices
+from symshape.dialects.accessors import (
+    branches_of,
+    call_arguments,
+    call_target,
+    callee_of,
+    is_branch,
+    is_layer,
+    result_indices,
+)
 from symshape.dialects.symshape import attribute, bad
 from symshape.dialects.template import operand_indices
 
@@ -199,8 +207,48 @@ def _is_predicate(type_: ir.Type) -> bool:
     return str(type_) == "i1"
 
 
-HostOp = CallOp | LaunchOp | CondOp
-HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in (CallOp, LaunchOp, CondOp)}
+@_cext.register_operation(Host)
+class LayerOp(ir.OpView):
+    """Calls a function that several layers share (``symshape.layer``): its tensors are given, its symbols are main's.
+
+    Its location says where this layer's operations come from, one for each call in the function, in order, as that of
+    the function does for the first layer. ``inline-layers`` puts the function in its place.
+
+    ```mlir
+    %r = "host.layer"(%x, %w, %s0) {callee = @layer_0}
+         : (tensor<?x256xf32>, tensor<256x256xf32>, index) -> tensor<?x256xf32> loc(fused["mm_3", "relu_3"])
+    ```
+    """
+
+    OPERATION_NAME = "host.layer"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self,
+        callee: str,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
+        _create(self, args, results, {"callee": ir.FlatSymbolRefAttr.get(callee)}, loc, ip)
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, callee=ir.FlatSymbolRefAttr):
+            return False
+        name = callee_of(self)
+        function = _find_function(self, name)
+        if function is None or not is_layer(function):
+            return bad(self, f"callee @{name} is no function of this module with an attribute 'symshape.layer'")
+        given, results = [v.type for v in self.operation.operands], [v.type for v in self.operation.results]
+        return _fit(self, "operand", given, function.type.inputs, name) and _fit(
+            self, "result", results, function.type.results, name
+        )
+
+
+HostOp = CallOp | LaunchOp | CondOp | LayerOp
+HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in (CallOp, LaunchOp, CondOp, LayerOp)}
 
 
 def _create(
@@ -254,13 +302,13 @@ def _same_types(op: LaunchOp, what: str, given: Sequence[ir.Type], expected: Seq
     return True
 
 
-def _fit(op: CondOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type], branch: str) -> bool:
+def _fit(op: HostOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type], callee: str) -> bool:
     """Whether types are the same, but for sizes that only one side knows."""
     if len(given) != len(expected):
-        return bad(op, f"has {len(given)} {what}s, but @{branch} has {len(expected)}")
+        return bad(op, f"has {len(given)} {what}s, but @{callee} has {len(expected)}")
     for i, (mine, theirs) in enumerate(zip(given, expected)):
         if mine != theirs and not _is_cast(mine, theirs):
-            return bad(op, f"{what} {i} is {mine}, but @{branch} says {theirs}")
+            return bad(op, f"{what} {i} is {mine}, but @{callee} says {theirs}")
     return True
 
 

@@ -19,6 +19,11 @@ class SourceLocation:
         return f"{self.file}:{self.line}:{self.column}" if self.line else "<unknown>"
 
 
+def parts_of(location: ir.Location) -> list[ir.Location]:
+    """The locations that were fused into one, in order; of one that is not fused itself."""
+    return list(location.locations) if isinstance(location, ir.FusedLoc) else [location]
+
+
 def source_location(location: ir.Location) -> SourceLocation:
     """The first file position inside a location: through names, fusions and call sites."""
     match location:

@@ -87,11 +87,13 @@ class Sizes:
             self.define(op.results[0], Expr.symbol(symbol_name(op)))
             return True
         if name == "symshape.bind":
-            operands = list(op.operands)
-            rank = (len(operands) - 2) // 2
-            if all(v in self._exprs for v in operands[1:]):
-                exprs = tuple(self._exprs[v] for v in operands[1:])
-                self.layouts[operands[0]] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
+            tensor, *layout = op.operands
+            rank = len(layout) // 2
+            try:
+                exprs = tuple(map(self._exprs.__getitem__, layout))
+            except KeyError:
+                return True
+            self.layouts[tensor] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
             return True
         if name == "tensor.dim":
             size = self._bound_size(*op.operands)

@@ -7,8 +7,8 @@ from symshape.errors import OptionError
 STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
-    "linalg": ("compact-masks", "lower-aten", "unroll-reductions", "inline-into-gathers"),
-    "kernels": ("fuse-kernels", "outline-scatters", "reuse-buffers"),
+    "linalg": ("outline-layers", "compact-masks", "lower-aten", "unroll-reductions", "inline-into-gathers"),
+    "kernels": ("fuse-kernels", "outline-scatters", "inline-layers", "reuse-buffers"),
     "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }
 

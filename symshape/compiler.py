@@ -139,6 +139,8 @@ def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tu
     extra = [step for element in options.passes for step in parse_pipeline(element)]
     check_optional(options.disable_passes, (step_name(step) for step in extra))
     disabled = {*options.disable_passes, *attempt.without}
+    if extra or "inline-layers" in disabled:  # the user's passes see every layer
+        disabled.add("outline-layers")
     pipelines = []
     for stage, elements in STAGES.items():
         steps = [step for element in elements for step in parse_pipeline(element)]

@@ -35,6 +35,7 @@ from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
+from symshape.garbage import collected_later
 from symshape.graphs import FurtherGraph, further_graph, tell
 from symshape.policy import SpecialisationPolicy
 from symshape.specialisation_limits import Limits
@@ -119,7 +120,7 @@ class FrameCompiler(FrameCallback):
             self._tell(frame.f_code, len(entries) + 1, failed)
             if not self._tracing.one_graph and limits.is_beyond(failed):
                 return only_run()
-        with environments_made() as made, refused(frozenset(self._decisions.refused)):
+        with collected_later(), environments_made() as made, refused(frozenset(self._decisions.refused)):
             found = self._compiled(usual, frame, limits)
         if has_guards(found):
             keep(found.guarded_code.guard_manager, len(entries) + 1, made[-1] if made else None)

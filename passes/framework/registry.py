@@ -25,6 +25,7 @@ TABLE: dict[str, str] = {
     "eliminate-implied": "symshape.passes.constraints.eliminate_implied:EliminateImplied",
     "hoist-guards": "symshape.passes.constraints.hoist_guards:HoistGuards",
     "resolve-dims": "symshape.passes.constraints.resolve_dims:ResolveDims",
+    "outline-layers": "symshape.passes.layers.outline_layers:OutlineLayers",
     "compact-masks": "symshape.passes.masks.compact_masks:CompactMasks",
     "lower-aten": "symshape.passes.lowering.lower_aten:LowerAten",
     "unroll-reductions": "symshape.passes.lowering.unroll_reductions:UnrollReductions",
@@ -35,6 +36,7 @@ TABLE: dict[str, str] = {
     "plan-tiles": "symshape.passes.plans.plan_tiles:PlanTiles",
     "plan-index-width": "symshape.passes.plans.plan_index_width:PlanIndexWidth",
     "plan-alignment": "symshape.passes.plans.plan_alignment:PlanAlignment",
+    "inline-layers": "symshape.passes.layers.inline_layers:InlineLayers",
     "reuse-buffers": "symshape.passes.memory.reuse_buffers:ReuseBuffers",
 }
 

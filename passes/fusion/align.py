@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from symshape.prover.numbers.expr import Expr, Function, Symbol, product
+from symshape.dialects.affine_maps import is_dim
+from symshape.prover.numbers.expr import Expr, Function, product
 from symshape.prover.numbers.facts import Facts
 
 ZERO = Expr.const(0)
@@ -91,11 +92,8 @@ def _digit(expr: Expr) -> tuple[int, Expr] | None:
 
 
 def _single_dim(expr: Expr) -> int | None:
-    if len(expr.terms) == 1 and expr.terms[0][0] == 1 and len(expr.terms[0][1]) == 1:
-        atom = expr.terms[0][1][0]
-        if isinstance(atom, Symbol) and atom.name[0] == "d" and atom.name[1:].isdigit():
-            return int(atom.name[1:])
-    return None
+    name = expr.as_symbol()
+    return int(name[1:]) if name is not None and is_dim(name) else None
 
 
 def _mixed_radix(expr: Expr, sizes: Sequence[Expr]) -> list[tuple[int, Expr]] | None:

@@ -65,7 +65,7 @@ class FuseKernels(Pass):
     def _fuse(self, module: ir.Module, function: Any, names: dict[str, str]) -> int:
         block = function.regions[0].blocks[0]
         graph = read_graph(block)
-        facts = facts_of(function)
+        facts = facts_of(function, graph.sizes)
         grouping = self._group(graph, facts)
         readers = _readers(grouping)
         outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g, readers)).stores]

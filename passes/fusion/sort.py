@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import Any
 
 from torch_mlir import ir
@@ -15,29 +16,32 @@ def sort_block(block: ir.Block) -> None:
     numbers stay in their order."""
     operations = [view.operation for view in block.operations]
     terminator = operations.pop()
-    position = {op: i for i, op in enumerate(operations)}
-    waiting: dict[Any, int] = {}
-    users: dict[Any, list[Any]] = {}
-    drawn = None
-    for op in operations:
-        producers = {v.owner for v in op.operands if not isinstance(v.owner, ir.Block)}
-        for region in op.regions:
-            for inner in region.blocks[0].operations:
-                producers |= {
-                    v.owner for v in inner.operands if not isinstance(v.owner, ir.Block) and v.owner in position
-                }
+    position = {result: i for i, op in enumerate(operations) for result in op.results}
+    waiting: list[int] = []
+    users: list[list[int]] = [[] for _ in operations]
+    drawn = -1
+    for i, op in enumerate(operations):
+        producers = {position[value] for value in _used(op) if value in position}
         if draws_numbers(op):
-            producers |= {drawn} if drawn is not None else set()
-            drawn = op
-        waiting[op] = len(producers)
+            producers |= {drawn} if drawn >= 0 else set()
+            drawn = i
+        waiting.append(len(producers))
         for producer in producers:
-            users.setdefault(producer, []).append(op)
-    ready = [position[op] for op in operations if not waiting[op]]
+            users[producer].append(i)
+    ready = [i for i, count in enumerate(waiting) if not count]
     heapq.heapify(ready)
     while ready:
-        op = operations[heapq.heappop(ready)]
-        op.move_before(terminator)
-        for user in users.get(op, ()):
+        i = heapq.heappop(ready)
+        operations[i].move_before(terminator)
+        for user in users[i]:
             waiting[user] -= 1
             if not waiting[user]:
-                heapq.heappush(ready, position[user])
+                heapq.heappush(ready, user)
+
+
+def _used(op: Any) -> Iterator[ir.Value]:
+    """Its operands, and those of the operations in its regions."""
+    yield from op.operands
+    for region in op.regions:
+        for inner in region.blocks[0].operations:
+            yield from inner.operation.operands

@@ -66,7 +66,8 @@ class InlineIntoGathers(Pass):
         block = function.regions[0].blocks[0]
         if not any(v.operation.name == "linalg.generic" and any(_extracts(v.operation)) for v in block.operations):
             return 0  # the usual case: the graph is not read for nothing
-        graph, facts = read_graph(block), facts_of(function)
+        graph = read_graph(block)
+        facts = facts_of(function, graph.sizes)
         plans = {}
         for node in graph.computes:
             found = {op: plan for op in _extracts(node.op) if (plan := self._plan(graph, facts, node, op))}
@@ -116,11 +117,17 @@ class _Value:
 
 
 def _extracts(generic: Any) -> Iterator[Any]:
-    """Its extracts from tensors that main computes."""
+    """Its extracts from tensors that main computes, as they are or through views."""
     for view in generic.regions[0].blocks[0].operations:
         op = view.operation
-        if op.name == "tensor.extract" and not isinstance(op.operands[0].owner, ir.Block):
+        if op.name == "tensor.extract" and _is_computed(op.operands[0]):
             yield op
+
+
+def _is_computed(value: ir.Value) -> bool:
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "symshape.view":
+        value = value.owner.operands[0]
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic"
 
 
 def _index_expr(extract: Any, position: int) -> Expr:

@@ -114,9 +114,9 @@ class LowerAten(Pass):
         """How many calls were lowered, and how many are left; ``kept`` takes why."""
         block = function.regions[0].blocks[0]
         sizes = Sizes(block)
-        builder = Builder(sizes, facts_of(function), target_name)
         operations = [view.operation for view in block.operations]
         sizes.learn(operations)
+        builder = Builder(sizes, facts_of(function, sizes), target_name)
         binds = _binds(block)
         table, keep = rules(), set(self.keep)
         calls = lowered = 0

@@ -144,6 +144,15 @@ class Expr:
             return 0
         return self._polynomial.get(()) if len(self._polynomial) == 1 else None
 
+    def as_symbol(self) -> str | None:
+        """The name of a symbol that stands alone, else None."""
+        if len(self._polynomial) != 1:
+            return None
+        ((monomial, coefficient),) = self._polynomial.items()
+        if coefficient != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol):
+            return None
+        return monomial[0].name
+
     @property
     def constant(self) -> int:
         """The constant term of the sum."""
@@ -160,6 +169,9 @@ class Expr:
 
     def substitute(self, replacements: Mapping[str, Expr | int]) -> Expr:
         """All named symbols replaced at once; ZeroDivisionError when a divisor becomes 0."""
+        name = self.as_symbol()
+        if name is not None:  # the usual case
+            return as_expr(replacements[name]) if name in replacements else self
         if self.symbols.isdisjoint(replacements):
             return self
         return self.map_atoms(lambda atom: _substitute_atom(atom, replacements))

@@ -11,6 +11,7 @@ from typing import Final
 from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.bounds import Bounds, Interval, Range
 from symshape.prover.numbers.expr import Atom, Expr, Function, Symbol, as_expr
+from symshape.prover.numbers.models import Conditions, Models, names_of
 from symshape.prover.numbers.polynomial import Polynomial
 from symshape.prover.numbers.simplify import Simplifier
 
@@ -46,6 +47,7 @@ class Facts:
         self._by_atom: dict[Atom, list[int]] = {}  # atom -> positions of the nonnegatives that it occurs in
         self._indexed = 0  # how many of them are in there
         self._multiples: list[tuple[Expr, Expr]] = []
+        self._models = Models()
         self._forget_answers()
         for name, row in rows.items():
             self._rows[name] = replace(row, divisor=1)
@@ -61,13 +63,14 @@ class Facts:
         child._rows, child._sizes = dict(self._rows), dict(self._sizes)
         child._solved, child._parts = dict(self._solved), dict(self._parts)
         child._zeros, child._nonnegatives = list(self._zeros), list(self._nonnegatives)
-        child._multiples = list(self._multiples)
+        child._multiples, child._models = list(self._multiples), self._models.copy()
         return child
 
     def with_dims(self, sizes: Mapping[str, Expr | int]) -> Facts:
         """A copy for the points of a loop: 0 <= d <= size - 1 for each dim, and so size >= 1."""
         child = self.copy()
         child._sizes.update((name, as_expr(size)) for name, size in sizes.items())
+        child._forget_answers()
         for size in sizes.values():
             child.assume_nonnegative(as_expr(size) - 1)
         return child
@@ -241,6 +244,7 @@ class Facts:
     # The machinery.
 
     def _forget_answers(self) -> None:
+        self._models.facts_changed()
         self._bounds = Bounds(self._range)
         self._simplifier = Simplifier(self._proven, self._bounds.interval, self._is_exact)
         self._ranges: dict[str, Range] = {}
@@ -298,11 +302,21 @@ class Facts:
         key = known, combined
         if key not in self._proofs:
             self._proofs[key] = False  # while the proof is under way
+            if self._models.refute(known, self._conditions):
+                return False
             low = self._bounds.lower(known)
             self._proofs[key] = (low is not None and low >= 0) or any(
                 self._proven(rest, combined + 1) for rest in islice(self._less_assumed(known), _ATTEMPTS[combined])
             )
         return self._proofs[key]
+
+    def _conditions(self) -> Conditions:
+        exprs = [*self._nonnegatives, *self._zeros, *(one for pair in self._multiples for one in pair)]
+        dims = [name for name in self._sizes if name not in self._solved]
+        ends = [end for name in dims for end in self._range(name) if end is not None]
+        named = [name for name in (*self._rows, *names_of((*exprs, *ends))) if name not in self._solved]
+        names = dict.fromkeys([*(name for name in named if name not in self._sizes), *dims])
+        return Conditions(list(names), self._range, self._parts, self._nonnegatives, self._zeros, self._multiples)
 
     def _best_lower(self, known: Expr) -> int | None:
         lows = [self._bounds.lower(known), *map(self._bounds.lower, islice(self._less_assumed(known), _ATTEMPTS[0]))]

@@ -26,6 +26,7 @@ from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
+from symshape.garbage import collected_later
 from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.jitted.random_modules import refusing_draws
 from symshape.options import Options
@@ -104,7 +105,7 @@ def trace_call(call: Call, options: Options) -> Traced:
     """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
     CompileError where the function cannot be traced; whatever else the function itself raises."""
     trace = Trace()
-    with in_force(Scope("frame", run_operators=options.probe_custom_operators)):
+    with collected_later(), in_force(Scope("frame", run_operators=options.probe_custom_operators)):
         state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
         fakes = [_fake(trace, one) for one in call.inputs]
         try:

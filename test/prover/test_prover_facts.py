@@ -13,6 +13,7 @@ from prover_trees import Tree, build, compute, trees
 
 from symshape.prover.numbers.expr import Expr, as_expr, maximum, minimum
 from symshape.prover.numbers.facts import Facts, Row
+from symshape.prover.numbers.models import Models
 
 SIZES = ["s0", "s1", "s2"]
 DIMS = ["d0", "d1"]
@@ -289,3 +290,46 @@ def test_nothing_said_is_wrong(
         assert not below or value <= other_value
         assert not same or value == other_value
         assert all(value % k == 0 for k in divisors)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.fixed_dictionaries(dict.fromkeys(SIZES, rows)),
+    st.fixed_dictionaries({name: trees(SIZES, 2) for name in DIMS}),
+    st.lists(trees(SIZES + DIMS, 3), max_size=3),
+    st.lists(trees(SIZES + DIMS, 5), min_size=1, max_size=4),
+)
+def test_models_change_no_answer(
+    ranges: dict[str, Row], dims: dict[str, Tree], nonnegatives: list[Tree], asked: list[Tree]
+) -> None:
+    """They only save the search for proofs that there are not."""
+
+    def answers() -> list[Any]:
+        facts = Facts(ranges).with_dims({name: build(size) for name, size in dims.items()})
+        for nonnegative in nonnegatives:
+            facts.assume_nonnegative(build(nonnegative))
+        exprs = [build(tree) for tree in asked]
+        found: list[Any] = [(str(facts.simplify(e)), facts.bounds(e), facts.nonnegative(e)) for e in exprs]
+        return found + [(facts.equal(a, b), facts.less_equal(a, b)) for a in exprs for b in exprs]
+
+    try:
+        with_models = answers()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Models, "refute", lambda *_: False)
+            without = answers()
+    except ZeroDivisionError:
+        assume(False)
+    assert with_models == without
+
+
+def test_a_model_is_found_and_kept() -> None:
+    """A product of sizes, a divisor and an order: what is false is refuted, also after more has been assumed."""
+    facts = Facts({"a": Row(0, None), "b": Row(1, 512), "c": Row(0, None, 4)})
+    facts.assume_nonnegative(Expr.symbol("a") - Expr.symbol("b"))
+    a, b, c = (Expr.symbol(name) for name in "abc")
+    assert facts.less_equal(b, a) and not facts.less_equal(a, b)
+    models = [dict(model) for model in facts._models.found]
+    assert models and all(model["a"] >= model["b"] >= 1 and model["b"] <= 512 for model in models)
+    facts.assume_nonnegative(a - c)
+    assert not facts.equal(a * b, c) and facts.less_equal(c, a)
+    assert all(model["a"] >= model["c/4"] * 4 for model in facts._models.found)

@@ -1,0 +1,1 @@
+"""Equal layers of a model: compiled once, as functions of their own."""

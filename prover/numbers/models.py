@@ -1,0 +1,134 @@
+"""Values of symbols at which all facts hold: what is false there follows from none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from symshape.prover.numbers.bounds import Range
+from symshape.prover.numbers.expr import Expr
+
+Model = dict[str, int]
+
+_WANTED: Final = 3  # models; what is false is nearly always false at one of them
+_TRIES: Final = 12
+_SEARCHES: Final = 4  # of one store of facts, which may have models that are hard to find, or none
+# What is added to the least value of a symbol in the first tries, by its position: different values, some large.
+_STEPS: Final = (
+    (2, 3, 5, 7, 11, 13, 17, 19, 23),
+    (97, 1009, 53, 389, 211, 701, 31, 503, 149),
+    (1, 1, 0, 1, 2, 1, 0, 1, 3),
+)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """All that a store of facts says in its normal form: ``names`` in an order in which the range of one depends on
+    those before it, ranges, expressions that are >= 0 and == 0, and (base, divisor) without rest."""
+
+    names: Sequence[str]
+    range_of: Callable[[str], Range]
+    parts: Mapping[str, tuple[str, int]]
+    nonnegatives: Sequence[Expr]
+    zeros: Sequence[Expr]
+    multiples: Sequence[tuple[Expr, Expr]]
+
+
+@dataclass
+class Models:
+    """Some models of facts, found when they are first needed and kept while facts are added."""
+
+    found: list[Model] = field(default_factory=list)
+    searches: int = 0
+    _current: bool = False
+    _busy: bool = False
+
+    def copy(self) -> Models:
+        """For facts that start from the same."""
+        return Models([dict(model) for model in self.found], self.searches)
+
+    def facts_changed(self) -> None:
+        """The models are to be looked at again."""
+        self._current = False
+
+    def refute(self, known: Expr, conditions: Callable[[], Conditions]) -> bool:
+        """Whether ``known >= 0`` is false at one of the models."""
+        if self._busy:  # a range is being simplified for a model
+            return False
+        if not self._current:
+            self._busy = True
+            try:
+                self._update(conditions())
+            finally:
+                self._busy = False
+            self._current = True
+        return any((value := _value(known, model)) is not None and value < 0 for model in self.found)
+
+    def _update(self, conditions: Conditions) -> None:
+        self.found = [model for model in self.found if _complete(model, conditions) and _holds(model, conditions)]
+        if self.found or self.searches >= _SEARCHES:
+            return
+        self.searches += 1
+        for number in range(_TRIES):
+            model: Model = {}
+            if _complete(model, conditions, number) and _holds(model, conditions) and model not in self.found:
+                self.found.append(model)
+                if len(self.found) == _WANTED:
+                    return
+
+
+def _complete(model: Model, conditions: Conditions, number: int = 0) -> bool:
+    """Gives a value to each symbol that has none; False where one has no value in its range. ``number``: of the try."""
+    random = Random(number)
+    for position, name in enumerate(conditions.names):
+        if name in model:
+            continue
+        whole, divisor = conditions.parts.get(name, ("", 1))
+        if whole in model:
+            model[name] = model[whole] // divisor
+            continue
+        low, high = conditions.range_of(name)
+        least, greatest = (None if end is None else _value(end, model) for end in (low, high))
+        step = _STEPS[number][position % 9] if number < len(_STEPS) else random.choice((0, 1, 2, 4, 8, 30, 64, 1000))
+        if least is None:
+            least = 0 if greatest is None else min(0, greatest - step)
+        if greatest is not None and greatest < least:
+            return False
+        model[name] = least + (step if greatest is None else step % (greatest - least + 1))
+    return True
+
+
+def _holds(model: Model, conditions: Conditions) -> bool:
+    """Whether all facts hold; not where one of them has no value."""
+    for name in conditions.names:
+        ends = conditions.range_of(name)
+        low, high = (None if end is None else _value(end, model) for end in ends)
+        if (ends[0] is not None and (low is None or low > model[name])) or (
+            ends[1] is not None and (high is None or high < model[name])
+        ):
+            return False
+    return (
+        all((value := _value(expr, model)) is not None and value >= 0 for expr in conditions.nonnegatives)
+        and all(_value(expr, model) == 0 for expr in conditions.zeros)
+        and all(_divides(base, divisor, model) for base, divisor in conditions.multiples)
+    )
+
+
+def _divides(base: Expr, divisor: Expr, model: Model) -> bool:
+    value, number = _value(base, model), _value(divisor, model)
+    return value is not None and bool(number) and value % (number or 1) == 0
+
+
+def _value(expr: Expr, model: Model) -> int | None:
+    """None where a symbol has no value, or a divisor is 0."""
+    try:
+        return expr.evaluate(model)
+    except (KeyError, ZeroDivisionError):
+        return None
+
+
+def names_of(exprs: Iterable[Expr]) -> list[str]:
+    """The symbols of expressions, each once, in order."""
+    return list(dict.fromkeys(name for expr in exprs for name in sorted(expr.symbols)))
