@@ -23,7 +23,7 @@ from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
-from symshape.runtime.torch_c import differentiable_view, empty_strided_cpu, is_profiling, reinterpret_tensor
+from symshape.runtime.torch_c import differentiable_view, empty_strided_cpu, is_profiling, memory_of, reinterpret_tensor
 
 Run = Callable[[list[Any]], Any]  # of a compiled program: the list of its inputs, which it empties
 Kernels = Mapping[str, Callable[..., None]]  # by name
@@ -36,6 +36,7 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         "constant": program.constants,
         "reinterpret": reinterpret_tensor,
         "differentiable_view": differentiable_view,
+        "memory_of": memory_of,
         "with_layout": with_layout,
         "promised": promised,
         "empty_strided": _allocator(program.device),

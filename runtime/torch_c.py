@@ -25,6 +25,12 @@ def differentiable_view(x: torch.Tensor, sizes: Sequence[int], strides: Sequence
         return x.as_strided(sizes, strides, x.storage_offset() + offset)
 
 
+def memory_of(x: torch.Tensor, size: int, offset: int) -> torch.Tensor:
+    """Elements of the memory that ``x`` is in, from ``offset`` elements after its own beginning. RuntimeError where the
+    memory ends before."""
+    return x.detach().as_strided((size,), (1,), x.storage_offset() + offset)
+
+
 @contextlib.contextmanager
 def differentiated() -> Iterator[None]:
     """While entered, operators are differentiated, also in a kernel or in a graph that AOTAutograd runs below autograd:

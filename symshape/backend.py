@@ -11,7 +11,6 @@ import torch
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.errors import OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
-from symshape.frontend.bridge.dynamo import has_functional_transforms
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.size_memory import remember
@@ -84,7 +83,7 @@ def symshape_backend(
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     remember(traced_env_of(gm))
     _rewrite_before_tracing(gm, example_inputs, timings)
-    scope = Scope("graph", eager_draws=parsed.random == "eager", transforms=has_functional_transforms(gm))
+    scope = Scope("graph", eager_draws=parsed.random == "eager")
     while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:]
         try:

@@ -31,7 +31,7 @@ class Reason:
     ``values``     what the condition reads, at this call: ``(("x.size(1)", "1"),)``
     ``line``       ``file:line`` of the user's line that asked; "" if it was none
     ``text``       what stands there
-    ``asked``      the framework's line that asked, if it was not the user's Python itself
+    ``asked``      what asked, if it was not the user's Python itself: ``PyTorch's squeeze``, or the framework's line
     """
 
     graph: int
@@ -53,11 +53,8 @@ class Reason:
     @property
     def _origin(self) -> str:
         if self.line:
-            return (
-                (f"`{self.text}` at " if self.text else "")
-                + self.line
-                + (f", in what it calls: {self.asked}" if self.asked else "")
-            )
+            line = (f"`{self.text}` at " if self.text else "") + self.line
+            return f"{self.asked}, called by {line}" if self.asked else line
         return f"by no line of yours, {self.asked}" if self.asked else ""
 
 
@@ -84,6 +81,9 @@ class FurtherGraph:
             alike.setdefault(reason.here, []).append(reason)
         head = f"{self.kind} {self.number} of {self.function} ({self.line})"
         return "\n  ".join([head, *(_told(reasons, self.kind) for reasons in alike.values())])
+
+
+_OPERATOR = "PyTorch's "  # before its name
 
 
 def _told(reasons: Sequence[Reason], kind: str) -> str:
@@ -113,7 +113,10 @@ def _reason(failure: Failure) -> Reason:
 
 def spoken(origin: Origin) -> tuple[str, str, str]:
     """The user's line and its text, and the framework's in words where it asked."""
-    asked = "" if origin.is_by_python or origin.asked is None else _inside(origin.asked)
+    if origin.operator:
+        asked = _OPERATOR + origin.operator
+    else:
+        asked = "" if origin.is_by_python or origin.asked is None else _inside(origin.asked)
     return (str(origin.user), origin.user.text, asked) if origin.user is not None else ("", "", asked)
 
 
@@ -134,7 +137,10 @@ def tell(graph: FurtherGraph) -> None:
 
 def tell_of_limit(graph: FurtherGraph, name: str, lines: Sequence[Line], count: int) -> None:
     """That a function has been compiled for enough values of a size: ``count``."""
-    where = ", ".join(f"`{line.text}` at {line}" for line in lines)
+    asked = {reason.line: reason.asked for reason in graph.reasons if reason.asked.startswith(_OPERATOR)}
+    where = ", ".join(
+        (f"{asked[str(line)]}, called by " if str(line) in asked else "") + f"`{line.text}` at {line}" for line in lines
+    )
     log.warning(
         "%s (%s) has graphs for %s of %s, and now meets another one: %s. From now on the graph is broken there; "
         "what comes before is one graph for all values. symshape.SpecialisationPolicy(limit=...) says how many",

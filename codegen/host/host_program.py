@@ -318,7 +318,8 @@ def _call(w: _Writer, op: Any) -> None:
     if target == "symshape.storage":
         x, result = op.operands[0], op.results[0]
         back = w.size(Expr.const(0) - w.layout(w.alias.get(x, x)).offset)
-        w.lines.append(f"{w.name(result)} = reinterpret({w.name(x)}, {w.tuple(w.layout(result).sizes)}, (1,), {back})")
+        (size,) = w.layout(result).sizes
+        w.lines.append(f"{w.name(result)} = memory_of({w.name(x)}, {w.size(size)}, {back})")
         return
     python_name = "".join(c if c.isalnum() else "_" for c in target)
     w.text.targets[python_name] = target

@@ -72,13 +72,6 @@ def is_number_of_random(node: torch.fx.Node) -> bool:
     return type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"
 
 
-def has_functional_transforms(gm: torch.fx.GraphModule) -> bool:
-    """Whether a Dynamo graph, or one in it, has transforms of ``torch.func``: it enters and leaves their levels."""
-    graphs = [module.graph for module in gm.modules() if isinstance(module, torch.fx.GraphModule)]
-    names = (getattr(node.target, "__name__", "") for graph in graphs for node in graph.nodes)
-    return any(name.endswith("_increment_nesting") for name in names)
-
-
 def sizes_at_hand(graph: Any) -> dict[Any, int]:
     """What sizes of inputs that are traced as unknown are at this call, by symbol."""
     found: dict[Any, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,15 +45,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Origin:
-    """``user``: the innermost line of the user's that was traced; ``asked``: that of the framework, if it is known."""
+    """``user``: the innermost line of the user's that was traced; ``asked``: that of the framework, if it is known;
+    ``operator``: what the user's line calls, if that asked: the line of the framework is then somewhere in it, and of
+    C++ that asks it is a line that only hands on."""
 
     user: Line | None = None
     asked: Line | None = None
+    operator: str = ""
 
     @property
     def is_by_python(self) -> bool:
         """Whether the user's Python itself asked, which Dynamo runs, not an operator that it calls."""
-        return self.user is not None and (self.asked is None or self.asked.file.startswith(_DYNAMO))
+        by_python = self.asked is None or self.asked.file.startswith(_DYNAMO)
+        return self.user is not None and not self.operator and by_python
 
 
 def users_line(frames: Iterable[Any]) -> Line | None:
@@ -76,4 +81,41 @@ def origin_of(sloc: Any) -> Origin:
     """Of a guard that is about to be made, with the location that the environment gives it."""
     frame: Any = getattr(sloc, "framework_loc", None)
     asked = Line(frame.filename, int(frame.lineno or 0)) if hasattr(frame, "filename") else None
-    return Origin(users_line_now(), asked)
+    return Origin(users_line_now(), asked, _operator_now())
+
+
+def _operator_now() -> str:
+    """The name of the operator that is being traced; "" where the user's Python asks."""
+    frame: Any = sys._getframe(1)
+    found = ""
+    while frame is not None:
+        code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
+        if module == "torch._dynamo.symbolic_convert" or module.partition(".")[0] not in _FRAMEWORK:
+            return found
+        node = frame.f_locals.get(_NODES.get((module, code.co_name), ""))
+        if isinstance(node, torch.fx.Node):
+            return _name_of_call(node)
+        if (module, code.co_name) == ("torch.autograd.graph", "_engine_run_backward"):
+            found = "backward pass"
+        elif code.co_name == "__torch_dispatch__" and (op := frame.f_locals.get("func")) is not None:
+            found = found if found == "backward pass" else str(getattr(op, "overloadpacket", op)).rpartition(".")[2]
+        frame = frame.f_back
+    return found
+
+
+# The variable with the node that is traced, by module and function: Dynamo's own, and those that run a graph again.
+_NODES = {("torch._dynamo.utils", "run_node"): "node", ("torch.fx.interpreter", "run_node"): "n"}
+_FRAMEWORK = ("torch", "symshape", "contextlib", "functools", "sympy")
+
+
+def _name_of_call(node: torch.fx.Node) -> str:
+    """ "" for arithmetic on sizes alone, which is the user's Python."""
+    values = [one.meta.get("example_value", one.meta.get("val")) for one in node.all_input_nodes]
+    if getattr(node.target, "__module__", "") in _ARITHMETIC and not any(isinstance(v, torch.Tensor) for v in values):
+        return ""
+    packet = getattr(node.target, "overloadpacket", node.target)
+    name = packet if isinstance(packet, str) else getattr(packet, "__name__", "")
+    return str(name)
+
+
+_ARITHMETIC = ("_operator", "math", "builtins")

@@ -42,6 +42,25 @@ def guard_or_false(condition: Any) -> bool:
     return condition if isinstance(condition, bool) else bool(symbolic_shapes.guard_or_false(condition))
 
 
+def holds_here(condition: Any) -> bool:
+    """Whether a condition on sizes holds of those at hand: a guard, also where it does not. False where it is on sizes
+    that are in the data."""
+    if isinstance(condition, bool):
+        return condition
+    return False if is_unbacked(condition) else bool(condition)
+
+
+def holds_for_sizes(comparison: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+    """Whether it does of the sizes at hand. A guard, where both are made of sizes of inputs; taken for true where one
+    is in the data."""
+    sizes = (left, right)
+    if all(type(size) is int for size in sizes):
+        return bool(comparison(left, right))
+    if not any(map(is_general, sizes)) or any(isinstance(size, torch.SymInt) and is_unbacked(size) for size in sizes):
+        return True
+    return bool(comparison(left, right))
+
+
 def expression_of(number: torch.SymInt | torch.SymFloat | torch.SymBool) -> Any:
     """The sympy expression that a symbolic number stands for."""
     return number.node.expr

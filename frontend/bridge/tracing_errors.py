@@ -18,6 +18,10 @@ class RefusedDivision(RefusedCall, ZeroDivisionError):
     """The same of Python's arithmetic."""
 
 
+class RefusedArgument(RefusedCall, ValueError):
+    """The same of a function of ``math``."""
+
+
 def asks_for_sizes(error: BaseException | None) -> bool:
     """Whether an error of a trace says that it had to know a size that is in the data, or that there is no rule for
     what an operator returns."""

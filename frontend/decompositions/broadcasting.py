@@ -29,10 +29,15 @@ Size = Any  # int | torch.SymInt
 def broadcasting_kernels() -> dict[Any, AutogradKernel]:
     """For ``differentiate_by``: operands that may have to be repeated are, before they are differentiated."""
     return {
-        **dict.fromkeys(_POINTWISE, _pointwise),
-        aten.expand.default: _expand,
+        **transformed_kernels(),
         **dict.fromkeys((aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims), _squeeze),
     }
+
+
+def transformed_kernels() -> dict[Any, AutogradKernel]:
+    """For ``transform_by``: the same, without assertions on what is in the data."""
+    in_place = dict.fromkeys(_IN_PLACE, _pointwise_in_place)
+    return {**dict.fromkeys(_POINTWISE, _pointwise), **in_place, aten.expand.default: _expand}
 
 
 _POINTWISE = (
@@ -64,6 +69,28 @@ _POINTWISE = (
     aten.copysign.Tensor,
     aten.complex.default,
     aten.special_xlog1py.default,
+)
+
+_IN_PLACE = (
+    aten.add_.Tensor,
+    aten.sub_.Tensor,
+    aten.mul_.Tensor,
+    aten.div_.Tensor,
+    aten.div_.Tensor_mode,
+    aten.pow_.Tensor,
+    aten.atan2_.default,
+    aten.hypot_.default,
+    aten.remainder_.Tensor,
+    aten.fmod_.Tensor,
+    aten.lerp_.Tensor,
+    aten.lerp_.Scalar,
+    aten.addcmul_.default,
+    aten.addcdiv_.default,
+    aten.masked_fill_.Scalar,
+    aten.masked_fill_.Tensor,
+    aten.xlogy_.Tensor,
+    aten.copysign_.Tensor,
+    aten.copy_.default,
 )
 
 
@@ -209,6 +236,20 @@ def _pointwise(usual: Any, *args: Any, **kwargs: Any) -> Any:
     found = iter(repeated(tensors))
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda _: next(found), (args, kwargs))
     return usual(*args, **kwargs)
+
+
+def _pointwise_in_place(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """What is written to has the size of the result."""
+    tensors = [y for y in pytree.tree_leaves((x, args, kwargs)) if isinstance(y, torch.Tensor)]
+    if not any(y.requires_grad for y in tensors) or not _is_open([y.shape for y in tensors]):
+        return usual(x, *args, **kwargs)
+
+    def spread(y: torch.Tensor) -> torch.Tensor:
+        found = _spread(y, x.shape) if y.dim() <= x.dim() else None
+        return y if found is None else found
+
+    args, kwargs = pytree.tree_map_only(torch.Tensor, spread, (args, kwargs))
+    return usual(x, *args, **kwargs)
 
 
 def _spread(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor | None:

@@ -13,7 +13,13 @@ import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.layouts import memory_format_of
-from symshape.frontend.bridge.symbolic_sizes import guard_or_false, has_unbacked_sizes, known_equal, known_multiple
+from symshape.frontend.bridge.symbolic_sizes import (
+    guard_or_false,
+    has_unbacked_sizes,
+    holds_here,
+    known_equal,
+    known_multiple,
+)
 
 aten: Any = torch.ops.aten
 Size = Any  # int | torch.SymInt
@@ -133,11 +139,20 @@ def _by_formats(x: torch.Tensor, operands: Sequence[torch.Tensor], *_: Any) -> O
 
 
 def _by_shifts(x: torch.Tensor, operand: torch.Tensor, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Order:
-    """Two pieces are joined for each dim: by the operand's format, unless a piece has no elements."""
+    """Two pieces are joined for each dim: by the operand's format, unless a piece has no elements. Of a tensor without
+    elements any layout is right."""
     order = list(order_of_format(operand))
-    if order == list(range(x.dim())) or not dims or guard_or_false(x.numel() == 0):
+    if order == list(range(x.dim())) or not dims:
         return range(x.dim())
-    return order if all(guard_or_false(n % x.size(d) != 0) for n, d in zip(shifts, dims)) else range(x.dim())
+    sizes = (torch.sym_max(x.size(d), 1) for d in dims)  # type: ignore[no-untyped-call]
+    return order if all(holds_here(n % size != 0) for n, size in zip(shifts, sizes)) else range(x.dim())
+
+
+def empty_rolled(x: torch.Tensor, shifts: Sequence[Size], dims: Sequence[int]) -> torch.Tensor:
+    """A tensor that is laid out like ``x.roll(shifts, dims)``."""
+    order = _by_shifts(x, x, shifts, dims) if x.is_cpu and not has_unbacked_sizes(x) else range(x.dim())
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    return x.new_empty([x.size(d) for d in order]).permute(*back)
 
 
 def _by_first(x: torch.Tensor, operand: torch.Tensor, *_: Any) -> Order:

@@ -14,8 +14,8 @@ import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import (
-    guard_or_false,
     has_unbacked_sizes,
+    holds_here,
     is_unbacked,
     known_equal,
     known_multiple,
@@ -36,22 +36,40 @@ def constant_pad_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(rule)
     def sizes(x: torch.Tensor, pad: Sequence[Size], value: Any = 0) -> Any:
-        for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
-            # Eager mode cuts off before it adds: what is left is n + min(first, 0) + min(last, 0).
-            for amount in (first, last, first + last):
-                left: Any = x.size(d) + amount
-                if is_general(left) and not is_unbacked(left) and left < 0:
-                    raise RefusedCall("narrow(): length must be non-negative.")
-        return _left(x, pad).clone() if _is_clone(x, pad) else rule(x, pad, value)
+        found = cloned_sizes(x, pad)
+        return rule(x, pad, value) if found is NotImplemented else found
 
     return sizes
+
+
+def cloned_sizes(x: torch.Tensor, pad: Sequence[Size]) -> Any:
+    """The result where nothing is added; NotImplemented where something is. That eager mode does not refuse it is a
+    guard."""
+    for d, first, last in zip(reversed(range(x.dim())), pad[::2], pad[1::2]):
+        _require_elements(x.size(d), (first, last))
+    return _left(x, pad).clone() if _is_clone(x, pad) else NotImplemented
+
+
+def _require_elements(size: Size, amounts: Sequence[Size]) -> None:
+    """Eager mode takes away at each side before it adds anything. A guard."""
+    if not any(map(is_general, (size, *amounts))) or any(map(_is_unbacked, (size, *amounts))):
+        return
+    left = size
+    for amount in amounts:
+        left = left + amount if amount < 0 else left
+        if left < 0:
+            raise RefusedCall("narrow(): length must be non-negative.")
+
+
+def _is_unbacked(size: Size) -> bool:
+    return isinstance(size, torch.SymInt) and is_unbacked(size)
 
 
 def _is_clone(x: torch.Tensor, pad: Sequence[Size]) -> bool:
     """Whether nothing is added, which is a guard if the layout depends on it. Where a size is unbacked something is."""
     if len(pad) % 2 or len(pad) > 2 * x.dim() or has_unbacked_sizes(x) or _has_one_layout(x):
         return False
-    return all(guard_or_false(amount <= 0) for amount in pad)
+    return all(holds_here(amount <= 0) for amount in pad)
 
 
 def _has_one_layout(x: torch.Tensor) -> bool:

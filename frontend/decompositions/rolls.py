@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.decompositions.eager_layouts import empty_rolled
 
 Rule = Callable[..., Any]
 Ints = Any  # int | torch.SymInt, or a sequence of them
@@ -37,7 +38,9 @@ def roll_sizes(rule: Rule) -> Rule:
     """The rule for the result."""
 
     def sizes(x: torch.Tensor, shifts: Ints, dims: Ints = ()) -> Any:
-        return x.new_empty(x.shape) if _is_asked(x, _listed(shifts), _listed(dims)) else rule(x, shifts, dims)
+        if not _is_asked(x, _listed(shifts), _listed(dims)):
+            return rule(x, shifts, dims)
+        return empty_rolled(x, _listed(shifts), _listed(dims))
 
     return sizes
 

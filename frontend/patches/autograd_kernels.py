@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._decomp import decomposition_table, meta_table
+from torch._decomp import decomposition_table
+from torch._ops import OpOverload
 from torch._subclasses import fake_impls
 
 from symshape.frontend.bridge.decomposition_tables import inductor_table
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.decompositions.batch_norm_sizes import functional_sizes, inference_sizes, training_sizes
-from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
+from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
-from symshape.frontend.decompositions.padding import constant_pad_sizes
+from symshape.frontend.decompositions.padding import cloned_sizes, constant_pad_sizes
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
 from symshape.frontend.patches.patch import Changes
@@ -26,6 +27,8 @@ from symshape.frontend.patches.probes import Exists, Says, Takes
 
 aten: Any = torch.ops.aten
 _AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
+_LEVEL = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
+_DIFFERENTIATING = (*_AUTOGRAD, _LEVEL)
 
 
 def sizes_of_composites(changes: Changes) -> None:
@@ -41,6 +44,63 @@ def gradients_of_unknown_sizes(changes: Changes) -> None:
 def gradients_of_broadcasts(changes: Changes) -> None:
     """Operands that may have to be repeated are, before they are differentiated."""
     differentiate_by(changes, broadcasting_kernels())
+
+
+def broadcasts_in_transforms(changes: Changes) -> None:
+    """Also where a transform of ``torch.func`` differentiates, which it does while Dynamo follows sizes, too."""
+    transform_by(changes, transformed_kernels())
+
+
+def transform_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
+    """Transforms of ``torch.func`` get to these operators by Python functions ``kernel(usual, *args, **kwargs)``.
+
+    PyTorch reads a number, which is a tensor in C++, to call a function in Python, and one that a level of a transform
+    has wrapped has no memory. So functions that may get a number run before a level wraps their operands, and not where
+    the level differentiates.
+    """
+    changed = [op for op in kernels if _may_have_numbers(op)]
+    differentiate_by(changes, {op: kernel for op, kernel in kernels.items() if op not in changed})
+
+    def remove() -> None:
+        for op in changed:
+            _remove(op, _LEVEL)
+
+    changes.callback(remove)
+    for op in changed:
+        op.py_kernels[_LEVEL] = functools.partial(kernels[op], functools.partial(op._op_dk, _LEVEL))
+        op._dispatch_cache.pop(_LEVEL, None)
+    changes.wrap(OpOverload, "_get_dispatch", functools.partial(_where_numbers_have_memory, frozenset(changed)))
+
+
+def _where_numbers_have_memory(ops: frozenset[Any], usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """That is asked at each call of these operators."""
+
+    @functools.wraps(usual)
+    def _get_dispatch(self: Any, key: Any) -> Any:
+        if key not in _DIFFERENTIATING or self not in ops:
+            return usual(self, key)
+        ours = self.py_kernels.pop(key, None) if _may_be_wrapped(key) else None
+        try:
+            return usual(self, key)
+        finally:
+            self._dispatch_cache.pop(key, None)
+            if ours is not None:
+                self.py_kernels[key] = ours
+
+    return _get_dispatch
+
+
+def _may_have_numbers(op: Any) -> bool:
+    """An operator of one tensor is not called with a number in its place."""
+    return sum(str(argument.type) == "Tensor" for argument in op._schema.arguments) > 1
+
+
+def _may_be_wrapped(key: Any) -> bool:
+    """Whether a number may come as a wrapper of a level: a level that differentiates wraps it, and keeps it for its
+    backward. There everything has its full size already."""
+    if key == _LEVEL:
+        return bool(torch._C._current_graph_task_id() != -1)
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def differentiate_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:
@@ -73,6 +133,11 @@ def _remove(op: Any, key: Any) -> None:
     op._dispatch_cache.pop(key, None)
 
 
+LEVEL_PROBES = (
+    Exists("torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode"),
+    Exists("torch._C._functorch.peek_interpreter_stack"),
+    Exists("torch._C._current_graph_task_id"),
+)
 KERNEL_PROBES = (
     Exists("torch.ops.aten.mm.default.py_kernels", "dict"),
     Exists("torch.ops.aten.mm.default._dispatch_cache", "dict"),
@@ -87,6 +152,11 @@ KERNEL_PROBES = (
 def kernel_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Callable[[], list[str]]:
     """The names of the tables that ``differentiate_by`` writes to."""
     return lambda: [f"torch.ops.{op}.py_kernels" for op in kernels()]
+
+
+def transform_targets(kernels: Callable[[], Mapping[Any, AutogradKernel]]) -> Callable[[], list[str]]:
+    """What ``transform_by`` changes."""
+    return lambda: [*kernel_targets(kernels)(), "torch._ops.OpOverload._get_dispatch"]
 
 
 def sizes_of_logsumexp(changes: Changes) -> None:
@@ -120,22 +190,10 @@ _BATCH_NORMS: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] =
 
 
 def layouts_of_paddings(changes: Changes) -> None:
-    """An amount may be 0."""
-    op = aten.constant_pad_nd.default
-    trace_sizes_by(changes, {op: constant_pad_sizes})
-    if op in meta_table:  # the tracer asks this one first
-        rules: Any = fake_impls.op_implementations_dict
-        changes.items(rules, {op: _for_fake_tensors(constant_pad_sizes(meta_table[op]))})
-
-
-def _for_fake_tensors(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule for an operator as ``op_implementations_dict`` has it."""
-
-    def traced(mode: Any, _op: Any, *args: Any, **kwargs: Any) -> Any:
-        with mode:
-            return rule(*args, **kwargs)
-
-    return traced
+    """An amount may be 0. Tracing has a rule besides the decomposition, which it prefers."""
+    trace_sizes_by(changes, {aten.constant_pad_nd.default: constant_pad_sizes})
+    rules: Any = fake_impls.op_implementations_dict
+    changes.items(rules, {aten.constant_pad_nd.default: lambda _mode, _op, x, pad, value=0: cloned_sizes(x, pad)})
 
 
 def types_of_results(changes: Changes) -> None:

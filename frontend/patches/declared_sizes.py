@@ -97,8 +97,13 @@ def _said(tensor: torch.Tensor, source: str, dim: int) -> Iterator[tuple[bool, s
 
 def _is_listed(sources: str, source: str, dim: int) -> bool:
     asked: Any = {"dynamic_sources": builder.is_dynamic_source, "unbacked_sources": builder.is_unbacked_source}[sources]
-    has_dims = len(inspect.signature(asked).parameters) > 1
-    return bool(asked(source, dim) if has_dims else asked(source))
+    return bool(asked(source, dim) if _takes_dims(asked) else asked(source))
+
+
+@functools.cache
+def _takes_dims(asked: Callable[..., Any]) -> bool:
+    """In later versions of PyTorch a dim may be listed by itself."""
+    return len(inspect.signature(asked).parameters) > 1
 
 
 def by_policy(source: str, dim: int | None = None) -> bool | None:

@@ -17,7 +17,6 @@ from torch._subclasses import fake_impls
 from torch.fx.experimental import sym_node, symbolic_shapes
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, handle_sym_dispatch
 from torch.fx.experimental.sym_node import _NO_HINT, SymNode
-from torch.utils._sympy.functions import ToFloat
 
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.dynamo import shape_env_of_output
@@ -28,8 +27,8 @@ from symshape.frontend.bridge.general_shape_env import (
     is_general,
     traced_again,
 )
-from symshape.frontend.bridge.symbolic_sizes import is_decided_against, is_unbacked
-from symshape.frontend.bridge.tracing_errors import RefusedCall, RefusedDivision
+from symshape.frontend.bridge.symbolic_sizes import holds_for_sizes, is_decided_against, is_unbacked
+from symshape.frontend.bridge.tracing_errors import RefusedArgument, RefusedDivision
 from symshape.frontend.decompositions.rolls import roll_sizes
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
 from symshape.frontend.patches.patch import Changes
@@ -62,10 +61,12 @@ def sizes_have_no_value_in_cpp(changes: Changes) -> None:
 
 
 def division_by_nothing(changes: Changes) -> None:
-    """What is divided by a size that is 0 has no value."""
+    """What is divided by a size that is 0 has no value; nor has what is outside of the domain of a function."""
     for name in ("mod", "int_floordiv", "int_truediv", "float_truediv"):
         changes.wrap(SymNode, name, functools.partial(_by_nothing, name))
     changes.wrap(SymNode, "float_pow", _of_nothing)
+    for name, refused in _REFUSED.items():
+        changes.wrap(SymNode, name, functools.partial(_within, refused))
 
 
 def decided_conditions_are_bools(changes: Changes) -> None:
@@ -84,16 +85,9 @@ def slices_of_any_size(changes: Changes) -> None:
 
 
 def indices_are_guarded(changes: Changes) -> None:
-    """That an index made of sizes is within its dim is asked of the sizes at hand; that sizes are the same, too."""
+    """That an index made of sizes is within its dim is asked of the sizes at hand."""
     rules: Any = fake_impls.op_implementations_dict
-    changes.items(
-        rules,
-        {
-            aten.select.int: _selected_sizes(rules[aten.select.int]),
-            aten.select_scatter.default: _replaced_sizes,
-            aten.diagonal_scatter.default: _replaced_diagonal,
-        },
-    )
+    changes.items(rules, {aten.select.int: _selected_sizes(rules[aten.select.int])})
 
 
 def errors_of_imagined_sizes(changes: Changes) -> None:
@@ -207,19 +201,52 @@ def _by_nothing(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of_nothing(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """That the user's Python raises no size of 0 to a negative number is a guard; of products of sizes it is not."""
+    """That the user's Python does not raise 0 to a negative number is a guard."""
 
     @functools.wraps(usual)
     def float_pow(self: Any, other: Any) -> Any:
-        env, base, exponent = self.shape_env, self.expr, other.expr
-        if isinstance(env, GeneralShapeEnv) and exponent.is_number and exponent < 0 and isinstance(base, ToFloat):
-            size = base.args[0]
-            is_asked = _is_asked_by_the_user() and not size.is_number and env.is_backed(size)
-            if is_asked and env.evaluate_expr(sympy.Eq(size, 0)) == sympy.true:
-                raise RefusedDivision("0.0 cannot be raised to a negative power")
+        is_negative = _may_be(self, 0) and _is_asked_by_the_user() and _holds_here(other, operator.lt, 0)
+        if is_negative and _holds_here(self, operator.eq, 0):
+            raise RefusedDivision("0.0 cannot be raised to a negative power")
         return usual(self, other)
 
     return float_pow
+
+
+@functools.cache
+def _within(refused: tuple[tuple[Callable[[Any, Any], Any], int], ...], usual: Callable[[Any], Any]) -> Any:
+    """That the user's Python calls a function of ``math`` within its domain is a guard."""
+
+    @functools.wraps(usual)
+    def function(self: Any) -> Any:
+        if isinstance(self.shape_env, GeneralShapeEnv) and _is_asked_by_the_user():
+            if any(_holds_here(self, comparison, bound) for comparison, bound in refused):
+                raise RefusedArgument("math domain error")
+        return usual(self)
+
+    return function
+
+
+_REFUSED = {
+    "_sym_sqrt": ((operator.lt, 0),),
+    "_sym_log2": ((operator.le, 0),),
+    "_sym_asin": ((operator.lt, -1), (operator.gt, 1)),
+    "_sym_acos": ((operator.lt, -1), (operator.gt, 1)),
+}
+
+
+def _may_be(node: Any, number: int) -> bool:
+    """Whether that is a question, and one about sizes of inputs."""
+    env, expr = node.shape_env, node.expr
+    return isinstance(env, GeneralShapeEnv) and (expr == number if expr.is_number else env.is_backed(expr))
+
+
+def _holds_here(node: Any, comparison: Callable[[Any, Any], Any], number: int) -> bool:
+    """A comparison with a number; a guard, where the node is made of sizes of inputs, and else taken for false."""
+    env, expr = node.shape_env, node.expr
+    if expr.is_number:
+        return bool(comparison(expr, number))
+    return bool(env.is_backed(expr) and comparison(sym_node.wrap_node(node), number))
 
 
 def _is_asked_by_the_user() -> bool:
@@ -335,29 +362,7 @@ def _selected_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
     return sizes
 
 
-def _replaced_sizes(_mode: Any, _op: Any, x: torch.Tensor, source: Any, dim: int, index: Any) -> Any:
-    if not _is_within(x, dim, index):
-        raise IndexError(f"select(): index {index} out of range for tensor of size {[*x.shape]} at dimension {dim}")
-    return NotImplemented  # goes on with the usual rule
-
-
-def _replaced_diagonal(
-    _mode: Any, _op: Any, x: torch.Tensor, source: torch.Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1
-) -> Any:
-    for mine, other in zip(x.diagonal(offset, dim1, dim2).shape, source.shape):
-        if not _holds(operator.eq, mine, other):
-            raise RefusedCall(f"expected src to have a size equal to the slice of self. src size = {[*source.shape]}")
-    return NotImplemented
-
-
 def _is_within(x: torch.Tensor, dim: int, index: Any) -> bool:
     """Whether an index is within a dim. A guard, where both are made of sizes of inputs; else taken for true."""
     size: Any = x.size(dim) if x.dim() else 1
-    return _holds(operator.lt, index, size) and _holds(operator.ge, index, -size)
-
-
-def _holds(comparison: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
-    sizes = (left, right)
-    if not any(map(is_general, sizes)) or any(isinstance(size, torch.SymInt) and is_unbacked(size) for size in sizes):
-        return True
-    return bool(comparison(left, right))
+    return holds_for_sizes(operator.lt, index, size) and holds_for_sizes(operator.ge, index, -size)

@@ -48,12 +48,11 @@ KNOWN_VERSIONS = Versions()  # what the tests were run with; pyproject.toml has 
 class Scope:
     """What is being traced. Of a frame: ``run_operators``: users' operators without a fake rule are run on made-up
     operands; ``only_settings``: PyTorch's tracing rules stay as they are. Of a graph: ``eager_draws``: random numbers
-    are eager mode's; ``transforms``: it has transforms of ``torch.func``."""
+    are eager mode's."""
 
     phase: Phase
     run_operators: bool = True
     eager_draws: bool = True
-    transforms: bool = False
     only_settings: bool = False
 
 

@@ -15,7 +15,7 @@ from torch._dynamo.convert_frame import compile_lock
 
 from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.size_memory import BINARY
-from symshape.frontend.decompositions.broadcasting import broadcasting_kernels
+from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
 from symshape.frontend.patches import (
     assert_messages,
@@ -40,6 +40,7 @@ from symshape.frontend.patches import (
     needless_work,
     operator_rules,
     random_draws,
+    scattered_sources,
     silent_logs,
     size_reads,
     size_recording,
@@ -72,6 +73,7 @@ _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
 _DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
+_FUNCTIONS = ("_sym_sqrt", "_sym_log2", "_sym_asin", "_sym_acos")
 
 SETTINGS: tuple[Patch, ...] = (
     setting(
@@ -136,6 +138,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         general_sizes.zero_and_one_are_sizes,
         "each size that is 0 or 1 at the first call would be a constant, with a graph of its own",
         (
+            HasLocal("torch._dynamo.utils.run_node", "node"),  # who asks (question_origins.py)
+            HasLocal(f"{_FAKE_MODE}.__torch_dispatch__", "func"),
             Takes(
                 f"{_SIZES}.ShapeEnv.create_symbol",
                 "self, val, source, dynamic_dim, constraint_dim, positive, do_not_specialize_zero_one,"
@@ -218,11 +222,12 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "division by a size",
         ("frame",),
-        tuple(f"{_NODE}.{name}" for name in _DIVISIONS),
+        tuple(f"{_NODE}.{name}" for name in (*_DIVISIONS, *_FUNCTIONS)),
         general_sizes.division_by_nothing,
         "a rule that is right for every size may divide by one that is 0 at the first call",
         (
             *(Takes(f"{_NODE}.{name}", "self, other") for name in _DIVISIONS),
+            *(Takes(f"{_NODE}.{name}", "self") for name in _FUNCTIONS),
             Exists("torch.fx.experimental.sym_node._NO_HINT", "object"),
             *(
                 Exists(f"torch.fx.experimental.sym_node.{name}")
@@ -284,15 +289,25 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "indices that are sizes",
         ("frame", "graph"),
-        (
-            f"{_VIEWS}.op_implementations_dict[aten.select.int]",
-            added(f"{_VIEWS}.op_implementations_dict[aten.select_scatter.default]"),
-            added(f"{_VIEWS}.op_implementations_dict[aten.diagonal_scatter.default]"),
-        ),
+        (f"{_VIEWS}.op_implementations_dict[aten.select.int]",),
         general_sizes.indices_are_guarded,
         "the usual rules ask whether an index is out of range without a guard where it is not at the first call",
         (
             Takes(f"{_VIEWS}.meta_select", "fake_mode, func, self, dim, index"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
+        ),
+    ),
+    Patch(
+        "sources of scatters",
+        ("frame", "graph"),
+        lambda: [
+            *(f"torch._decomp.decomposition_table[{op}]" for op in scattered_sources.DECOMPOSED),
+            *(added(f"{_VIEWS}.op_implementations_dict[{op}]") for op in scattered_sources.scatters()),
+        ],
+        scattered_sources.sources_are_guarded,
+        "the usual rules take a source for as large as what it replaces",
+        (
             Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
         ),
@@ -650,7 +665,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (
             Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),
             Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
-            Says(f"{_FAKE_MODE}._dispatch_impl", "meta_table"),
+            Says(f"{_FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
         ),
     ),
     Patch(
@@ -1138,14 +1153,20 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.KERNEL_PROBES,
     ),
     Patch(
+        "broadcasts in transforms",
+        ("frame", "graph", "jit"),
+        autograd_kernels.transform_targets(transformed_kernels),
+        autograd_kernels.broadcasts_in_transforms,
+        "a transform of torch.func differentiates with sizes that are not known to be 1",
+        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
+    ),
+    Patch(
         "gradients of broadcasts",
         ("graph", "jit"),
         autograd_kernels.kernel_targets(broadcasting_kernels),
         autograd_kernels.gradients_of_broadcasts,
         "the gradient of an operand that may be repeated is summed where it was",
         autograd_kernels.KERNEL_PROBES,
-        # A number of a transform is a wrapper without memory, which PyTorch reads to call a kernel in Python.
-        when=lambda scope: not scope.transforms,
     ),
 )
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import symshape
+
 ORDERS = (((3, 2, 1, 0), (0, 1, 3, 2)), ((0, 2, 3, 1), (0, 1, 2, 3)))  # of the operands' dims in memory
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "logsigmoid": lambda x, y, i: F.logsigmoid(x),
@@ -96,3 +98,27 @@ def test_padding_by_nothing_is_a_clone(layout: str) -> None:
             assert torch.equal(actual, expected), name
             strides = [[s for s, size in zip(t.stride(), t.shape) if size > 1] for t in (actual, expected)]
             assert expected.numel() == 0 or strides[0] == strides[1], f"{name} at {rows}, {columns}"
+
+
+ROLLS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "one dim": lambda x: x.roll(1, 2),
+    "two": lambda x: x.roll((1, 2), (2, 3)),
+    "rows": lambda x: x.roll(-1, 0),
+    "nothing": lambda x: x.roll(0, 2),
+    "flat": lambda x: x.roll(1),
+    "padding": lambda x: F.pad(x, (0, x.shape[-1] % 2)),
+}
+
+
+@pytest.mark.parametrize("first", [(2, 3, 4, 5), (1, 3, 4, 5), (2, 3, 1, 5), (2, 3, 4, 1), (3, 3, 4, 4)], ids=str)
+@pytest.mark.parametrize("name", ROLLS)
+def test_channels_last_whatever_came_first(name: str, first: tuple[int, ...]) -> None:
+    """That a shift is no multiple of a size, and an amount is 0, is a guard: the layout depends on it."""
+    compiled = symshape.jit(ROLLS[name])
+    for sizes in (first, (2, 3, 4, 5), (4, 3, 2, 2), (1, 3, 4, 4), (2, 2, 1, 1), (2, 2, 2, 2)):
+        x = torch.randn(sizes).to(memory_format=torch.channels_last)
+        found, wanted = compiled(x), ROLLS[name](x)
+        torch.testing.assert_close(found, wanted)
+        assert [s for n, s in zip(wanted.shape, found.stride()) if n > 1] == [
+            s for n, s in zip(wanted.shape, wanted.stride()) if n > 1
+        ]

@@ -105,6 +105,8 @@ class Interpreter:
         args, kwargs = instantiate(ir.StringAttr(op.attributes["arguments"]).value, _python_values(op, operands))
         if target == "symshape.constant":
             return [self.constants[args[0]]]
+        if target == "symshape.storage":
+            return [operands[0].as_strided((int(operands[1]),), (1,), 0)]
         outcome = resolve_target(target)(*self.resolve(args), **self.resolve(kwargs))
         if "result_indices" in op.attributes:
             return [outcome[i] for i in ir.DenseI64ArrayAttr(op.attributes["result_indices"])]

@@ -12,15 +12,15 @@ from symshape.dialects.sizes import Layout
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.passes.lowering.aten.views import regroup
-from symshape.prover.numbers.expr import Expr, as_expr, maximum, product
+from symshape.prover.numbers.expr import Expr, as_expr, maximum, minimum, product
 
 
 def as_strided(b: Builder, x: Tensor, size: Any, stride: Sequence[Any], storage_offset: Any = None) -> Tensor:
     """Addresses of a row-major tensor are its elements in order, and an address is split into an index for each dim;
-    of any other tensor the storage is read."""
+    of any other tensor, and where an address may be of no element, the storage is read, checked at call time."""
     layout, sizes = _layout(b, x), b.results[0].sizes
     first = layout.offset if storage_offset is None else as_expr(storage_offset)
-    if _row_major(b, layout):
+    if _row_major(b, layout) and _within(b, layout, first, sizes, stride):
         whole = [product(x.sizes)]
         return b.view(x, sizes, lambda *d: regroup(b, x.sizes, whole, [_address(first - layout.offset, d, stride)]))
     storage = _storage(b, x, _end(first, sizes, stride))
@@ -38,7 +38,7 @@ def as_strided_scatter(
     if any(step == 0 and not b.facts.nonnegative(1 - n) for n, step in zip(sizes, map(as_expr, stride))):
         raise Unsupported("elements that share memory")  # eager's error, where there are several
     first = layout.offset if storage_offset is None else as_expr(storage_offset)
-    dense = _row_major(b, layout)
+    dense = _row_major(b, layout) and _within(b, layout, first, sizes, stride)
     if dense:
         held = b.view(x, [product(x.sizes)], lambda *d: regroup(b, x.sizes, [product(x.sizes)], d))
         first = first - layout.offset
@@ -74,6 +74,12 @@ def _row_major(b: Builder, layout: Layout) -> bool:
     return all(b.facts.equal(*pair) for pair in zip(layout.strides, steps))
 
 
+def _within(b: Builder, layout: Layout, first: Expr, sizes: Sequence[Expr], stride: Sequence[Any]) -> bool:
+    """Whether all addresses are known to be of elements of a row-major tensor."""
+    after = layout.offset + product(layout.sizes)
+    return b.facts.nonnegative(first - layout.offset) and b.facts.nonnegative(after - _end(first, sizes, stride))
+
+
 def _address(first: Expr, indices: Sequence[Expr], stride: Sequence[Any]) -> Expr:
     address = first
     for index, step in zip(indices, stride):
@@ -82,8 +88,9 @@ def _address(first: Expr, indices: Sequence[Expr], stride: Sequence[Any]) -> Exp
 
 
 def _end(first: Expr, sizes: Sequence[Expr], stride: Sequence[Any]) -> Expr:
-    """One more than the largest address, if there is an element."""
-    return maximum(_address(first + 1, [size - 1 for size in sizes], stride), ZERO)
+    """One more than the largest address; 0 if there is no element."""
+    end = maximum(_address(first + 1, [size - 1 for size in sizes], stride), ZERO)
+    return product([end, *(minimum(size, ONE) for size in sizes)])
 
 
 def _storage(b: Builder, x: Tensor, size: Expr) -> Tensor:
