@@ -260,11 +260,12 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
 
 # Their schemas say nothing of it, but the result may be the operand's memory.
 _VIEWS_UNDECLARED = frozenset({"aten._unsafe_view.default", "aten.lift.default"})
+_FRESH = frozenset({"symshape.draw.default", "prims.convert_element_type.default"})  # of other namespaces than aten
 
 
 def _is_fresh(target: Any) -> bool:
     """Whether an op changes no operand and returns memory of its own, as PyTorch's schema for it declares."""
-    if str(target) == "symshape.draw.default":
+    if str(target) in _FRESH:
         return True
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or str(target) in _VIEWS_UNDECLARED:
         return False
