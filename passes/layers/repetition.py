@@ -7,7 +7,6 @@ that would have been computed in one.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -292,14 +291,17 @@ class _Reader:
         """The longest run of equal layers that begin at ``start``."""
         firsts = range(start, end - period + 1, period)
         shared = self._shared(start, len(firsts))
-        signatures = [self._signature(first, period, shared) for first in firsts]
+        signatures = [
+            None if self._is_joined(range(f, f + period), shared) else self._signature(f, period, shared)
+            for f in firsts
+        ]
         best, begin = range(0), 0
         for i in range(1, len(signatures) + 1):
             if i == len(signatures) or signatures[i] != signatures[begin]:
-                best = max(best, range(begin, i), key=len)
+                best = max(best, range(begin, i if signatures[begin] is not None else begin), key=len)
                 begin = i
-        best = self._apart(best, firsts, shared)
-        if len(best) < 2 or any(layout is None for _, layout in signatures[best[0]].layouts):
+        found = signatures[best[0]] if len(best) > 1 else None
+        if found is None or any(layout is None for _, layout in found.layouts):
             return None
         operations = [[item.op for item in self.items[f : f + period]] for f in (firsts[i] for i in best)]
         inputs = [list(self._inputs(firsts[i], period, shared)) for i in best]
@@ -307,26 +309,15 @@ class _Reader:
         shared_operations = [self.items[i].op for i in own]
         return Layers(operations, inputs, self._results(firsts[best[0]], period), shared_operations, self.sizes)
 
-    def _apart(self, layers: range, firsts: range, shared: Set[int]) -> range:
-        """The longest run of layers of which no native code would be computed in one kernel with any outside of it."""
-        while len(layers) >= 2:
-            own = {i: range(firsts[i], firsts[i] + firsts.step) for i in layers}
-            run = range(own[layers[0]].start, own[layers[-1]].stop)
-            ends = [layers[0] - 1, *(i for i in layers if self._is_joined(own[i], run, shared)), layers[-1] + 1]
-            if len(ends) == 2:
-                return layers
-            layers = max((range(a + 1, b) for a, b in itertools.pairwise(ends)), key=len)
-        return range(0)
-
-    def _is_joined(self, layer: range, run: range, shared: Set[int]) -> bool:
-        """Whether a kernel would compute something of a layer together with something outside of ``run``: what makes a
+    def _is_joined(self, layer: range, shared: Set[int]) -> bool:
+        """Whether a kernel would compute something of a layer together with something outside of it: what makes a
         value, what reads it, or what reads the same value."""
         for position in filter(self._is_computed, layer):
             item = self.items[position]
             near = {self._root(value) for value in item.operands} - shared
             others = {at for root in (*near, position) for at in self.native_readers.get(root, ())}
             others |= {root for root in near if isinstance(root, int) and self._is_computed(root)}
-            if any(self.items[at].depth == item.depth for at in others - shared if at not in run):
+            if any(self.items[at].depth == item.depth for at in others - shared if at not in layer):
                 return True
         return False
 
