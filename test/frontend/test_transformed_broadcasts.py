@@ -13,6 +13,10 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import symshape
 
+# PyTorch 2.11 refuses a number in a transform that jit traces, and a gradient that has to be summed where it was written
+# in place. That it refuses, and gives no wrong result, is what is looked at there (docs/tracing.md).
+pytestmark = pytest.mark.xfail(torch.__version__ < "2.12", raises=RuntimeError, reason="refused before PyTorch 2.12")
+
 
 def _affine(v: Tensor) -> Tensor:
     return (v * 2 + 1).sin()
