@@ -73,6 +73,13 @@ def known_not_one(size: Any) -> bool:
     return size != 1 if type(size) is int else statically_known_true(size != 1)
 
 
+def known_at_most_one(size: Any) -> bool:
+    """Whether a size is known to be 0 or 1."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return size <= 1 if type(size) is int else statically_known_true(size <= 1)
+
+
 def is_decided_against(condition: torch.SymBool) -> bool:
     """Whether a condition on sizes of inputs is known not to hold."""
     env, expr = condition.node.shape_env, condition.node.expr

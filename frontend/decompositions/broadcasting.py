@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
-from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_equal, known_not_one, seen_as_one
+from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_at_most_one, known_equal, known_not_one, seen_as_one
 from symshape.frontend.decompositions.eager_layouts import order_of_clone
 
 aten: Any = torch.ops.aten
@@ -196,11 +196,11 @@ def repeated(operands: Sequence[Any]) -> list[Any]:
 
 def _repeat(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
     """The dims stay in the order in which they lie in memory: where nothing is repeated the layout of what is made of
-    the result is that of ``x``."""
+    the result is that of ``x``. Of a dim that has at most one element it is that of a repeated one."""
     wanted = [(dim, size) for dim, size in enumerate(sizes[len(sizes) - x.dim() :]) if undecided(x.size(dim), size)]
     if not wanted:
         return x
-    order = [*order_of_clone(x)]
+    order = [*order_of_clone(x, single=[dim for dim, _ in wanted if known_at_most_one(x.size(dim))])]
     in_order = order == sorted(order)
     x = x if in_order else x.permute(order)
     for dim, size in wanted:

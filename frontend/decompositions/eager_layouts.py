@@ -123,9 +123,9 @@ def order_of_format(x: torch.Tensor) -> Order:
     return _by_formats(x, [x])
 
 
-def order_of_clone(x: torch.Tensor) -> Order:
-    """Of ``x.clone()``."""
-    return _by_strides(x.shape, [x.stride()])
+def order_of_clone(x: torch.Tensor, single: Sequence[int] = ()) -> Order:
+    """Of ``x.clone()``, or of what is made of it where the dims in ``single`` are repeated."""
+    return _by_strides(x.shape, [[0 if d in single else stride for d, stride in enumerate(x.stride())]])
 
 
 def _by_format(x: torch.Tensor, *operand: Any) -> Order:

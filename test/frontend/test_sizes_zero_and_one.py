@@ -152,6 +152,22 @@ def test_layouts_of_what_may_have_to_be_repeated(first: tuple[int, int], gradien
             assert min(n, m) < 2 or actual.stride() == expected.stride()
 
 
+@pytest.mark.parametrize("sizes", [[(3, 4), (5, 2)], [(1, 3), (4, 3)]])
+def test_layouts_of_what_has_at_most_one_element(sizes: list[tuple[int, int]]) -> None:
+    """A dim of size ``min(n, 1)`` is repeated, so the other operand decides the layout."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        single = F.pad(x[None], (1, 1), mode="circular").diagonal()
+        return single * y.ravel(), single.t() + y.ravel()[:, None], torch.where(y.ravel() > 0, single, 1.0)
+
+    compiled = symshape.compile(function)
+    for n, m in sizes:
+        x, y = torch.randn(n, 3), torch.randn(n, m)
+        for actual, expected in zip(compiled(x, y), function(x, y), strict=True):
+            assert torch.equal(actual, expected)
+            assert actual.stride() == expected.stride()
+
+
 @pytest.mark.parametrize("first", [3, 1, 0])
 def test_zero_is_seen(first: int) -> None:
     """What the user asks of a size that may be 0 is asked of the size at hand, also by ``max`` and by ``not``."""
