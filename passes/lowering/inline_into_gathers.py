@@ -87,8 +87,14 @@ class InlineIntoGathers(Pass):
         plan = _read(graph, start, indices)
         if plan is None or plan.node is None:
             return None
-        fewer = facts.nonnegative(plan.node.volume - node.volume)
-        return plan if fewer or plan.is_light(self.max_weight) else None
+        return plan if plan.is_light(self.max_weight) or _reads_no_more(facts, node, plan.node) else None
+
+
+def _reads_no_more(facts: Facts, reader: Compute, read: Compute) -> bool:
+    """Whether at most as many values are gathered as there are. Without an element in either nothing is gathered."""
+    sizes = dict.fromkeys((*reader.sizes, *read.sizes))
+    apart = {f"e{i}": size for i, size in enumerate(sizes)}
+    return facts.with_dims(apart).nonnegative(read.volume - reader.volume)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@
 #one = affine_map<(d0, d1) -> (d0, 0)>
 #row = affine_map<(d0) -> (d0)>
 func.func @log_probability(%x: tensor<?x?xf32>, %lse: tensor<?x1xf32>, %target: tensor<?xi64>) -> tensor<?xf32> {
-  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
-  %s1 = "symshape.symbol"() {name = "s1", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(1)"} : () -> index
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %s1 = "symshape.symbol"() {name = "s1", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(1)"} : () -> index
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   "symshape.bind"(%x, %s0, %s1, %s1, %c1, %c0) : (tensor<?x?xf32>, index, index, index, index, index) -> ()
@@ -52,8 +52,8 @@ func.func @log_probability(%x: tensor<?x?xf32>, %lse: tensor<?x1xf32>, %target: 
 // CHECK:         tensor.extract %[[E]]
 #row = affine_map<(d0) -> (d0)>
 func.func @kept(%x: tensor<?xf32>, %places: tensor<?xi64>) -> tensor<?xf32> {
-  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
-  %s1 = "symshape.symbol"() {name = "s1", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg1.size(0)"} : () -> index
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %s1 = "symshape.symbol"() {name = "s1", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg1.size(0)"} : () -> index
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
