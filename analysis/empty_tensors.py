@@ -21,12 +21,21 @@ def guard_empty_tensors(kernel: LoopKernel) -> LoopKernel:
     """The same kernel, which touches no tensor that is empty at a row that exists."""
     if not any(dim.reduced for dim in kernel.dims):
         return kernel  # each load is at a point, and so its element is there
-    rows = space_facts(kernel.args, kernel.dims).row
-    masks = [_not_empty(rows, arg.sizes) for arg in kernel.args]
     reduced = frozenset(dim.name for dim in kernel.dims if dim.reduced)
-    if not any(masks):
+    touched = sorted({instr.arg for instr in kernel.code if _is_for_row(instr, reduced)})
+    if not touched:
         return kernel
-    return replace(kernel, code=tuple(_guarded(instr, reduced, masks) for instr in kernel.code))
+    rows = space_facts(kernel.args, kernel.dims).row
+    masks = {arg: mask for arg in touched if (mask := _not_empty(rows, kernel.args[arg].sizes))}
+    code = [_guarded(i, masks[i.arg]) if _is_for_row(i, reduced) and i.arg in masks else i for i in kernel.code]
+    return replace(kernel, code=tuple(code)) if masks else kernel
+
+
+def _is_for_row(instr: Instr, reduced: frozenset[str]) -> bool:
+    """Whether it reads what it may for a row that reduces nothing."""
+    if instr.op != "load" or instr.address is None:
+        return instr.op == "extract"
+    return all(reduced.isdisjoint(expr.symbols) for expr in (instr.address, *instr.mask))
 
 
 def _not_empty(rows: Facts, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -35,9 +44,5 @@ def _not_empty(rows: Facts, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return () if rows.nonnegative(left) else (left,)
 
 
-def _guarded(instr: Instr, reduced: frozenset[str], masks: list[tuple[Expr, ...]]) -> Instr:
-    if instr.op == "load" and instr.address is not None:
-        exprs = (instr.address, *instr.mask)
-        if all(reduced.isdisjoint(expr.symbols) for expr in exprs):
-            return replace(instr, mask=(*instr.mask, *masks[instr.arg]))
-    return instr if instr.op != "extract" else replace(instr, mask=masks[instr.arg])
+def _guarded(instr: Instr, mask: tuple[Expr, ...]) -> Instr:
+    return replace(instr, mask=(*instr.mask, *mask) if instr.op == "load" else mask)

@@ -153,11 +153,16 @@ class _Reader:
         self.producer: dict[ir.Value, tuple[int, int]] = {}  # (item, which of its results)
         self.items: list[_Item] = []
         self.kinds: list[int] = []
+        self.alone: set[int] = set()  # items that are no part of a layer
+        self.counts: dict[ir.Value, Expr | None] = {}  # of elements, where that was asked
         numbers: dict[Hashable, int] = {}
         for name, op in operations:
             if not name.startswith("arith."):
                 self._enter(name, op)
-                self.kinds.append(numbers.setdefault(self._kind(self.items[-1]), len(numbers)))
+                kind = self._kind(self.items[-1])
+                self.kinds.append(numbers.setdefault(kind, len(numbers)))
+                if isinstance(kind, int):
+                    self.alone.add(len(self.items) - 1)
         self.native_readers: dict[int | ir.Value, list[int]] = {}  # of what has not a known number of elements
         for position, item in enumerate(self.items):
             if self._is_computed(position):
@@ -328,14 +333,15 @@ class _Reader:
         read: dict[ir.Value, int] = {}  # bytes for an element of what light code computes
         for position in range(start):
             item = self.items[position]
-            if len(item.op.results) != 1 or isinstance(self._kind(item), int):
+            is_view = item.target in self.targets.views
+            if not (is_view or item.target in _LIGHT) or position in self.alone or len(item.op.results) != 1:
                 continue
             result = item.op.results[0]
             whole = [value for value in dict.fromkeys(item.operands) if self._count(value) == self._count(result)]
             read[result] = sum(read.get(value, _item_size(value)) for value in whole)
             # A single element is never worth a kernel of its own.
             cheaper = self._count(result) == 1 or (count - 1) * read[result] < count * _item_size(result)
-            if item.target in self.targets.views or cheaper and self._is_light(position, found):
+            if is_view or cheaper and self._is_light(position, found):
                 found.add(position)
             else:
                 del read[result]
@@ -356,8 +362,10 @@ class _Reader:
         return count is None or count.as_int() is None
 
     def _count(self, value: ir.Value) -> Expr | None:
-        layout = self.sizes.layouts.get(value)
-        return None if layout is None else product(layout.sizes)
+        if value not in self.counts:
+            layout = self.sizes.layouts.get(value)
+            self.counts[value] = None if layout is None else product(layout.sizes)
+        return self.counts[value]
 
     def _needed(self, first: int, period: int, shared: Set[int]) -> list[int]:
         """Those of ``shared`` that a layer needs, with their binds, in order."""
