@@ -9,11 +9,13 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.accessors import combiner_attribute
+from symshape.dialects.conditions import emit_condition
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import tensor_type
 from symshape.dialects.views import create_view
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
+from symshape.prover.numbers.condition import at_least
 from symshape.prover.numbers.expr import Expr, has_functions, minimum, product
 from symshape.prover.numbers.facts import Facts
 
@@ -106,6 +108,12 @@ class Builder:
         """Sizes that a body asks for are written before its op: later ops reuse them."""
         with ir.InsertionPoint(self._generic_op):
             return self.sizes.value(expr)
+
+    def expect_at_most(self, small: Expr, large: Expr, message: str) -> None:
+        """Checked at run time, before what is written next, unless it is proven: ``small <= large``."""
+        if not self.facts.less_equal(small, large):
+            condition = emit_condition(self.sizes, at_least(large, small))
+            ir.Operation.create("symshape.expect_true", [], [condition], {"message": ir.StringAttr.get(message)})
 
     # --- views -------------------------------------------------------------------------------------------------
 

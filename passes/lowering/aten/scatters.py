@@ -13,7 +13,7 @@ from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Un
 from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.indexing import require_indices, without_dims
 from symshape.passes.lowering.aten.scalar_body import Scalar
-from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.expr import Expr, product
 
 _COMBINERS = {
     "add": "add",
@@ -160,16 +160,16 @@ def _one_for_each_row(b: Builder, x: Tensor, dim: int, index: Tensor) -> bool:
     position = b.dim(dim, x.rank)
     if not b.is_one(index.sizes[position]):
         return False
-    low = b.facts.bounds(x.sizes[position])[0]
-    rows = [b.facts.equal(i, s) for d, (i, s) in enumerate(zip(index.sizes, x.sizes)) if d != position]
-    return all(rows) and low is not None and low >= 1
+    return all(b.facts.equal(i, s) for d, (i, s) in enumerate(zip(index.sizes, x.sizes)) if d != position)
 
 
 def _by_position(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """One index in each row, and a row for each of x's: a comparison with the position."""
+    """One index in each row, and a row for each of x's: a comparison with the position. In rows without an element
+    nothing is compared, and any index is out of bounds."""
     require_indices(index, bytes_too=True)
     position, m = b.dim(dim, x.rank), b.body
     message = f"index is out of bounds for dimension {position}"
+    b.expect_at_most(product(index.sizes), product(x.sizes), message)
 
     def code(old: Scalar, index: Scalar, *new: Scalar) -> Scalar:
         at = m.op("arith.index_cast", "i64", m.check_index(index, x.sizes[position], message))
