@@ -17,7 +17,14 @@ import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
-from symshape.frontend.bridge.symbolic_sizes import either, is_unbacked, known_at_most_one, known_equal, known_not_one, seen_as_one
+from symshape.frontend.bridge.symbolic_sizes import (
+    either,
+    is_unbacked,
+    known_at_most_one,
+    known_equal,
+    known_not_one,
+    seen_as_one,
+)
 from symshape.frontend.decompositions.eager_layouts import order_of_clone
 
 aten: Any = torch.ops.aten
