@@ -171,7 +171,7 @@ def _unrolling(body: Sequence[str], carries: bool) -> str:
     What could be hoisted or run side by side has been (`Writer`, `interleave`), so that a longer body saves only the
     branch. Left to itself LLVM repeats bodies up to 16 times, which takes half of the time it needs for a kernel.
     Short loops gain by half as many branches: their end is predicted for up to twice as many elements. Those of a sweep
-    lose: most often there is one round for each row, or none, and the rounds that are left over have tests of their own.
+    lose: most often there is one round for each row, or none, and the rounds that are left over have their own tests.
     So do masked loads (1.25 for sums of 131072 rows of 8 elements), whose loops run over rows.
     """
     short = len(body) <= _SHORT and not any(line.endswith("{") or "masked.load" in line for line in body)
