@@ -4,6 +4,7 @@
 # make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations
 # make conformance  PyTorch's operator databases: 1 hour
 # make test-cpus    the tests as on other processors: three times as long as make test
+# make test-browser  pages in Chromium, which it installs: the HTML report
 # make test-torch V=2.15.0  the wheel with another PyTorch (P=python3.12: and Python): smoke, probes, a tenth of the tests
 #
 # The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
@@ -17,7 +18,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all test-cpus test-torch conformance fuzz lint docs smoke bench clean
+.PHONY: demo test test-all test-browser test-cpus test-torch conformance fuzz lint docs smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -37,7 +38,12 @@ test: $(READY)
 
 test-all: $(READY)
 	$(BIN)/lit -q -j $(JOBS) test examples
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'long or not long' test
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m 'not browser' test
+
+# What assertions on elements of the HTML report need: Debian's Chromium.
+test-browser: $(READY)
+	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }
+	$(BIN)/pytest -m browser test/tools
 
 # PyTorch's kernels and ours held to older processors' instructions, and one thread: test/cpus.py.
 test-cpus: $(READY)

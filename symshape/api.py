@@ -213,12 +213,18 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     ``report.run(*others)`` calls it again: what is compiled then is added, with the reason (``report.further``).
     ``options`` are those of ``compile``.
     """
-    from symshape.tools.report import Report
+    from symshape.tools.report import FrameReport, Report
 
     parsed = Options.parse(options)
     report = Report()
+
+    def traced(function: str, line: str, seconds: float) -> None:
+        report.frames.append(FrameReport(function, line, seconds, len(report.graphs)))
+
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, fn), reports=report.graphs)
-    tracing = Tracing(parsed.probe_custom_operators, parsed.strict, policy=parsed.policy, further=report.further)
+    tracing = Tracing(
+        parsed.probe_custom_operators, parsed.strict, policy=parsed.policy, further=report.further, traced=traced
+    )
     report.compiled = compile_apart(fn, configured, tracing)
     report.run(*args, **kwargs)
     return report

@@ -126,7 +126,7 @@ def _compile(
     )
     with timed("load", timings), _replayable("load", target, imported.module, options):
         run = load_program(program, load_kernels(kernels.image, autotune=options.autotune))
-    _fill(report, text, kernels)
+    _fill(report, text, kernels, options.cpu)
     takes_boxed_arguments(run)
     return Compiled(run, report, text.entry, program, kernels.image, require.made)
 
@@ -249,13 +249,13 @@ def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> N
         report.stages[stage] = module.operation.get_asm(enable_debug_info=True, assume_verified=True)
 
 
-def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet) -> None:
+def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet, cpu: str) -> None:
     report.program_source, report.stub_source = text.source, text.stub
     report.launched = text.launches
     report.called = text.calls
-    report.kernels = [_kernel_report(k, kernels.target, report) for k in kernels.kernels]
+    report.kernels = [_kernel_report(k, kernels.target, report, cpu) for k in kernels.kernels]
 
 
-def _kernel_report(kernel: KernelCode, target: str, report: GraphReport) -> KernelReport:
+def _kernel_report(kernel: KernelCode, target: str, report: GraphReport, cpu: str) -> KernelReport:
     module = report.stages.get("planned", "")
-    return KernelReport(kernel.name, kernel.kind, target, kernel.source, kernel.loops, kernel.variants, module)
+    return KernelReport(kernel.name, kernel.kind, target, kernel.source, kernel.loops, kernel.variants, module, cpu)

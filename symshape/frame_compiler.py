@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from symshape.errors import OptionError
-from symshape.frontend.bridge.dynamo import is_control_flow
+from symshape.frontend.bridge.dynamo import is_control_flow, name_of_code
 from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
 from symshape.frontend.bridge.frame_callback import (
     FrameCallback,
@@ -75,7 +76,8 @@ class Tracing:
     """How frames are traced. ``probe``: operators without a fake rule are run on made-up operands; ``strict``: an error
     of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error;
     ``policy``: which sizes are symbols, and for how many values of one a frame is compiled; ``further``, if given,
-    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given."""
+    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given; ``traced``, if given, is
+    called after each frame: with its name, its line and how many seconds it took."""
 
     probe: bool = True
     strict: bool = True
@@ -84,6 +86,7 @@ class Tracing:
     policy: SpecialisationPolicy = SpecialisationPolicy()
     further: list[FurtherGraph] | None = None
     recompile_limit: int | None = None
+    traced: Callable[[str, str, float], None] | None = None
 
 
 def _compiled(fn: Any, backend: Any, tracing: Tracing, habits: dict[str, Any]) -> Any:
@@ -112,6 +115,16 @@ class FrameCompiler(FrameCallback):
         self._backend = backend_of(self)
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        started = time.perf_counter()
+        try:
+            return self._called(frame, cache_entry, frame_state)
+        finally:
+            if self._tracing.traced is not None:
+                code = frame.f_code
+                line = f"{code.co_filename}:{code.co_firstlineno}"
+                self._tracing.traced(name_of_code(code), line, time.perf_counter() - started)
+
+    def _called(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []
         limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._most, self._tracing.more == "static")

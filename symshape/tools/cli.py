@@ -1,8 +1,9 @@
-"""The ``symshape`` command: ``demo``, ``explain``, ``cache``, ``patches`` and ``bench``."""
+"""The ``symshape`` command: ``demo``, ``explain``, ``report``, ``cache``, ``patches`` and ``bench``."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import runpy
 import sys
@@ -23,11 +24,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape")
     demo.set_defaults(run=_demo)
     explain = commands.add_parser("explain", help="compile a model and show what was made")
-    explain.add_argument("model", help="a model of symshape.tools.zoo (bert, t5, ...), or FILE.py:FUNCTION")
+    explain.add_argument(
+        "model", help="a model of symshape.tools.zoo (bert, t5, ...), FILE.py:FUNCTION or MODULE:FUNCTION"
+    )
     stages = ", ".join(STAGES)
     explain.add_argument("--stage", choices=list(STAGES), metavar="STAGE", help=f"print the IR of this stage: {stages}")
     explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
     explain.set_defaults(run=_explain)
+    report = commands.add_parser("report", help="compile models, and write what was made of each as an HTML page")
+    report.add_argument("model", nargs="+", help="a model of symshape.tools.zoo, FILE.py:FUNCTION or MODULE:FUNCTION")
+    report.add_argument("-o", "--output", help="the page, or a folder for the pages; by default NAME.html")
+    report.set_defaults(run=_report)
     cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     cache.set_defaults(run=_cache)
@@ -70,6 +77,29 @@ def _explain(args: Any, _rest: list[str]) -> int:
     return 0
 
 
+def _report(args: Any, _rest: list[str]) -> int:
+    import symshape
+    from symshape.tools.html_report.libraries import library
+
+    for needed in ("jinja2", "pygments"):
+        library(needed)  # an error before anything is compiled
+    for model, file in zip(args.model, _pages(args.model, args.output)):
+        fn, inputs, keywords = _subject(model)
+        print(symshape.explain(fn, *inputs, **keywords).html(file, model))
+    return 0
+
+
+def _pages(models: Sequence[str], output: str | None) -> list[Path]:
+    """A file for each model."""
+    if output is not None and len(models) == 1 and not Path(output).is_dir():
+        return [Path(output)]
+    folder = Path(output or ".")
+    if output is not None and not folder.is_dir():
+        raise OptionError(f"{output} is no folder", next_step="several pages need one: mkdir it, or name one model")
+    names = [f"{Path(model.partition(':')[0]).stem}-{model.partition(':')[2]}".rstrip("-") for model in models]
+    return [folder / f"{name}.html" for name in names]
+
+
 def _subject(name: str) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """What to explain, and its inputs: a model of the zoo, or a function whose module has ``inputs()``."""
     from symshape.tools import zoo
@@ -78,18 +108,34 @@ def _subject(name: str) -> tuple[Any, Sequence[Any], dict[str, Any]]:
         model = zoo.MODELS[name]
         return model.build(), (), model.inputs(model.first_shapes[0])
     file, _, function = name.partition(":")
-    if not function or not Path(file).is_file():
+    module = _module(file) if function else None
+    if module is None:
         models = ", ".join(zoo.MODELS)
-        raise OptionError(f"no model or file is called {name!r}", next_step=f"models: {models}; or FILE.py:FUNCTION")
-    spec = importlib.util.spec_from_file_location("symshape_subject", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+        hint = f"models: {models}; or FILE.py:FUNCTION, or MODULE:FUNCTION"
+        raise OptionError(f"no model, file or module is called {name!r}", next_step=hint)
     for needed in (function, "inputs"):
         if not hasattr(module, needed):
             hint = "it needs the function and `inputs()`, a tuple of its arguments"
             raise OptionError(f"{file} has no {needed}", next_step=hint)
     return getattr(module, function), module.inputs(), {}
+
+
+def _module(name: str) -> Any:
+    """A file, or what can be imported by a dotted name; None if there is neither."""
+    if not Path(name).is_file():
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+                return None
+            raise
+        except (TypeError, ValueError):  # what is no dotted name
+            return None
+    spec = importlib.util.spec_from_file_location("symshape_subject", name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _cache(args: Any, _rest: list[str]) -> int:

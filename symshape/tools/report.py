@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import importlib.util
 import linecache
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from symshape.codegen.host.program_text import LibraryCall
@@ -16,11 +18,28 @@ from symshape.dialects.accessors import function_name, kernel_functions
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.importer.specialisations import Specialisation
 from symshape.graphs import FurtherGraph
+from symshape.machine.instruction_sets import NATIVE
 from symshape.passes.stages import STAGES
+from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.tools.traffic import call_bytes, kernel_bytes, workspace_bytes
 
 PROCESSORS = 132  # of an H100: what a report counts with
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to run a kernel: a form (CPU) or a variant (GPU). Of a kernel's the first is run whose condition holds.
+
+    ``name``       of the form or variant
+    ``condition``  over the kernel's index arguments (``loops.symbols``); of a variant also over "processors" of the GPU
+                   and "addressK", of the data of argument K
+    ``does``       how the points are computed, in a few words
+    """
+
+    name: str
+    condition: Condition
+    does: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +54,7 @@ class KernelReport:
     ``planned``  the ways to run it on a GPU; none for the target "cpu"
     ``module``   MLIR text from which the ways to run a CPU kernel on a GPU are planned when they are asked for; kept by
                  ``explain`` only
+    ``cpu``      the instructions that a CPU kernel may use (``Options.cpu``)
     """
 
     name: str
@@ -44,6 +64,7 @@ class KernelReport:
     loops: Any
     planned: tuple[Variant, ...] = ()
     module: str = field(default="", repr=False)
+    cpu: str = NATIVE
 
     @property
     def triton_source(self) -> str:
@@ -54,6 +75,19 @@ class KernelReport:
     def variants(self) -> tuple[str, ...]:
         """Names of the ways to run it; the host program chooses among them at each call."""
         return ("default",) if self.target == "cpu" else tuple(v.name for v in self._triton().variants)
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The ways to run it on its target, in the order in which a launch tries them."""
+        if self.target != "cpu":
+            return tuple(Choice(v.name, v.condition, _of_variant(v)) for v in self.plans)
+        if self.loops.scatter is not None:
+            return (Choice("scatter", TRUE, "points in the order of the destination"),)
+        from symshape.codegen.cpu.objects.target import target_of
+        from symshape.codegen.cpu.schedule.forms import forms_of, in_order
+
+        forms = in_order(forms_of(self.loops, target_of(self.cpu)))
+        return tuple(Choice(f.suffix.lstrip("_") or "usual", f.condition, _of_form(f)) for f in forms)
 
     def ptx(self, arch: int = 90, variant: str | None = None) -> str:
         """PTX for sm_``arch`` of a variant of the Triton code (by default the first), whatever the target.
@@ -89,6 +123,24 @@ class KernelReport:
         """The ways to run the Triton code, whatever the target."""
         plans = {} if self.planned or not self.module else _plans(self.module)
         return self.planned or for_loops(plans.get(self.name, ()), self.loops)
+
+
+def _of_variant(variant: Variant) -> str:
+    blocks = {"x": variant.xblock, "y": variant.yblock, "r": variant.rblock}
+    sizes = " x ".join(f"{name} {size}" for name, size in blocks.items() if size)
+    return f"{variant.form}, blocks {sizes}, {variant.num_warps} warps, {variant.index_bits}-bit addresses"
+
+
+def _of_form(form: Any) -> str:
+    """How a CPU kernel's points are divided, in words."""
+    division = form.division
+    words = [f"lanes along {division.lane.name}" if division.lane is not None else "no lanes"]
+    words += [f"{division.copies} vectors at once"] if division.copies > 1 else []
+    words += [f"tiles along {division.tile.name}"] if division.tile is not None else []
+    words += [f"a vector of rows along {division.rows.name}"] if division.rows is not None else []
+    words += [f"{division.split.name} may be split"] if division.split is not None else []
+    words += ["a launch for each sweep"] if division.staged else []
+    return ", ".join(words)
 
 
 @functools.lru_cache(maxsize=4)
@@ -281,18 +333,36 @@ def _counts(words: Iterable[str]) -> str:
     return ", ".join(f"{count} {word}" for word, count in sorted(Counter(words).items())) or "none"
 
 
+@dataclass(frozen=True)
+class FrameReport:
+    """One frame that Dynamo traced.
+
+    ``function``  its name
+    ``line``      ``file:line`` of it
+    ``seconds``   from the call until it was compiled: tracing, and the steps of its graphs
+    ``graphs``    how many graphs there were when it was done, of all frames
+    """
+
+    function: str
+    line: str
+    seconds: float
+    graphs: int
+
+
 @dataclass
 class Report:
     """What ``symshape.explain`` returns.
 
     ``graphs``    all graphs, in the order in which they were compiled
     ``further``   why a function has another graph: each time that one was compiled again
+    ``frames``    the frames that were traced, in order
     ``result``    what the function returned, at the last call
     ``compiled``  the compiled function
     """
 
     graphs: list[GraphReport] = field(default_factory=list)
     further: list[FurtherGraph] = field(default_factory=list)
+    frames: list[FrameReport] = field(default_factory=list)
     result: Any = None
     compiled: Callable[..., Any] | None = field(default=None, repr=False)
 
@@ -301,6 +371,17 @@ class Report:
         assert self.compiled is not None
         self.result = self.compiled(*args, **kwargs)
         return self.result
+
+    def html(self, path: str | os.PathLike[str], title: str = "") -> Path:
+        """Writes all of it as one HTML file that needs nothing else; the path of it.
+
+        OptionError where a library that makes it is missing (``pip install 'symshape[report]'``).
+        """
+        from symshape.tools.html_report.page import html_page
+
+        file = Path(path)
+        file.write_text(html_page(self, title), encoding="utf-8")
+        return file
 
     def __str__(self) -> str:
         further = ["why there are further graphs:", *map(str, self.further)] if self.further else []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from symshape.errors import KernelError
-from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.expr import Expr, minimum, product
 
 
 def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) -> int:
@@ -31,6 +31,22 @@ def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) 
         arg = loops.args[position]
         elements = math.prod(s.evaluate(values) for s in arg.sizes)
         total += (elements if whole else min(elements, sum(reads.values()))) * item_size(arg.dtype)
+    return total
+
+
+def kernel_bytes_expr(loops: Any) -> Expr:
+    """The same as ``kernel_bytes`` (without ``whole``), over the kernel's symbols: right for sizes from 0 on."""
+    touched: dict[int, dict[Any, Expr]] = {}
+    for instr in loops.code:
+        if instr.op in ("load", "store"):
+            touched.setdefault(instr.arg, {})[instr.address] = _points_expr(instr.address, loops.dims)
+        elif instr.op in ("extract", "scatter"):
+            level = [d.size for d in loops.dims if not (instr.row and d.reduced)]
+            touched.setdefault(instr.arg, {})[instr.operands] = product(level)
+    total = Expr.const(0)
+    for position, reads in touched.items():
+        arg = loops.args[position]
+        total += minimum(product(arg.sizes), sum(reads.values(), Expr.const(0))) * item_size(arg.dtype)
     return total
 
 
@@ -65,6 +81,11 @@ def _points(address: Expr, sizes: Mapping[str, int]) -> int:
     """Over how many points of the space the address differs: those of the dims that it mentions."""
     used = math.prod(size for name, size in sizes.items() if name in address.symbols)
     return used if all(sizes.values()) else 0
+
+
+def _points_expr(address: Expr, dims: Any) -> Expr:
+    """``_points``: a dim that is not mentioned counts as one point, or none where it is empty."""
+    return product(d.size if d.name in address.symbols else minimum(d.size, 1) for d in dims)
 
 
 def item_size(dtype: str) -> int:

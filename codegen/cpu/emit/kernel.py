@@ -11,7 +11,7 @@ from symshape.codegen.cpu.emit.expressions import scalar
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.writer import Writer
 from symshape.codegen.cpu.objects.target import Target, default
-from symshape.codegen.cpu.schedule.forms import Form, cost, forms_of
+from symshape.codegen.cpu.schedule.forms import Form, cost, forms_of, in_order
 from symshape.codegen.cpu.schedule.layout import MAX_SPLITS, SPLITS, Layout
 from symshape.codegen.cpu.schedule.sweep_order import weight
 from symshape.codegen.scatter_kernels import copy_of, memories
@@ -125,13 +125,14 @@ def _entry(kernel: LoopKernel, forms: list[Form], target: Target) -> list[str]:
         _start(state, form, context)
         return []
 
-    def choose(others: list[Form]) -> list[str]:
+    def choose(left: list[Form]) -> list[str]:
+        first, *others = left
         if not others:
-            return start(forms[0])
-        writer.branch(_holds(state, others[0]), [], lambda: start(others[0]), lambda: choose(others[1:]))
+            return start(first)
+        writer.branch(_holds(state, first), [], lambda: start(first), lambda: choose(others))
         return []
 
-    choose(forms[1:])
+    choose(in_order(forms))
     return launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
 
 

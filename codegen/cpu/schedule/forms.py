@@ -15,6 +15,7 @@ from symshape.codegen.cpu.schedule import layout as layouts
 from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.small_dims import unrolled
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, schedule, weight
+from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
@@ -34,6 +35,18 @@ class Form:
     plan: Schedule
     division: Layout
     bounds: tuple[tuple[Expr, int, int | None], ...] = ()
+
+    @property
+    def condition(self) -> Condition:
+        """That all bounds hold."""
+        least = [at_least(size, bound) for size, bound, _ in self.bounds if bound]
+        most = [at_least(bound, size) for size, _, bound in self.bounds if bound is not None]
+        return all_of(*least, *most)
+
+
+def in_order(forms: list[Form]) -> list[Form]:
+    """As a kernel's entry tries them: the first whose condition holds is run."""
+    return [*forms[1:], forms[0]]
 
 
 def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:

@@ -1,0 +1,116 @@
+"""The operations of a stage's IR text, with the user's lines and the graph nodes that they come from.
+
+Read from the text, since it is text that is shown: MLIR's printer puts an operation of a function's body on a line of its
+own, indented by four, and what is inside of it deeper.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_NESTED = rf'\((?:[^()"]|{_STRING}|\((?:[^()"]|{_STRING})*\))*\)'
+_LOCATION = re.compile(rf' loc\((?:[^()"]|{_STRING}|{_NESTED})*\)')
+_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_FILE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
+_NODE = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
+_REFERENCE = re.compile(r"#loc\d*")
+_FUNCTION = re.compile(r"^  func\.func (?:private |public )?@([\w.$-]+)")
+
+Line = tuple[str, int]  # file, number
+
+
+@dataclass(frozen=True)
+class Origin:
+    """``lines``: of the user's files; ``nodes``: names of nodes of the traced graph."""
+
+    lines: tuple[Line, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of a function's body, or the head of a function (``is_head``).
+
+    ``number``    of its first line in the stage's text, from 1 on
+    ``function``  that it is in
+    ``text``      without locations
+    """
+
+    number: int
+    function: str
+    text: str
+    origin: Origin
+    is_head: bool = False
+
+
+@dataclass
+class _Open:
+    number: int
+    lines: list[str] = field(default_factory=list)
+
+
+def read_operations(text: str) -> list[Operation]:
+    """All operations of all functions, in the order of the text."""
+    lines = text.split("\n")
+    origins = _Origins(lines)
+    return [
+        Operation(number, function, _plain(part), origins.of(part), is_head)
+        for number, function, part, is_head in _parts(lines)
+    ]
+
+
+def _plain(text: str) -> str:
+    return "\n".join(line.removeprefix("    ") for line in _LOCATION.sub("", text).split("\n"))
+
+
+def _parts(lines: list[str]) -> Iterator[tuple[int, str, str, bool]]:
+    function, current = "", _Open(0)
+    for number, line in enumerate(lines, 1):
+        if found := _FUNCTION.match(line):
+            function = found.group(1)
+            yield number, function, line.removeprefix("  "), True
+        elif not function:
+            continue
+        elif line.startswith("    ") and line[4] not in " }^":
+            if current.lines:
+                yield current.number, function, "\n".join(current.lines), False
+            current = _Open(number, [line])
+        elif line.startswith("    "):
+            current.lines.append(line)
+        elif line.startswith("  }"):
+            if current.lines:
+                yield current.number, function, "\n".join(current.lines), False
+            function, current = "", _Open(0)
+
+
+class _Origins:
+    """Where locations lead; those with an alias are followed once."""
+
+    def __init__(self, lines: list[str]) -> None:
+        found = (_ALIAS.match(line) for line in lines if line.startswith("#loc"))
+        self._texts = {match.group(1): match.group(2) for match in found if match}
+        self._known: dict[str, Origin] = {}
+
+    def of(self, text: str) -> Origin:
+        """All that the locations in a text name, each once, in order."""
+        parts = [self._read(match.group(0)) for match in _LOCATION.finditer(text)]
+        return _joined(parts)
+
+    def _read(self, text: str) -> Origin:
+        own = Origin(tuple((f, int(n)) for f, n in _FILE.findall(text)), tuple(_NODE.findall(text)))
+        return _joined([own, *(self._alias(name) for name in _REFERENCE.findall(text))])
+
+    def _alias(self, name: str) -> Origin:
+        if name not in self._known:
+            self._known[name] = Origin()
+            self._known[name] = self._read(self._texts.get(name, ""))
+        return self._known[name]
+
+
+def _joined(parts: list[Origin]) -> Origin:
+    lines = dict.fromkeys(line for part in parts for line in part.lines)
+    nodes = dict.fromkeys(node for part in parts for node in part.nodes)
+    return Origin(tuple(lines), tuple(nodes))

@@ -1,0 +1,125 @@
+"""The page: the report as data, laid out by the templates, with styles, scripts and data in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+import zlib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from symshape.frontend.importer.specialisations import plain_source
+from symshape.tools.html_report.graph_data import graph_data
+from symshape.tools.html_report.libraries import library
+from symshape.tools.html_report.sources import Highlighter, SourceLines
+from symshape.tools.html_report.stages import kernels_by_line, stages_data
+from symshape.tools.html_report.timeline import GROUPS, compile_seconds, timeline
+from symshape.tools.report import GraphReport, Report
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_UNBOUNDED = (1 << 62) - 1  # ranges that reach so far say nothing
+_MASKS = ("mask-to-where", "compact-masks")
+
+
+def html_page(report: Report, title: str = "") -> str:
+    """The text of the file. OptionError where jinja2 or pygments is missing."""
+    jinja2 = library("jinja2")
+    highlight = Highlighter()
+    lines = SourceLines(highlight)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["source"] = lines.shown
+    graphs = [_graph(number, graph, lines, highlight) for number, graph in enumerate(report.graphs)]
+    bars = timeline(report)
+    values = {
+        "title": title or (report.frames[0].function if report.frames else "symshape"),
+        "report": report,
+        "graphs": graphs,
+        "bars": bars,
+        "groups": GROUPS,
+        "rows": list(dict.fromkeys(bar.row for bar in bars)),
+        "seconds": compile_seconds(bars),
+        "totals": _summary(report),
+        "versions": _versions(),
+        "script": _script([graph["data"] for graph in graphs]),
+        "styles": _styles(),
+        "code": _text("expressions.js") + _text("page.js"),
+    }
+    content = environment.get_template("content.html").render(values)  # which asks for lines
+    packed = packed_data({"lines": lines.rows, "graphs": [graph["stages"] for graph in graphs]})
+    return str(environment.get_template("page.html").render(values | {"content": content, "packed": packed}))
+
+
+def packed_data(data: Any) -> str:
+    """JSON, compressed, as text: the IR of a model's stages is megabytes, and much of it repeats."""
+    return base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 6)).decode()
+
+
+def _graph(number: int, graph: GraphReport, lines: SourceLines, highlight: Highlighter) -> dict[str, Any]:
+    data, stages = graph_data(graph, lines), stages_data(graph, lines)
+    by_line = kernels_by_line(stages, [kernel.name for kernel in graph.kernels])
+    return {
+        "number": number,
+        "report": graph,
+        "data": data,
+        "stages": stages,
+        "lines": [{"number": line, "kernels": names, **lines.rows[line]} for line, names in sorted(by_line.items())],
+        "ranges": _ranges(graph),
+        "masks": [one for name in _MASKS for one in graph.remarks.get(name, ())],
+        "program": highlight(graph.program_source),
+    }
+
+
+def _ranges(graph: GraphReport) -> list[dict[str, str]]:
+    """What the graph needs of single sizes: a least or a largest value that is not any tensor's."""
+    found = []
+    for row in graph.symbols:
+        least = [f"{row.name} >= {row.min}"] if row.min > 0 else []
+        most = [f"{row.name} <= {row.max}"] if row.max < _UNBOUNDED else []
+        found += [{"text": text, "source": plain_source(row.source)} for text in (*least, *most)]
+    return found
+
+
+def _summary(report: Report) -> dict[str, int]:
+    opaque = sum(_is_opaque(target) for graph in report.graphs for target in graph.library_calls)
+    totals = dict(report.totals())
+    return {**totals, "library_calls": totals["library_calls"] - opaque, "opaque_calls": opaque}
+
+
+def _is_opaque(target: str) -> bool:
+    """Whether an operator is one that a call that cannot be traced was made (``frontend/opaque_calls``)."""
+    return target.startswith("symshape.opaque_")
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for name in ("symshape", "torch", "torch-mlir", "triton"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _script(data: Any) -> str:
+    """JSON that may stand inside of a script element."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _text(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _styles() -> str:
+    """The page's own, and those of the highlighted source for a light and a dark page."""
+    formatter = library("pygments.formatters.html").HtmlFormatter
+    light = formatter(style="default").get_style_defs(".py")
+    dark = formatter(style="github-dark").get_style_defs(".py")
+    return f"{_text('page.css')}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"

@@ -1,0 +1,166 @@
+"""The steps of a graph's program, and the memory that they need: read from the main function of its last stage.
+
+A tensor's memory is there from the operation that makes it until after the last one that uses it or a view of it, as in
+the host program (``codegen/host/host_program.py``). Arguments are the caller's. What a library call returns is counted
+as memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape import dialects
+from symshape.dialects.accessors import call_target, callee_of, main_functions
+from symshape.dialects.locations import source_location
+from symshape.dialects.sizes import Sizes
+from symshape.dialects.types import dtype_of
+from symshape.prover.numbers.expr import Expr, product
+from symshape.tools.report import GraphReport
+from symshape.tools.traffic import item_size
+
+_SAME_MEMORY = ("symshape.reuse", "symshape.view")
+_NO_MEMORY = ("symshape.constant", "symshape.storage")
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of the program: a tensor's sizes and element type, and the steps from ``first`` to ``last`` (both
+    included) over which it is there. ``returned``: to the caller."""
+
+    sizes: tuple[Expr, ...]
+    dtype: str
+    first: int
+    last: int
+    returned: bool = False
+
+    @property
+    def bytes(self) -> Expr:
+        """How much it is."""
+        return product(self.sizes) * item_size(self.dtype)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: ``kind`` is "kernel", "call" or "branch"; ``line``: file and number of the user's, if known."""
+
+    kind: str
+    name: str
+    line: tuple[str, int] | None
+    arguments: tuple[Expr, ...] = ()
+
+
+@dataclass
+class Program:
+    """The steps in order, the buffers by the step that makes them, and the bytes of the tensors that are given."""
+
+    steps: list[Step] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    given: Expr = field(default_factory=lambda: Expr.const(0))
+
+
+def read_program(graph: GraphReport) -> Program:
+    """The program of a graph whose stages were kept; without steps where they were not."""
+    if not graph.stages:
+        return Program()
+    text = list(graph.stages.values())[-1]
+    with dialects.load(ir.Context()), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        return _Reader(main_functions(module)[0].regions[0].blocks[0]).program()
+
+
+@dataclass
+class _Memory:
+    sizes: tuple[Expr, ...]
+    dtype: str
+    first: int
+    last: int
+    returned: bool = False
+
+
+class _Reader:
+    """Walks the operations of a block once."""
+
+    def __init__(self, block: Any) -> None:
+        self._operations = [view.operation for view in block.operations]
+        self._arguments = list(block.arguments)
+        self._sizes = Sizes(block)
+        self._sizes.learn(self._operations)
+        self._memory: dict[ir.Value, _Memory] = {}
+        self._results = dict(pair for op in self._operations if op.name == "host.launch" for pair in _destinations(op))
+        self._all: list[_Memory] = []
+        self._program = Program()
+
+    def program(self) -> Program:
+        """What was read."""
+        for op in self._operations:
+            self._read(op)
+        last = len(self._program.steps) - 1
+        self._program.buffers = [
+            Buffer(m.sizes, m.dtype, m.first, last if m.returned else m.last, m.returned) for m in self._all
+        ]
+        self._program.given = Expr.const(0)
+        for argument in self._arguments:
+            if argument in self._sizes.layouts:
+                size = product(self._sizes.layouts[argument].sizes)
+                self._program.given += size * item_size(dtype_of(argument))
+        return self._program
+
+    def _read(self, op: Any) -> None:
+        now = len(self._program.steps)
+        if op.name == "tensor.empty":
+            self._new(op.results[0], now)
+        elif op.name in _SAME_MEMORY or (op.name == "host.call" and call_target(op) in _NO_MEMORY):
+            self._share(op.results[0], op.operands[0] if len(op.operands) else None)
+        elif op.name in ("host.launch", "host.call", "host.cond"):
+            self._use(op, now)
+            self._program.steps.append(self._step(op))
+            if op.name == "host.launch":
+                for destination, result in _destinations(op):
+                    self._share(result, destination)
+            else:
+                for result in op.results:
+                    self._new(result, now)
+        elif op.name == "func.return":
+            for memory in self._memories(op):
+                memory.returned = True
+        elif op.name == "symshape.unbacked_symbol":
+            self._use(op, now)
+
+    def _new(self, value: ir.Value, now: int) -> None:
+        layout = self._sizes.layouts.get(
+            self._results.get(value, value)
+        )  # what is empty is described when it is filled
+        if layout is not None:
+            found = self._memory[value] = _Memory(layout.sizes, dtype_of(value), now, now)
+            self._all.append(found)
+
+    def _share(self, value: ir.Value, source: ir.Value | None) -> None:
+        if source is not None and source in self._memory:
+            self._memory[value] = self._memory[source]
+
+    def _use(self, op: Any, now: int) -> None:
+        for memory in self._memories(op):
+            memory.last = now
+
+    def _memories(self, op: Any) -> Iterator[_Memory]:
+        return (self._memory[value] for value in op.operands if value in self._memory)
+
+    def _step(self, op: Any) -> Step:
+        place = source_location(op.location)
+        line = (place.file, place.line) if place.line else None
+        if op.name == "host.launch":
+            indices = [v for v in op.operands if not isinstance(v.type, ir.RankedTensorType)]
+            return Step("kernel", callee_of(op), line, tuple(self._sizes.expr(v) for v in indices))
+        if op.name == "host.cond":
+            return Step("branch", "torch.cond", line)
+        return Step("call", call_target(op), line)
+
+
+def _destinations(launch: Any) -> list[tuple[ir.Value, ir.Value]]:
+    """Of each tensor that a launch writes: the operand, and the result that stands for it from then on."""
+    tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
+    return list(zip(tensors[len(tensors) - len(launch.results) :], launch.results))

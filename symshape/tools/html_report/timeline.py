@@ -1,0 +1,80 @@
+"""Where the time of compiling went: tracing, and the steps of each graph by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from symshape.passes.stages import STAGES
+from symshape.pipeline import DYNAMO, IR, JOINT, KERNEL, PIPELINE, PROGRAM, TRACED
+from symshape.tools.report import GraphReport, Report
+
+_NAMES = {
+    DYNAMO: "before tracing",
+    JOINT: "before tracing",
+    TRACED: "before import",
+    KERNEL: "kernel code",
+    PROGRAM: "program",
+}
+GROUPS = ("tracing", "before tracing", "before import", *STAGES, "kernel code", "program", "other passes")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """``seconds`` of a group of steps from ``start`` on, counted from the first of all. ``steps``: name and seconds of
+    each."""
+
+    row: str
+    group: str
+    start: float
+    seconds: float
+    steps: tuple[tuple[str, float], ...]
+
+
+def timeline(report: Report) -> list[Bar]:
+    """The bars, in order: of each frame that was traced what its graphs do not explain, then its graphs.
+
+    Steps are known by their duration, not by when they began: they stand one after the other.
+    """
+    bars: list[Bar] = []
+    now, done = 0.0, 0
+    for frame in report.frames:
+        own = report.graphs[done : frame.graphs]
+        known = sum(seconds for graph in own for _, seconds in graph.timings)
+        traced = max(frame.seconds - known, 0.0)
+        bars.append(Bar(f"{frame.function}: tracing", "tracing", now, traced, (("Dynamo and AOTAutograd", traced),)))
+        now += traced
+        for number, graph in enumerate(own, done):
+            bars += _of_graph(graph, number, now)
+            now = bars[-1].start + bars[-1].seconds
+        done = max(done, frame.graphs)
+    for number, graph in enumerate(report.graphs[done:], done):  # compiled when they were first run
+        bars += _of_graph(graph, number, now)
+        now = bars[-1].start + bars[-1].seconds
+    return bars
+
+
+def compile_seconds(bars: Sequence[Bar]) -> float:
+    """All of them."""
+    return sum(bar.seconds for bar in bars)
+
+
+def _of_graph(graph: GraphReport, number: int, start: float) -> list[Bar]:
+    grouped: dict[str, list[tuple[str, float]]] = {}
+    for name, seconds in graph.timings:
+        grouped.setdefault(_group(name), []).append((name, seconds))
+    bars = []
+    for group, steps in grouped.items():
+        seconds = sum(each for _, each in steps)
+        bars.append(Bar(f"graph {number} ({graph.kind})", group, start, seconds, tuple(steps)))
+        start += seconds
+    return bars or [Bar(f"graph {number} ({graph.kind})", "other passes", start, 0.0, ())]
+
+
+def _group(name: str) -> str:
+    if name == "import-graph":
+        return "imported"
+    step = next((step for step in PIPELINE if step.name == name), None)
+    if step is None:
+        return "other passes"
+    return step.stage if step.on == IR else _NAMES[step.on]
