@@ -76,8 +76,8 @@ class Tracing:
     """How frames are traced. ``probe``: operators without a fake rule are run on made-up operands; ``strict``: an error
     of ours while tracing is an error; ``more``: a key of ``MORE_SETTINGS``; ``one_graph``: a break is an error;
     ``policy``: which sizes are symbols, and for how many values of one a frame is compiled; ``further``, if given,
-    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given; ``traced``, if given, is
-    called after each frame: with its name, its line and how many seconds it took."""
+    takes why there is another graph; ``recompile_limit``: that of ``compile``, if one is given; ``traced``, if given,
+    is called after each frame: with its name, its line and how many seconds it took."""
 
     probe: bool = True
     strict: bool = True

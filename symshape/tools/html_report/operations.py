@@ -1,7 +1,7 @@
 """The operations of a stage's IR text, with the user's lines and the graph nodes that they come from.
 
-Read from the text, since it is text that is shown: MLIR's printer puts an operation of a function's body on a line of its
-own, indented by four, and what is inside of it deeper.
+Read from the text, since it is text that is shown: MLIR's printer puts an operation of a function's body on a line of
+its own, indented by four, and what is inside of it deeper.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _NESTED = rf'\((?:[^()"]|{_STRING}|\((?:[^()"]|{_STRING})*\))*\)'
 _LOCATION = re.compile(rf' loc\((?:[^()"]|{_STRING}|{_NESTED})*\)')
 _ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
-_FILE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+')
-_NODE = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
-_REFERENCE = re.compile(r"#loc\d*")
+_NAMED = re.compile(r'"(?P<name>(?:[^"\\]|\\.)*)"(?::(?P<line>\d+):\d+|\()|(?P<alias>#loc\d*)')
 _FUNCTION = re.compile(r"^  func\.func (?:private |public )?@([\w.$-]+)")
 
 Line = tuple[str, int]  # file, number
@@ -100,8 +98,14 @@ class _Origins:
         return _joined(parts)
 
     def _read(self, text: str) -> Origin:
-        own = Origin(tuple((f, int(n)) for f, n in _FILE.findall(text)), tuple(_NODE.findall(text)))
-        return _joined([own, *(self._alias(name) for name in _REFERENCE.findall(text))])
+        return _joined([self._part(found) for found in _NAMED.finditer(text)])
+
+    def _part(self, found: re.Match[str]) -> Origin:
+        if found["alias"]:
+            return self._alias(found["alias"])
+        if found["line"]:
+            return Origin(lines=((found["name"], int(found["line"])),))
+        return Origin(nodes=(found["name"],))
 
     def _alias(self, name: str) -> Origin:
         if name not in self._known:

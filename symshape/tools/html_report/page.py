@@ -122,4 +122,4 @@ def _styles() -> str:
     formatter = library("pygments.formatters.html").HtmlFormatter
     light = formatter(style="default").get_style_defs(".py")
     dark = formatter(style="github-dark").get_style_defs(".py")
-    return f"{_text('page.css')}\n{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
+    return f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n{_text('page.css')}"

@@ -131,9 +131,8 @@ class _Reader:
             self._use(op, now)
 
     def _new(self, value: ir.Value, now: int) -> None:
-        layout = self._sizes.layouts.get(
-            self._results.get(value, value)
-        )  # what is empty is described when it is filled
+        # What is empty has its layout from where it is filled.
+        layout = self._sizes.layouts.get(self._results.get(value, value))
         if layout is not None:
             found = self._memory[value] = _Memory(layout.sizes, dtype_of(value), now, now)
             self._all.append(found)

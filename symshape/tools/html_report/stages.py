@@ -1,4 +1,4 @@
-"""Every stage of a graph, its operations with the user's lines they come from, and what of each stage became a kernel."""
+"""Every stage of a graph: its operations, the user's lines they come from, and what of each became which kernel."""
 
 from __future__ import annotations
 

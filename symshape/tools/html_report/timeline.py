@@ -42,7 +42,8 @@ def timeline(report: Report) -> list[Bar]:
         own = report.graphs[done : frame.graphs]
         known = sum(seconds for graph in own for _, seconds in graph.timings)
         traced = max(frame.seconds - known, 0.0)
-        bars.append(Bar(f"{frame.function}: tracing", "tracing", now, traced, (("Dynamo and AOTAutograd", traced),)))
+        row = f"{frame.function}: tracing" if own else "frames without a graph"
+        bars.append(Bar(row, "tracing", now, traced, ((f"Dynamo and AOTAutograd: {frame.function}", traced),)))
         now += traced
         for number, graph in enumerate(own, done):
             bars += _of_graph(graph, number, now)
