@@ -221,7 +221,8 @@ def test_expressions_are_what_javascript_evaluates(tmp_path: Path) -> None:
     assert sum(exact) > 400
     script = (TEMPLATES / "expressions.js").read_text() + (
         "const [texts, values] = JSON.parse(require('fs').readFileSync(0));"
-        "console.log(JSON.stringify(texts.map(text => { const run = compiled(text); return values.map(v => Number(run(v))); })));"
+        "const row = text => { const run = compiled(text); return values.map(v => Number(run(v))); };"
+        "console.log(JSON.stringify(texts.map(row)));"
     )
     file = tmp_path / "run.js"
     file.write_text(script)
