@@ -91,14 +91,16 @@ class _Origins:
         found = (_ALIAS.match(line) for line in lines if line.startswith("#loc"))
         self._texts = {match.group(1): match.group(2) for match in found if match}
         self._known: dict[str, Origin] = {}
+        self._seen: dict[str, Origin] = {}  # by text
 
     def of(self, text: str) -> Origin:
         """All that the locations in a text name, each once, in order."""
-        parts = [self._read(match.group(0)) for match in _LOCATION.finditer(text)]
-        return _joined(parts)
+        return _joined([self._read(match.group(0)) for match in _LOCATION.finditer(text)])
 
     def _read(self, text: str) -> Origin:
-        return _joined([self._part(found) for found in _NAMED.finditer(text)])
+        if text not in self._seen:
+            self._seen[text] = _joined([self._part(found) for found in _NAMED.finditer(text)])
+        return self._seen[text]
 
     def _part(self, found: re.Match[str]) -> Origin:
         if found["alias"]:
@@ -115,6 +117,8 @@ class _Origins:
 
 
 def _joined(parts: list[Origin]) -> Origin:
+    if len(parts) == 1:
+        return parts[0]
     lines = dict.fromkeys(line for part in parts for line in part.lines)
     nodes = dict.fromkeys(node for part in parts for node in part.nodes)
     return Origin(tuple(lines), tuple(nodes))

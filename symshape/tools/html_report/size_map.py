@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from symshape.tools.html_report.expressions import javascript, javascript_condition
-from symshape.tools.report import GraphReport, KernelReport
+from symshape.tools.report import Choice, GraphReport, KernelReport
 
 PROCESSORS = "processors"
 
@@ -17,7 +18,7 @@ def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:
     for name, arguments in graph.launched:
         if name == kernel.name:
             launches[arguments] = launches.get(arguments, 0) + 1
-    symbols = kernel.loops.symbols
+    symbols, ways = kernel.loops.symbols, kernel.choices
     rows = []
     for arguments, count in launches.items():
         own = dict(zip(symbols, arguments))
@@ -25,17 +26,17 @@ def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:
             {
                 "count": count,
                 "values": [[name, javascript(expr), expr.python()] for name, expr in own.items()],
-                "texts": [choice.condition.substitute(own).python() for choice in kernel.choices],
+                "texts": [choice.condition.substitute(own).python() for choice in ways],
             }
         )
     choices = [
         {"name": c.name, "does": c.does, "js": javascript_condition(c.condition), "text": c.condition.python()}
-        for c in kernel.choices
+        for c in ways
     ]
-    return {"launches": rows, "choices": choices, "addresses": _addresses(kernel)}
+    return {"launches": rows, "choices": choices, "addresses": _addresses(ways, symbols)}
 
 
-def _addresses(kernel: KernelReport) -> list[str]:
+def _addresses(choices: Iterable[Choice], symbols: Iterable[str]) -> list[str]:
     """What conditions read of a launch besides sizes."""
-    used = {symbol for choice in kernel.choices for symbol in choice.condition.symbols}
-    return sorted(used - set(kernel.loops.symbols) - {PROCESSORS})
+    used = {symbol for choice in choices for symbol in choice.condition.symbols}
+    return sorted(used - set(symbols) - {PROCESSORS})

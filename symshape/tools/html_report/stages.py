@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from symshape.passes.stages import STAGES
 from symshape.tools.html_report.operations import Operation, read_operations
 from symshape.tools.html_report.sources import SourceLines
 from symshape.tools.report import GraphReport
+
+_LAUNCH = re.compile(r'"host\.launch".*callee = @([\w.$-]+)}')
 
 
 def stages_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
@@ -31,11 +34,8 @@ def stages_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
         texts[text] = name
         read[name] = read_operations(text)
         stages[name] = [_row(operation, lines) for operation in read[name]]
-    functions = {kernel.name for kernel in graph.kernels}
-    kernels = {
-        kernel.name: {"code": kernel.source, "stages": _of_kernel(kernel.name, functions, read)}
-        for kernel in graph.kernels
-    }
+    own = _Owners({kernel.name for kernel in graph.kernels}, read)
+    kernels = {kernel.name: {"code": kernel.source, "stages": own.of(kernel.name)} for kernel in graph.kernels}
     return {"stages": stages, "kernels": kernels}
 
 
@@ -43,25 +43,37 @@ def _row(operation: Operation, lines: SourceLines) -> list[Any]:
     return [operation.number, [lines.number(*line) for line in operation.origin.lines], operation.text]
 
 
-def _of_kernel(name: str, functions: set[str], read: dict[str, list[Operation]]) -> dict[str, list[int]]:
-    """Its function and its launches where it exists; before, the operations that come from the same graph nodes."""
-    last = next(reversed(read.values()), [])
-    nodes = {node for operation in last if _is_of(operation, name) for node in operation.origin.nodes}
-    found = {}
-    for stage, operations in read.items():
-        if any(operation.function in functions for operation in operations):
-            found[stage] = [i for i, operation in enumerate(operations) if _is_of(operation, name)]
-        else:
-            found[stage] = [i for i, operation in enumerate(operations) if _comes_from(operation, nodes)]
-    return found
+class _Owners:
+    """Which operations of each stage are a kernel's: its function and its launches where they exist; before, those that
+    come from the same graph nodes."""
 
+    def __init__(self, names: set[str], read: dict[str, list[Operation]]) -> None:
+        self._has_kernels = {stage: any(op.function in names for op in read[stage]) for stage in read}
+        self._by_kernel: dict[str, dict[str, list[int]]] = {}
+        self._by_node: dict[str, dict[str, list[int]]] = {}
+        self._nodes: dict[str, set[str]] = {name: set() for name in names}
+        for stage, operations in read.items():
+            kernels = self._by_kernel[stage] = {name: [] for name in names}
+            nodes = self._by_node[stage] = {}
+            for i, operation in enumerate(operations):
+                launched = _LAUNCH.search(operation.text)
+                name = launched.group(1) if launched else operation.function
+                if name in kernels:
+                    kernels[name].append(i)
+                    self._nodes[name].update(operation.origin.nodes)
+                for node in () if operation.is_head else operation.origin.nodes:
+                    nodes.setdefault(node, []).append(i)
 
-def _is_of(operation: Operation, kernel: str) -> bool:
-    return operation.function == kernel or f"callee = @{kernel}}}" in operation.text
+    def of(self, kernel: str) -> dict[str, list[int]]:
+        """By stage, the positions of its operations."""
+        return {
+            stage: self._by_kernel[stage][kernel] if exists else self._from_nodes(stage, kernel)
+            for stage, exists in self._has_kernels.items()
+        }
 
-
-def _comes_from(operation: Operation, nodes: set[str]) -> bool:
-    return not operation.is_head and not nodes.isdisjoint(operation.origin.nodes)
+    def _from_nodes(self, stage: str, kernel: str) -> list[int]:
+        found = (self._by_node[stage].get(node, ()) for node in self._nodes[kernel])
+        return sorted({i for positions in found for i in positions})
 
 
 def kernels_by_line(data: dict[str, Any], names: Sequence[str]) -> dict[int, list[str]]:
