@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -25,7 +26,7 @@ from symshape.errors import OptionError
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals, real
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
-from symshape.tools import cli
+from symshape.tools import cli, zoo
 from symshape.tools.html_report.expressions import javascript, javascript_condition
 from symshape.tools.html_report.graph_data import graph_data
 from symshape.tools.html_report.operations import read_operations
@@ -357,6 +358,16 @@ def test_the_timeline_is_all_of_the_time(report: Report) -> None:
 
 def test_a_page_is_small(page: str) -> None:
     assert len(page.encode()) < 300_000
+
+
+@pytest.mark.long
+def test_the_page_of_a_model_is_small_and_made_in_seconds(tmp_path: Path) -> None:
+    model = zoo.MODELS["t5"]
+    report = symshape.explain(model.build(), **model.inputs(model.first_shapes[0]))
+    started = time.process_time()
+    path = report.html(tmp_path / "page.html")
+    assert time.process_time() - started < 4  # measured: 1.1
+    assert path.stat().st_size < 5_000_000
 
 
 def test_a_missing_library_is_said(report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def html_page(report: Report, title: str = "") -> str:
     graphs = [_graph(number, graph, lines, highlight) for number, graph in enumerate(report.graphs)]
     bars = timeline(report)
     values = {
-        "title": title or (report.frames[0].function if report.frames else "symshape"),
+        "title": title or next((frame.function for frame in report.frames if frame.graphs), "symshape"),
         "report": report,
         "graphs": graphs,
         "bars": bars,

@@ -215,9 +215,9 @@ class SizeMap {
     const width = this.plot.clientWidth, height = Math.min(420, Math.max(260, width * 0.45)), left = 52, bottom = 38;
     if (!width) return;
     const px = size => left + (Math.log(size) - x.low) / (x.high - x.low) * (width - left - 12);
-    const py = size => height - bottom - (Math.log(size) - y.low) / (y.high - y.low) * (height - bottom - 8);
+    const py = size => height - bottom - (Math.log(size) - y.low) / (y.high - y.low) * (height - bottom - 22);
     const drawn = element("svg:svg", { width, height, role: "img", "aria-label": `Forms over ${x.name} and ${y.name}` });
-    const largest = new Map();
+    const blocks = new Map(), largest = new Map();
     for (let j = 0; j + 1 < y.list.length; j++) {
       for (let i = 0; i + 1 < x.list.length;) {
         const found = at(x.list[i], y.list[j]);
@@ -225,17 +225,17 @@ class SizeMap {
         while (end + 1 < x.list.length && at(x.list[end], y.list[j]) === found) end += 1;
         const box = { x: px(x.list[i]), y: py(y.list[j + 1]), width: px(x.list[end]) - px(x.list[i]), height: py(y.list[j]) - py(y.list[j + 1]) };
         drawn.append(element("svg:rect", { class: found < 0 ? "ground" : "c" + found % 12, x: box.x, y: box.y, width: box.width + 0.5, height: box.height + 0.5 }));
-        const known = largest.get(found) || { area: 0, rows: [] };
-        known.rows.push(box);
-        if (box.width * box.height > known.area) { known.area = box.width * box.height; known.box = box; }
-        largest.set(found, known);
+        const alike = blocks.get(`${found} ${i} ${end}`) || { found, area: 0, rows: [] };
+        alike.rows.push(box);
+        alike.area += box.width * box.height;
+        blocks.set(`${found} ${i} ${end}`, alike);
         i = end;
       }
     }
-    for (const [found, { box, rows }] of largest) {
-      const alike = rows.filter(one => one.x === box.x && one.width === box.width);
-      const middle = alike[Math.floor(alike.length / 2)];
-      if (box.width > 9 && found >= 0) drawn.append(element("svg:text", { class: "on", x: middle.x + middle.width / 2, y: middle.y + middle.height / 2 + 4, "text-anchor": "middle" }, LETTERS[found % 26]));
+    for (const block of blocks.values()) if (block.area > (largest.get(block.found) || { area: 0 }).area) largest.set(block.found, block);
+    for (const { found, rows } of largest.values()) {
+      const middle = rows[Math.floor(rows.length / 2)];
+      if (middle.width > 9 && found >= 0) drawn.append(element("svg:text", { class: "on", x: middle.x + middle.width / 2, y: middle.y + middle.height / 2 + 4, "text-anchor": "middle" }, LETTERS[found % 26]));
     }
     this.ticks(drawn, x, y, px, py, { width, height, left, bottom });
     const here = [Math.max(this.graph.values[x.name], x.list[0]), Math.max(this.graph.values[y.name], y.list[0])];
@@ -244,9 +244,9 @@ class SizeMap {
   }
   ticks(drawn, x, y, px, py, box) {
     const base = box.height - box.bottom, factor = box.width < 600 ? 16 : 4;
-    drawn.append(element("svg:line", { class: "axis", x1: box.left, x2: box.width - 12, y1: base, y2: base }), element("svg:line", { class: "axis", x1: box.left, x2: box.left, y1: 8, y2: base }));
+    drawn.append(element("svg:line", { class: "axis", x1: box.left, x2: box.width - 12, y1: base, y2: base }), element("svg:line", { class: "axis", x1: box.left, x2: box.left, y1: 22, y2: base }));
     for (let size = 1; size <= x.list[x.list.length - 1]; size *= factor) {
-      if (size >= x.list[0]) drawn.append(element("svg:text", { x: px(size), y: base + 15, "text-anchor": "middle" }, String(size)));
+      if (size >= x.list[0]) drawn.append(element("svg:text", { x: px(size), y: base + 15, "text-anchor": px(size) > box.width - 30 ? "end" : "middle" }, String(size)));
     }
     for (let size = 1; size <= y.list[y.list.length - 1]; size *= 8) {
       if (size >= y.list[0]) drawn.append(element("svg:text", { x: box.left - 5, y: py(size) + 4, "text-anchor": "end" }, String(size)));
