@@ -1,10 +1,8 @@
-"""The ``symshape`` command: ``demo``, ``explain``, ``report``, ``cache``, ``patches`` and ``bench``."""
+"""The ``symshape`` command: ``demo``, ``explain``, ``report``, ``ablate``, ``cache``, ``patches`` and ``bench``."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import runpy
 import sys
 from collections.abc import Sequence
@@ -24,17 +22,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape")
     demo.set_defaults(run=_demo)
     explain = commands.add_parser("explain", help="compile a model and show what was made")
-    explain.add_argument(
-        "model", help="a model of symshape.tools.zoo (bert, t5, ...), FILE.py:FUNCTION or MODULE:FUNCTION"
-    )
+    explain.add_argument("model", help="a model of symshape.tools.zoo (bert, t5, ...), FILE.py:FUNCTION, MODULE:FUNCTION")
     stages = ", ".join(STAGES)
     explain.add_argument("--stage", choices=list(STAGES), metavar="STAGE", help=f"print the IR of this stage: {stages}")
     explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
     explain.set_defaults(run=_explain)
     report = commands.add_parser("report", help="compile models, and write what was made of each as an HTML page")
-    report.add_argument("model", nargs="+", help="a model of symshape.tools.zoo, FILE.py:FUNCTION or MODULE:FUNCTION")
+    report.add_argument("models", nargs="+", metavar="model", help="as for explain")
     report.add_argument("-o", "--output", help="the page, or a folder for the pages; by default NAME.html")
     report.set_defaults(run=_report)
+    _add_ablate(commands)
     cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     cache.set_defaults(run=_cache)
@@ -50,8 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return args.run(args, rest) or 0
-    except SymshapeError as error:
-        print(f"symshape: error: {error}", file=sys.stderr)
+    except Exception as error:
+        cause = getattr(error, "inner_exception", error)  # of what Dynamo says of a backend
+        if not isinstance(cause, SymshapeError):
+            raise
+        print(f"symshape: error: {cause}", file=sys.stderr)
         return 1
 
 
@@ -63,9 +63,10 @@ def _demo(_args: Any, _rest: list[str]) -> int:
 
 def _explain(args: Any, _rest: list[str]) -> int:
     import symshape
+    from symshape.tools.subjects import subject
 
-    fn, inputs, keywords = _subject(args.model)
-    report = symshape.explain(fn, *inputs, **keywords)
+    found = subject(args.model)
+    report = symshape.explain(found.fn, *found.inputs, **found.keywords)
     print(report)
     for i, graph in enumerate(report.graphs):
         if args.stage:
@@ -80,12 +81,13 @@ def _explain(args: Any, _rest: list[str]) -> int:
 def _report(args: Any, _rest: list[str]) -> int:
     import symshape
     from symshape.tools.html_report.libraries import library
+    from symshape.tools.subjects import subject
 
     for needed in ("jinja2", "pygments"):
         library(needed)  # an error before anything is compiled
-    for model, file in zip(args.model, _pages(args.model, args.output)):
-        fn, inputs, keywords = _subject(model)
-        print(symshape.explain(fn, *inputs, **keywords).html(file, model))
+    for model, file in zip(args.models, _pages(args.models, args.output)):
+        found = subject(model)
+        print(symshape.explain(found.fn, *found.inputs, **found.keywords).html(file, model))
     return 0
 
 
@@ -100,42 +102,23 @@ def _pages(models: Sequence[str], output: str | None) -> list[Path]:
     return [folder / f"{name}.html" for name in names]
 
 
-def _subject(name: str) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """What to explain, and its inputs: a model of the zoo, or a function whose module has ``inputs()``."""
-    from symshape.tools import zoo
-
-    if name in zoo.MODELS:
-        model = zoo.MODELS[name]
-        return model.build(), (), model.inputs(model.first_shapes[0])
-    file, _, function = name.partition(":")
-    module = _module(file) if function else None
-    if module is None:
-        models = ", ".join(zoo.MODELS)
-        hint = f"models: {models}; or FILE.py:FUNCTION, or MODULE:FUNCTION"
-        raise OptionError(f"no model, file or module is called {name!r}", next_step=hint)
-    for needed in (function, "inputs"):
-        if not hasattr(module, needed):
-            hint = "it needs the function and `inputs()`, a tuple of its arguments"
-            raise OptionError(f"{file} has no {needed}", next_step=hint)
-    return getattr(module, function), module.inputs(), {}
+def _add_ablate(commands: Any) -> None:
+    parser = commands.add_parser("ablate", help="what a pass is worth: models without it, or with one more")
+    parser.add_argument("models", nargs="*", help="as for explain; without any, all models of symshape.tools.zoo")
+    parser.add_argument("--without", default="", metavar="PASS,...", help="passes to leave out, each by itself")
+    parser.add_argument("--with", dest="added", action="append", default=[], metavar="PASS", help="a pass to add")
+    parser.add_argument("--load-pass", action="append", default=[], metavar="FILE", help="a Python file with passes")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each variant is timed")
+    parser.add_argument("--out", metavar="FILE.json", help="the rows as JSON")
+    parser.set_defaults(run=_ablate)
 
 
-def _module(name: str) -> Any:
-    """A file, or what can be imported by a dotted name; None if there is neither."""
-    if not Path(name).is_file():
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-                return None
-            raise
-        except (TypeError, ValueError):  # what is no dotted name
-            return None
-    spec = importlib.util.spec_from_file_location("symshape_subject", name)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _ablate(args: Any, _rest: list[str]) -> int:
+    from symshape.tools.ablate import ablate
+
+    without = [name for name in args.without.split(",") if name]
+    print(ablate(args.models, without, args.added, args.load_pass, args.rounds, args.out))
+    return 0
 
 
 def _cache(args: Any, _rest: list[str]) -> int:

@@ -235,7 +235,7 @@ class SizeMap {
     for (const block of blocks.values()) if (block.area > (largest.get(block.found) || { area: 0 }).area) largest.set(block.found, block);
     for (const { found, rows } of largest.values()) {
       const middle = rows[Math.floor(rows.length / 2)];
-      if (middle.width > 9 && found >= 0) drawn.append(element("svg:text", { class: "on", x: middle.x + middle.width / 2, y: middle.y + middle.height / 2 + 4, "text-anchor": "middle" }, LETTERS[found % 26]));
+      if (middle.width > 9 && found >= 0 && rows.reduce((sum, row) => sum + row.height, 0) > 11) drawn.append(element("svg:text", { class: "on", x: middle.x + middle.width / 2, y: middle.y + middle.height / 2 + 4, "text-anchor": "middle" }, LETTERS[found % 26]));
     }
     this.ticks(drawn, x, y, px, py, { width, height, left, bottom });
     const here = [Math.max(this.graph.values[x.name], x.list[0]), Math.max(this.graph.values[y.name], y.list[0])];
