@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape")
     demo.set_defaults(run=_demo)
     explain = commands.add_parser("explain", help="compile a model and show what was made")
-    explain.add_argument("model", help="a model of symshape.tools.zoo (bert, t5, ...), FILE.py:FUNCTION, MODULE:FUNCTION")
+    explain.add_argument("model", help="a model of symshape.tools.zoo (t5, ...), FILE.py:FUNCTION or MODULE:FUNCTION")
     stages = ", ".join(STAGES)
     explain.add_argument("--stage", choices=list(STAGES), metavar="STAGE", help=f"print the IR of this stage: {stages}")
     explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
