@@ -61,6 +61,12 @@ def test_the_wheel_is_typed_and_has_its_license(wheel: zipfile.ZipFile) -> None:
     assert "License-Expression: BSD-3-Clause" in metadata
 
 
+def test_the_wheel_has_the_templates(wheel: zipfile.ZipFile) -> None:
+    folder = "symshape/tools/html_report/templates"
+    present = {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
+    assert present and present == {name for name in wheel.namelist() if name.startswith(f"{folder}/")}
+
+
 def test_the_wheel_has_the_entry_points(wheel: zipfile.ZipFile) -> None:
     name = next(name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     text = wheel.read(name).decode()
