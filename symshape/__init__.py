@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # what type checkers see of the names below
     from symshape.errors import SymshapeError as SymshapeError
     from symshape.policy import SpecialisationPolicy as SpecialisationPolicy
     from symshape.prover.constraint_store import ConstraintStore as ConstraintStore
-    from symshape.run_ir import run_ir as run_ir
+    from symshape.run_text import run_ir as run_ir
     from symshape.tools.report import GraphReport as GraphReport
     from symshape.tools.report import Report as Report
 
@@ -32,7 +32,7 @@ _LAZY = {
     "compile": "symshape.api",
     "explain": "symshape.api",
     "jit": "symshape.api",
-    "run_ir": "symshape.run_ir",
+    "run_ir": "symshape.run_text",
     "ConstraintStore": "symshape.prover.constraint_store",
     "ContradictionError": "symshape.errors",
     "Report": "symshape.tools.report",

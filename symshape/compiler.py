@@ -173,13 +173,13 @@ def _compile(
         imported = import_graph(graph, context, env, kind=kind)
     if watch.recording is not None:
         watch.recording.imported(target, device, imported.constants)
-    start = Start(imported.module, imported.constants, kind, target, device, Requirements(env), symbols=imported.symbols)
+    start = Start(
+        imported.module, imported.constants, kind, target, device, Requirements(env), symbols=imported.symbols
+    )
     return load(build(start, options, attempt, watch, timings), options, start.require)
 
 
-def build(
-    start: Start, options: Options, attempt: Attempt, watch: Watch, timings: Timings | None = None
-) -> Built:
+def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timings: Timings | None = None) -> Built:
     """From a module in any stage to a program. StepFailure where a step fails."""
     timings = [] if timings is None else timings
     disabled = frozenset(options.disable_passes)

@@ -37,7 +37,9 @@ def read_text(source: str | Path) -> tuple[str, str]:
     try:
         return Path(source).read_text(encoding="utf-8"), str(source)
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{source} cannot be read: {error}", next_step="give a file with IR, or IR as text") from error
+        raise OptionError(
+            f"{source} cannot be read: {error}", next_step="give a file with IR, or IR as text"
+        ) from error
 
 
 def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:

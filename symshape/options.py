@@ -125,7 +125,9 @@ def _stages(given: Any) -> tuple[tuple[str, str], ...]:
         if stage not in STAGES:
             raise OptionError(f"stage: unknown stage {stage!r}", next_step=f"stages: {', '.join(STAGES)}")
         if not Path(file).is_file():
-            raise OptionError(f"stage: there is no file {file}", next_step="SYMSHAPE_RECORD=DIR writes files to start from")
+            raise OptionError(
+                f"stage: there is no file {file}", next_step="SYMSHAPE_RECORD=DIR writes files to start from"
+            )
     return tuple((stage, str(file)) for stage, file in pairs)
 
 

@@ -19,9 +19,9 @@ from symshape.dialects.accessors import (
     symbol_range,
     symbol_source,
 )
-from symshape.dialects.function_facts import facts_of
-from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.conditions import read_condition
+from symshape.dialects.function_facts import INT64_MAX, facts_of
+from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.symbols import SYMBOLS
 from symshape.ir_text import main_function
 from symshape.prover.numbers.condition import Condition
@@ -63,6 +63,18 @@ class Symbol:
         """By the user's name, where there is one."""
         own = Origin.parse(self.name, self.source).name if self.source else self.name
         return own if own == self.name else f"{self.name} ({own})"
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words."""
+        return range_text(self.minimum, self.maximum, self.divisor)
+
+
+def range_text(low: int, high: int, divisor: int) -> str:
+    """``3 or more``, ``3 to 64, divisible by 2``."""
+    text = "any number" if low <= -INT64_MAX else f"{low} or more"
+    text = text if high >= INT64_MAX else f"{low} to {high}"
+    return text + (f", divisible by {divisor}" if divisor > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -172,6 +184,6 @@ def _unknown(theirs: Signature, facts: Facts, ours: Signature) -> list[str]:
     for name, (low, high, divisor) in theirs.ranges.items():
         own = ours.ranges.get(name)
         if own is None or low > own[0] or high < own[1] or own[2] % divisor:
-            found.append(f"{name} from {low} to {high}, divisible by {divisor}")
+            found.append(f"{name} is {range_text(low, high, divisor)}")
     known = frozenset(ours.assumed)
     return found + [str(one) for one in theirs.assumed if one not in known and decided(facts, one) is not True]

@@ -158,29 +158,32 @@ def _check_layout(
                 _refuse(signature, position, f"its size {dim} is {size}, not {wanted}")
         return
     for dim, (expr, size) in enumerate(zip(layout.sizes, value.size())):
-        if (wanted := expr.evaluate(symbols)) != size:
-            _refuse(signature, position, f"its size {dim} is {size}, not {expr} = {wanted}{_where(symbols, expr)}")
+        if expr.evaluate(symbols) != size:
+            _refuse(signature, position, f"its size {dim} is {size}, not {_wanted(symbols, expr)}")
     for dim, (expr, stride) in enumerate(zip(layout.strides, value.stride())):
         matters = value.size(dim) > 1 and value.numel() > 0
-        if matters and (wanted := expr.evaluate(symbols)) != stride:
-            _refuse(signature, position, f"its stride {dim} is {stride}, not {expr} = {wanted}{_where(symbols, expr)}")
+        if matters and expr.evaluate(symbols) != stride:
+            _refuse(signature, position, f"its stride {dim} is {stride}, not {_wanted(symbols, expr)}")
     offset = layout.offset.evaluate(symbols)
     if value.storage_offset() != offset and (signature.reads_storage or layout.offset.as_int() is None):
         _refuse(signature, position, f"its storage offset is {value.storage_offset()}, not {offset}")
 
 
-def _where(symbols: Mapping[str, int], expr: Expr) -> str:
+def _wanted(symbols: Mapping[str, int], expr: Expr) -> str:
+    """``2 * s0 = 6 for s0 = 3``; ``s0 = 3``; ``6``."""
+    value = expr.evaluate(symbols)
+    if expr.as_int() is not None:
+        return str(value)
     used = ", ".join(f"{name} = {symbols[name]}" for name in sorted(expr.symbols))
-    return f" for {used}" if used else ""
+    return f"{expr} = {value}" + ("" if expr.as_symbol() else f" for {used}")
 
 
 def _check_symbols(signature: Signature, values: Mapping[str, int]) -> None:
     for symbol in signature.symbols:
         value = values[symbol.name]
         if not symbol.minimum <= value <= symbol.maximum or value % symbol.divisor:
-            of = f", divisible by {symbol.divisor}" if symbol.divisor > 1 else ""
             raise ShapeConstraintError(
-                f"{symbol.called} is {value}, and the graph is for {symbol.minimum} to {symbol.maximum}{of}",
+                f"{symbol.called} is {value}, and the graph is for {symbol.allowed}",
                 next_step="pass inputs of such sizes",
             )
     for condition in signature.assumed:

@@ -16,9 +16,7 @@ from symshape.signature import Signature, difference, read_signature
 from symshape.tools.report import GraphReport, StageFile
 
 
-def replaced(
-    module: ir.Module, stage: str, file: str, constants: Sequence[Any], noted: list[StageFile]
-) -> ir.Module:
+def replaced(module: ir.Module, stage: str, file: str, constants: Sequence[Any], noted: list[StageFile]) -> ir.Module:
     """The module of a file, where it is for the graph that ``module`` is; else ``module``. ``noted`` takes which.
 
     OptionError for a file that is no valid IR of this stage.
@@ -34,7 +32,9 @@ def replaced(
         what = f"stage {stage} cannot be taken from {file}: {error.what}"
         raise OptionError(what, where=error.where, next_step=error.next_step) from error
     if _is_other(told, stage):
-        raise OptionError(f"{file} is IR of stage {told}, not of {stage}", next_step=f'options={{"stage": {{"{told}": ...}}}}')
+        raise OptionError(
+            f"{file} is IR of stage {told}, not of {stage}", next_step=f'options={{"stage": {{"{told}": ...}}}}'
+        )
     differs = differs or _of_constants(signature, constants)
     noted.append(StageFile(stage, file, differs))
     return module if differs else found

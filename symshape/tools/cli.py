@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     replay = commands.add_parser("replay", help="compile graphs that SYMSHAPE_RECORD=DIR recorded, without the model")
     replay.add_argument("folder", metavar="DIR", help="a recording, or the folder of several")
     replay.add_argument("--check", action="store_true", help="the program and the kernels must be the recorded ones")
-    replay.add_argument("--run", dest="execute", action="store_true", help="run it on random inputs of the sizes first seen")
+    replay.add_argument(
+        "--run", dest="execute", action="store_true", help="run it on random inputs of the sizes first seen"
+    )
     replay.add_argument("--size", action="append", default=[], metavar="NAME=N", help="of --run: another size")
     replay.add_argument("--seed", type=int, default=0, help="of --run: of the random inputs")
     replay.set_defaults(run=_replay)

@@ -17,7 +17,7 @@ from symshape.compiler import Built, Watch, attempts, build, load
 from symshape.errors import CompileError, OptionError
 from symshape.passes.stages import STAGES
 from symshape.recording import ABOUT, Recorded, constants_of, missing_constants, read_recording, recordings_in
-from symshape.run_ir import ReadyIR, read_ir
+from symshape.run_text import ReadyIR, read_ir
 from symshape.signature_inputs import random_inputs
 from symshape.tools.report import Fallback
 
@@ -75,7 +75,9 @@ def _replayed(recorded: Recorded, how: How) -> bool:
     try:
         made = compile_recorded(recorded)
         report = made.built.report
-        print(f"  compiled: {len(report.kernels)} kernels, {report.launches} launches, {len(report.called)} library calls")
+        print(
+            f"  compiled: {len(report.kernels)} kernels, {report.launches} launches, {len(report.called)} library calls"
+        )
         for one in made.fallbacks:
             print(f"  {one}")
         if how.check:
