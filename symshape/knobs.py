@@ -86,7 +86,7 @@ RECORD: Final = Variable[str | None](
     None,
     str,
     "a path",
-    "The folder in which each compiled graph is recorded, for `symshape replay`; no graph is then taken from the cache.",
+    "The folder in which compiled graphs are recorded for `symshape replay`; none is then taken from the cache.",
 )
 RECORD_DATA: Final = Variable(
     "SYMSHAPE_RECORD_DATA",

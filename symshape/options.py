@@ -48,8 +48,8 @@ class Options:
                         when it is traced, to find the sizes of what it returns (docs/custom-operators.md)
     ``policy``          a ``symshape.SpecialisationPolicy``: which sizes are symbols, and for how many values of one a
                         function is compiled (docs/tracing.md)
-    ``stage``           the IR of a stage from a file, {"linalg": "edited.mlir"}: it takes the place of what the passes up
-                        to there made of the graph with the same arguments and results (docs/debugging.md)
+    ``stage``           the IR of a stage from a file, {"linalg": "edited.mlir"}: it takes the place of what passes made
+                        of the graph with the same arguments and results (docs/debugging.md)
     """
 
     target: str = "auto"

@@ -20,7 +20,9 @@ import torch
 from symshape import knobs
 from symshape.artifact.compiled_program import target_name
 from symshape.errors import OptionError
+from symshape.frontend.bridge.fake_tensors import is_fake
 from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
+from symshape.frontend.bridge.running_operators import without_modes
 from symshape.frontend.bridge.shape_env import replacements, symbol_hint, symbol_range, symbol_sources, symbols_of
 from symshape.machine.instruction_sets import processor
 from symshape.options import Options
@@ -78,8 +80,9 @@ class Recording:
         self.about.update(target=target, device=device, constants=described)
         self.write_about()
         if knobs.RECORD_DATA.read():
-            values = {i: one.detach().cpu() for i, one in enumerate(constants) if isinstance(one, torch.Tensor)}
-            torch.save(values, self.folder / CONSTANTS)
+            with without_modes():
+                values = {i: one.detach().cpu() for i, one in enumerate(constants) if _has_values(one)}
+                torch.save(values, self.folder / CONSTANTS)
 
     def stage(self, stage: str, text: str) -> None:
         """The IR after a stage; a later attempt at the compile writes it again."""
@@ -143,7 +146,7 @@ def _write_json(file: Path, value: Any) -> None:
     file.write_text(_json(value), encoding="utf-8")
 
 
-# --- what is written ----------------------------------------------------------------------------------------------------
+# --- what is written --------------------------------------------------------------------------------------------------
 
 
 def describe(name: str, value: Any) -> dict[str, Any]:
@@ -167,6 +170,10 @@ def describe_constant(value: Any) -> dict[str, Any]:
     if isinstance(value, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
         return {"kind": "operator", "name": target_name(value)}
     return {"kind": "object", "type": type(value).__name__}
+
+
+def _has_values(constant: Any) -> bool:
+    return isinstance(constant, torch.Tensor) and not is_fake(constant)
 
 
 def _is_strided(value: torch.Tensor) -> bool:
@@ -219,7 +226,7 @@ def _copied(before: str, file: str | Path, folder: Path) -> str:
     return name
 
 
-# --- what is read -------------------------------------------------------------------------------------------------------
+# --- what is read -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -271,8 +278,8 @@ def _read_options(values: dict[str, Any], folder: Path) -> Options:
 
 
 def constants_of(recorded: Recorded, seed: int = 0) -> list[Any]:
-    """What stands for the constants of a recorded graph: their values where they were recorded, else tensors of the same
-    layout with random values; operators; None for any other object."""
+    """What stands for the constants of a recorded graph: their values where they were recorded, else zeros and ones in
+    the same layout; operators; None for any other object."""
     kept = folder_data(recorded.folder)
     return [kept[i] if i in kept else _stand_in(one, seed + i) for i, one in enumerate(recorded.about["constants"])]
 

@@ -31,7 +31,7 @@ from symshape.prover.numbers.facts import Facts
 
 @dataclass(frozen=True)
 class Argument:
-    """``type``: MLIR's text for it; ``shape`` and ``dtype`` of a tensor, with None for sizes that vary, else None and "".
+    """``type``: MLIR's text for it; ``shape`` (None: a size that varies) and ``dtype`` of a tensor, else None and "".
     ``layout``: of a tensor with strides. ``used``: whether anything reads it."""
 
     type: str
@@ -80,8 +80,8 @@ def range_text(low: int, high: int, divisor: int) -> str:
 @dataclass(frozen=True)
 class Signature:
     """Arguments and results of a main function. ``returned``: the text of what it returns, ``$i`` the i-th result;
-    ``ranges``: minimum, maximum and divisor of every symbol, data-dependent ones among them; ``assumed``: what else must
-    hold of symbols; ``constants``: position and type of each tensor that the graph has in it; ``reads_storage``:
+    ``ranges``: minimum, maximum and divisor of every symbol, data-dependent ones among them; ``assumed``: what else
+    must hold of symbols; ``constants``: position and type of each tensor that the graph has in it; ``reads_storage``:
     storage offsets matter."""
 
     arguments: tuple[Argument, ...]

@@ -41,8 +41,8 @@ def checked_inputs(signature: Signature, given: Sequence[Any]) -> list[Any]:
 
 
 def random_inputs(signature: Signature, sizes: Mapping[str, int], device: str, seed: int = 0) -> list[Any]:
-    """Arguments with the layouts of the graph: floats drawn from a normal distribution, integers 0 or 1 (as indices they
-    are in range wherever a dim has two elements). ``sizes``: values of symbols; of one left out the size first seen.
+    """Arguments with the layouts of the graph: floats from a normal distribution, integers 0 or 1 (as indices they are
+    in range wherever a dim has two elements). ``sizes``: values of symbols; of one left out the size first seen.
 
     OptionError for a size of no symbol, or that the graph is not for, and where a symbol has no value.
     """

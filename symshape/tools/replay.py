@@ -1,4 +1,4 @@
-"""``symshape replay``: compiles recorded graphs (``symshape.recording``) from their IR, in a process without the model."""
+"""``symshape replay``: recorded graphs (``symshape.recording``) are compiled from their IR, without the model."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _check(made: Replayed) -> None:
         raise CompileError(
             f"it is not what was recorded{cause}\n" + "\n".join(found),
             where=f"stage {stage}" if (stage := _first_other_stage(made)) else "code generation",
-            next_step=f"symshape-opt --from-stage and --to-stage run a part of the passes on {made.recorded.folder}/*.mlir",
+            next_step=f"symshape-opt --from-stage and --to-stage run single passes on {made.recorded.folder}/*.mlir",
         )
     print("  the program and the kernels are those that were recorded")
 

@@ -18,6 +18,7 @@ from test_programs import GROUPS
 from trained_models import without_dropout
 
 import symshape
+from symshape.passes.stages import STAGES
 from symshape.tools.zoo import MODELS
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -72,22 +73,22 @@ def _matrices() -> tuple[torch.Tensor, ...]:
     return torch.randn(40, 7), torch.randn(40, 7), torch.rand(40, 7) < 0.3
 
 
-def check(subject: Subject) -> None:
+def check(subject: Subject, *stages: str) -> None:
     function, inputs = subject
     keywords = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], dict) else {}
     for report in symshape.explain(function, *(() if keywords else inputs), **keywords).graphs:
         check_printing(report)
-        check_compiling(report)
+        check_compiling(report, stages)
 
 
 @pytest.mark.parametrize("name", [name for name in CHOSEN if name in SUBJECTS])
 def test_programs(name: str) -> None:
-    check(SUBJECTS[name]())
+    check(SUBJECTS[name](), "linalg")
 
 
 @pytest.mark.parametrize("name", EXAMPLE_SUBJECTS)
 def test_examples(name: str) -> None:
-    check(EXAMPLE_SUBJECTS[name]())
+    check(EXAMPLE_SUBJECTS[name](), *STAGES)
 
 
 @pytest.mark.parametrize("name", ["bert", "resnet"])
@@ -98,4 +99,4 @@ def test_training(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_all_programs(name: str) -> None:
-    check(SUBJECTS[name]())
+    check(SUBJECTS[name](), *STAGES)

@@ -1,4 +1,4 @@
-"""``SYMSHAPE_RECORD`` and ``symshape replay``: what is recorded, and that it is compiled to the same without the model."""
+"""``SYMSHAPE_RECORD`` and ``symshape replay``: what is recorded, and that it compiles to the same without the model."""
 
 from __future__ import annotations
 
