@@ -87,7 +87,8 @@ class Start:
 class Require(Protocol):
     """Called with a condition and the reason; ``made`` is all so far."""
 
-    made: list[tuple[Condition, str]]
+    @property
+    def made(self) -> list[tuple[Condition, str]]: ...
 
     def __call__(self, condition: Condition, reason: str) -> None: ...
 

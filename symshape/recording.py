@@ -270,28 +270,29 @@ def read_recording(folder: Path) -> Recorded:
 
 
 def _read_options(values: dict[str, Any], folder: Path) -> Options:
-    policy = {key: tuple(v) if isinstance(v, list) else v for key, v in values["policy"].items()}
+    policy: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values["policy"].items()}
     values["policy"] = SpecialisationPolicy(**policy)
     values["pass_files"] = [str(folder / file) for file in values["pass_files"]]
     values["stage"] = {stage: str(folder / file) for stage, file in values["stage"].items()}
     return Options.parse(values)
 
 
-def constants_of(recorded: Recorded, seed: int = 0) -> list[Any]:
+def constants_of(recorded: Recorded, *, operators: bool) -> list[Any]:
     """What stands for the constants of a recorded graph: their values where they were recorded, else zeros and ones in
-    the same layout; operators; None for any other object."""
-    kept = folder_data(recorded.folder)
-    return [kept[i] if i in kept else _stand_in(one, seed + i) for i, one in enumerate(recorded.about["constants"])]
+    the same layout; None for any other object, but for operators where they are asked for (they must be registered)."""
+    kept = _kept_values(recorded.folder)
+    described = enumerate(recorded.about["constants"])
+    return [kept[i] if i in kept else _stand_in(one, i, operators) for i, one in described]
 
 
-def folder_data(folder: Path) -> dict[int, torch.Tensor]:
+def _kept_values(folder: Path) -> dict[int, torch.Tensor]:
     """The values of constants by position, as far as they were recorded."""
     file = folder / CONSTANTS
     return dict(torch.load(file, weights_only=True)) if file.exists() else {}
 
 
-def _stand_in(described: Mapping[str, Any], seed: int) -> Any:
-    if described["kind"] == "operator":
+def _stand_in(described: Mapping[str, Any], seed: int, operators: bool) -> Any:
+    if described["kind"] == "operator" and operators:
         from symshape.runtime.program import resolve_target
 
         return resolve_target(described["name"])

@@ -48,7 +48,7 @@ def random_inputs(signature: Signature, sizes: Mapping[str, int], device: str, s
     """
     symbols = _chosen(signature, sizes)
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    made: list[Any] = []
     for position, argument in enumerate(signature.arguments):
         if argument.is_size:
             made.append(_integer(signature, position, symbols))
