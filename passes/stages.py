@@ -30,6 +30,12 @@ def passes_between(start: str, end: str) -> list[str]:
     return [name for stage in names[names.index(start) + 1 : names.index(end) + 1] for name in STAGES[stage]]
 
 
+def stages_after(start: str) -> list[str]:
+    """The stages that follow one, in order."""
+    names = list(STAGES)
+    return names[names.index(start) + 1 :]
+
+
 def last_pass(stage: str) -> str | None:
     """The pass after which a module is in ``stage``; None where no pass makes it."""
     return STAGES[stage][-1] if STAGES.get(stage) else None

@@ -3,6 +3,7 @@
 ``compile``  torch.compile with the settings that give the fewest graphs
 ``jit``      compiled without Dynamo: many entries in one function, chosen by our own guards
 ``explain``  compile, run, and tell: a ``Report`` of every graph
+``run_ir``   runs IR that was recorded or edited, from any stage
 ``SpecialisationPolicy``  which sizes are symbols, and for how many values of one a function is compiled
 ``ConstraintStore``  facts about sizes, and proofs from them, on their own
 Attributes are loaded on first use: the command-line tools do not import torch.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers see of the names below
     from symshape.errors import SymshapeError as SymshapeError
     from symshape.policy import SpecialisationPolicy as SpecialisationPolicy
     from symshape.prover.constraint_store import ConstraintStore as ConstraintStore
+    from symshape.run_text import run_ir as run_ir
     from symshape.tools.report import GraphReport as GraphReport
     from symshape.tools.report import Report as Report
 
@@ -30,6 +32,7 @@ _LAZY = {
     "compile": "symshape.api",
     "explain": "symshape.api",
     "jit": "symshape.api",
+    "run_ir": "symshape.run_text",
     "ConstraintStore": "symshape.prover.constraint_store",
     "ContradictionError": "symshape.errors",
     "Report": "symshape.tools.report",

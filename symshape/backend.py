@@ -58,6 +58,7 @@ def symshape_backend(
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
     timings: Timings = []  # of steps before the graph at hand is compiled
+    staged: list[GraphReport] = []  # of graphs that a file of the user's may be for
     bases: list[torch.fx.GraphModule] = []  # graphs that take bases in the place of inputs
 
     rewrite = functools.partial(_without_masks, parsed, masks, fallbacks, timings)
@@ -68,6 +69,8 @@ def symshape_backend(
         _add_guards(graph, env, assumed, timings)
         compiled = compile_or_reuse(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)
+        if parsed.stage:
+            staged.append(compiled.report)
         if reports is not None:
             compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
             reports.append(_completed(compiled.report, env, masks, fallbacks))
@@ -85,10 +88,11 @@ def symshape_backend(
     _rewrite_before_tracing(gm, example_inputs, timings)
     scope = Scope("graph", eager_draws=parsed.random == "eager")
     while True:  # every round makes one more call opaque
-        del masks[:], fallbacks[:], bases[:]
+        del masks[:], fallbacks[:], bases[:], staged[:]
         try:
             with in_force(scope):
                 run = aot_compile(gm, example_inputs, **how)
+                _require_fit(parsed, staged)
                 track_sources(traced_env_of(gm))
                 run = or_in_eager_mode(run, gm) if bases else run
                 return with_python_numbers(with_eager_errors(run, gm), gm)
@@ -97,6 +101,14 @@ def symshape_backend(
             if not mark_failing_call(gm, error):
                 return _as_calls(gm, error, parsed, reports, assumed)
         replace_marked(gm)
+
+
+def _require_fit(options: Options, staged: Sequence[GraphReport]) -> None:
+    """An error where a file of the option ``stage`` is for none of a function's graphs."""
+    if options.stage:
+        from symshape.stage_files import require_fit
+
+        require_fit(options, staged)
 
 
 def _without_masks(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch_mlir import ir
@@ -30,21 +30,25 @@ from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
 from symshape.garbage import collected_later
 from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
+from symshape.ir_text import text_of
 from symshape.options import Options
 from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
 from symshape.passes.lowering.lower_aten import LowerAten
-from symshape.passes.stages import STAGES
+from symshape.passes.stages import STAGES, stages_after
 from symshape.pipeline import Timings, check_optional, timed
 from symshape.prover.numbers.condition import Condition
+from symshape.recording import Recording, record_graph
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import load_program
+from symshape.stage_files import replaced
 from symshape.tools.constraint_report import read_constraints
-from symshape.tools.report import GraphReport, KernelReport
+from symshape.tools.report import Fallback, GraphReport, KernelReport
 
 Runner = Callable[[list[Any]], Any]
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -62,35 +66,104 @@ class Compiled:
     requirements: Sequence[tuple[Condition, str]]
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a compile goes on from: a module in a stage, and what belongs to it.
+
+    ``constants``: the Python objects that the module names by position; ``kind``: "inference", "forward" or "backward";
+    ``device``: of the buffers; ``require``: takes what passes require of inputs.
+    """
+
+    module: ir.Module
+    constants: list[Any]
+    kind: str
+    target: str
+    device: str
+    require: Require
+    stage: str = "imported"
+    symbols: Sequence[Any] = ()
+
+
+class Require(Protocol):
+    """Called with a condition and the reason; ``made`` is all so far."""
+
+    @property
+    def made(self) -> list[tuple[Condition, str]]: ...
+
+    def __call__(self, condition: Condition, reason: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program that is not loaded, and the module that it was made from."""
+
+    program: Program
+    kernels: KernelSet
+    text: ProgramText
+    report: GraphReport
+    module: ir.Module
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who sees the IR of each stage: the report, where ``keep`` says so, and a recording."""
+
+    keep: bool = False
+    recording: Recording | None = None
+
+    def stage(self, report: GraphReport, stage: str, module: ir.Module) -> None:
+        """The module is in this stage."""
+        if not self.keep and self.recording is None:
+            return
+        text = text_of(module)
+        if self.keep:
+            report.stages[stage] = text
+        if self.recording is not None:
+            self.recording.stage(stage, text)
+
+
 def compile_graph(
     gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
 ) -> Compiled | GraphAsCalls:
     """Compiles a functional ATen graph. ``keep_stages``: the report keeps the IR text of every stage.
 
-    Where a step fails, less of the graph is compiled (``symshape.fallbacks``).
+    Where a step fails, less of the graph is compiled (``symshape.fallbacks``). Where the environment says so, the graph
+    is recorded (``symshape.recording``).
     """
+    recording = record_graph(gm, shape_env_of(gm), options, kind)
+    watch = Watch(keep_stages, recording)
+    compiled, fallbacks = attempts(lambda attempt: _compile(gm, options, attempt, kind, watch), options, recording)
+    compiled.report.fallbacks += fallbacks
+    say(fallbacks, kind)
+    if recording is not None:
+        recording.end(compiled.report)
+    return compiled
+
+
+def attempts(
+    compile_once: Callable[[Attempt], Result], options: Options, recording: Recording | None = None
+) -> tuple[Result, tuple[Fallback, ...]]:
+    """What a compile gives, which is repeated without what fails, and what that was."""
     attempt = Attempt()
     while True:
         try:
             with collected_later():
-                compiled = _compile(gm, options, attempt, kind, keep_stages)
-            break
+                return compile_once(attempt), attempt.fallbacks
         except Exception as error:
-            attempt = next_attempt(attempt, error, options.strict, _folder(options))
-    compiled.report.fallbacks += attempt.fallbacks
-    say(attempt.fallbacks, kind)
-    return compiled
+            if recording is not None:
+                recording.failed(error)
+            strict = options.strict or bool(options.stage)  # what a user has edited is compiled, or an error
+            attempt = next_attempt(attempt, error, strict, _folder(options))
 
 
 def _compile(
-    gm: torch.fx.GraphModule, options: Options, attempt: Attempt, kind: str, keep_stages: bool
+    gm: torch.fx.GraphModule, options: Options, attempt: Attempt, kind: str, watch: Watch
 ) -> Compiled | GraphAsCalls:
     """One attempt. StepFailure where a step fails."""
     timings: Timings = []
-    disabled = frozenset(options.disable_passes)
     with timed("merge-equal-nodes", timings):
         merged = common_subexpressions if attempt.as_calls else merged_to_read
-        graph = gm if "merge-equal-nodes" in disabled else merged(gm)
+        graph = gm if "merge-equal-nodes" in options.disable_passes else merged(gm)
     env = shape_env_of(graph)
     if attempt.as_calls:
         return graph_as_calls(graph, env, kind=kind)
@@ -99,36 +172,59 @@ def _compile(
     dialects.load(context)
     with timed("import-graph", timings), _importing(gm, options):
         imported = import_graph(graph, context, env, kind=kind)
-    report = GraphReport(kind=kind, target=target, symbols=imported.symbols, timings=timings)
-    _record(report, "imported", imported.module, keep_stages)
+    if watch.recording is not None:
+        watch.recording.imported(target, device, imported.constants)
+    start = Start(
+        imported.module, imported.constants, kind, target, device, Requirements(env), symbols=imported.symbols
+    )
+    return load(build(start, options, attempt, watch, timings), options, start.require)
 
-    require = Requirements(env)
-    chosen = {"target": target, "cpu": options.cpu, "kind": kind}
-    pass_context = PassContext(options=chosen, disabled=disabled, require=require)
-    for stage, steps in stage_pipelines(options, attempt):
+
+def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timings: Timings | None = None) -> Built:
+    """From a module in any stage to a program. StepFailure where a step fails."""
+    timings = [] if timings is None else timings
+    disabled = frozenset(options.disable_passes)
+    target, module = start.target, start.module
+    report = GraphReport(kind=start.kind, target=target, symbols=list(start.symbols), timings=timings)
+    watch.stage(report, start.stage, module)
+
+    chosen = {"target": target, "cpu": options.cpu, "kind": start.kind}
+    pass_context = PassContext(options=chosen, disabled=disabled, require=start.require)
+    pipelines = dict(stage_pipelines(options, attempt))
+    for stage in stages_after(start.stage):
         hooks = Hooks(timings=timings)
-        run_pipeline(imported.module, steps, pass_context, hooks=hooks, debug_dir=_folder(options))
-        _record(report, stage, imported.module, keep_stages)
+        run_pipeline(module, pipelines.get(stage, ()), pass_context, hooks=hooks, debug_dir=_folder(options))
+        if stage in dict(options.stage):
+            module = replaced(module, stage, dict(options.stage)[stage], start.constants, report.stage_files)
+            pass_context.scratch.clear()
+        if stage in pipelines:
+            watch.stage(report, stage, module)
     report.statistics, report.remarks = pass_context.statistics, pass_context.remarks
-    report.constraints = read_constraints(imported.module, pass_context) if keep_stages else []
+    report.constraints = read_constraints(module, pass_context) if watch.keep else []
 
-    with context, ir.Location.unknown(context):
-        with _replayable("kernel code", target, imported.module, options):
+    with module.context, ir.Location.unknown(module.context):
+        with _replayable("kernel code", target, module, options):
             loop_steps = LoopSteps(disabled)
             read = pass_context.scratch.get(LOOPS, {})
-            kernels = build_kernels(imported.module, target, options.opt_level, options.cpu, read, loop_steps)
+            kernels = build_kernels(module, target, options.opt_level, options.cpu, read, loop_steps)
         timings += loop_steps.timings.items()
-        functions = main_functions(imported.module)
-        with timed("program", timings), _replayable("program", "program", imported.module, options):
-            text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=device)
+        functions = main_functions(module)
+        with timed("program", timings), _replayable("program", "program", module, options):
+            text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=start.device)
     program = Program(
-        text.source, text.targets, text.checks, imported.constants, device, target == "cpu", text.user_lines
+        text.source, text.targets, text.checks, start.constants, start.device, target == "cpu", text.user_lines
     )
-    with timed("load", timings), _replayable("load", target, imported.module, options):
-        run = load_program(program, load_kernels(kernels.image, autotune=options.autotune))
     _fill(report, text, kernels, options.cpu)
+    return Built(program, kernels, text, report, module)
+
+
+def load(built: Built, options: Options, require: Require) -> Compiled:
+    """A program as something to be run. StepFailure where it cannot be loaded."""
+    program, image = built.program, built.kernels.image
+    with timed("load", built.report.timings), _replayable("load", built.kernels.target, built.module, options):
+        run = load_program(program, load_kernels(image, autotune=options.autotune))
     takes_boxed_arguments(run)
-    return Compiled(run, report, text.entry, program, kernels.image, require.made)
+    return Compiled(run, built.report, built.text.entry, program, image, require.made)
 
 
 def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tuple[str, list[Any]]]:
@@ -242,11 +338,6 @@ def _replayable(stage: str, to: str, module: ir.Module, options: Options) -> Ite
             where=cause.where,
             next_step="; ".join(steps),
         ) from error
-
-
-def _record(report: GraphReport, stage: str, module: ir.Module, keep: bool) -> None:
-    if keep:
-        report.stages[stage] = module.operation.get_asm(enable_debug_info=True, assume_verified=True)
 
 
 def _fill(report: GraphReport, text: ProgramText, kernels: KernelSet, cpu: str) -> None:

@@ -35,7 +35,8 @@ class ConfiguredBackend:
     compiler_name: ClassVar[str] = "symshape"  # what Dynamo shows in its messages
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pass_files", tuple(map(_state, self.options.pass_files)))
+        files = (*self.options.pass_files, *(file for _, file in self.options.stage))
+        object.__setattr__(self, "pass_files", tuple(map(_state, files)))
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
         with refused(frozenset()):  # what Dynamo has traced is compiled
@@ -60,7 +61,7 @@ class ConfiguredBackend:
 
 
 def _state(file: str | Path) -> Any:
-    """Changes when a file of passes is edited: what is compiled after that is compiled anew."""
+    """Changes when a file of passes, or of a stage, is edited: what is compiled after that is compiled anew."""
     try:
         found = Path(file).stat()
     except OSError:

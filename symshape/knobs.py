@@ -81,6 +81,20 @@ STRICT: Final = Variable(
     "1 or 0",
     "Whether a failure of a pass or of code generation is an error; the option `strict` goes before it.",
 )
+RECORD: Final = Variable[str | None](
+    "SYMSHAPE_RECORD",
+    None,
+    str,
+    "a path",
+    "The folder in which compiled graphs are recorded for `symshape replay`; none is then taken from the cache.",
+)
+RECORD_DATA: Final = Variable(
+    "SYMSHAPE_RECORD_DATA",
+    False,
+    _is_on,
+    "0, false, off or no; anything else is on",
+    "Whether a recording has the values of tensors that are constants of the graph, and not their layouts alone.",
+)
 TEST_BACKEND: Final = Variable(
     "SYMSHAPE_TEST_BACKEND",
     "symshape",
@@ -98,4 +112,14 @@ PROGRAMS: Final = Variable(
     tests_only=True,
 )
 
-VARIABLES: Final[tuple[Variable[Any], ...]] = (CACHE, CACHE_DIR, CACHE_SIZE, CPU, STRICT, TEST_BACKEND, PROGRAMS)
+VARIABLES: Final[tuple[Variable[Any], ...]] = (
+    CACHE,
+    CACHE_DIR,
+    CACHE_SIZE,
+    CPU,
+    STRICT,
+    RECORD,
+    RECORD_DATA,
+    TEST_BACKEND,
+    PROGRAMS,
+)

@@ -14,6 +14,7 @@ from typing import Any
 from symshape import knobs
 from symshape.errors import OptionError
 from symshape.machine import instruction_sets as cpu_level
+from symshape.passes.stages import STAGES
 from symshape.policy import SpecialisationPolicy
 
 TARGETS = ("auto", "cpu", "triton")
@@ -47,6 +48,8 @@ class Options:
                         when it is traced, to find the sizes of what it returns (docs/custom-operators.md)
     ``policy``          a ``symshape.SpecialisationPolicy``: which sizes are symbols, and for how many values of one a
                         function is compiled (docs/tracing.md)
+    ``stage``           the IR of a stage from a file, {"linalg": "edited.mlir"}: it takes the place of what passes made
+                        of the graph with the same arguments and results (docs/debugging.md)
     """
 
     target: str = "auto"
@@ -63,6 +66,7 @@ class Options:
     strict: bool = field(default_factory=knobs.STRICT.read)
     probe_custom_operators: bool = True
     policy: SpecialisationPolicy = SpecialisationPolicy()
+    stage: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -78,6 +82,7 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise OptionError(f"unknown option {name!r}", next_step=f"{hint}options: {', '.join(sorted(fields))}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
+        values["stage"] = _stages(values.get("stage", ()))
         if mode in _AUTOTUNING:
             values.setdefault("autotune", True)
         parsed = cls(**values)
@@ -108,6 +113,22 @@ class Options:
             if not isinstance(value, tuple) or not all(isinstance(item, kinds) for item in value):
                 shown = list(value) if isinstance(value, tuple) else value
                 raise OptionError(f"{name} cannot be {shown!r}", next_step="it is a list of texts")
+
+
+def _stages(given: Any) -> tuple[tuple[str, str], ...]:
+    """The files of ``stage`` as pairs. OptionError for what is no such mapping, or a file that is not there."""
+    pairs = tuple(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, tuple) or not all(isinstance(file, (str, Path)) for _, file in pairs):
+        hint = 'it maps stages to files: {"linalg": "edited.mlir"}'
+        raise OptionError(f"stage cannot be {given!r}", next_step=hint)
+    for stage, file in pairs:
+        if stage not in STAGES:
+            raise OptionError(f"stage: unknown stage {stage!r}", next_step=f"stages: {', '.join(STAGES)}")
+        if not Path(file).is_file():
+            raise OptionError(
+                f"stage: there is no file {file}", next_step="SYMSHAPE_RECORD=DIR writes files to start from"
+            )
+    return tuple((stage, str(file)) for stage, file in pairs)
 
 
 @functools.cache

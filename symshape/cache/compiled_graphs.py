@@ -40,6 +40,7 @@ from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
+from symshape.recording import is_recording
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import load_program, resolve_target
 from symshape.runtime.store import Cache, open_cache
@@ -95,9 +96,10 @@ class Loaded:
 def compile_or_reuse(
     gm: torch.fx.GraphModule, options: Options, *, kind: str = "forward", keep_stages: bool = False
 ) -> Compiled | GraphAsCalls | Loaded:
-    """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages`` the graph is
-    always compiled, for stages are not kept; the result is written all the same."""
-    cache = open_cache(KIND) if options.cache else None
+    """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages``, and while
+    graphs are recorded, the graph is always compiled, for stages are not kept; the result is written all the same. With
+    a stage of the user's nothing is kept."""
+    cache = open_cache(KIND) if options.cache and not options.stage else None
     if cache is None:
         return _compile(gm, options, kind, keep_stages)
     started = time.perf_counter()
@@ -113,7 +115,7 @@ def compile_or_reuse(
         compiled = _compile(gm, options, kind, keep_stages)
         compiled.report.cache = f"not cached: {reason}"
         return compiled
-    loaded = None if keep_stages else _load(cache, key, graph, gm, env, options, started)
+    loaded = None if keep_stages or is_recording() else _load(cache, key, graph, gm, env, options, started)
     log.info("%s graph %s: %s", kind, key[:12], "hit" if loaded else "miss")
     return loaded or _compile_and_store(cache, key, graph, gm, env, options, kind, keep_stages)
 

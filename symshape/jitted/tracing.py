@@ -33,6 +33,7 @@ from symshape.options import Options
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.torch_c import user_lines
+from symshape.stage_files import require_fit
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
 
@@ -143,6 +144,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     how |= {"decompositions": decomposition_table(seeded), **compilers}
     with in_force(Scope("jit", eager_draws=seeded)):
         flat = trace.run(function, inputs, **how)
+    require_fit(options, reports)
     function.call = None  # what was traced must not keep the inputs alive
     (entry,) = entries
     states, every = (

@@ -1,4 +1,4 @@
-"""The ``symshape`` command: ``demo``, ``explain``, ``report``, ``ablate``, ``cache``, ``patches`` and ``bench``."""
+"""The ``symshape`` command: each subcommand is one function here, and a module of ``symshape/tools/``."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     patches.add_argument("--probe", action="store_true", help="whether the installed PyTorch is what each change needs")
     patches.add_argument("--markdown", action="store_true", help="the page docs/reference/patches.md")
     patches.set_defaults(run=_patches)
+    replay = commands.add_parser("replay", help="compile graphs that SYMSHAPE_RECORD=DIR recorded, without the model")
+    replay.add_argument("folder", metavar="DIR", help="a recording, or the folder of several")
+    replay.add_argument("--check", action="store_true", help="the program and the kernels must be the recorded ones")
+    replay.add_argument(
+        "--run", dest="execute", action="store_true", help="run it on random inputs of the sizes first seen"
+    )
+    replay.add_argument("--size", action="append", default=[], metavar="NAME=N", help="of --run: another size")
+    replay.add_argument("--seed", type=int, default=0, help="of --run: of the random inputs")
+    replay.set_defaults(run=_replay)
     bench = commands.add_parser("bench", help="run a script of bench/ (a checkout is needed)", add_help=False)
     bench.add_argument("name", nargs="?", default="steady_state")
     bench.set_defaults(run=_bench)
@@ -137,6 +146,12 @@ def _patches(args: Any, _rest: list[str]) -> int:
     from symshape.tools.patch_report import probe, show
 
     return probe() if args.probe else show()
+
+
+def _replay(args: Any, _rest: list[str]) -> int:
+    from symshape.tools.replay import How, replay
+
+    return replay(Path(args.folder), How(args.check, args.execute, tuple(args.size), args.seed))
 
 
 def _bench(args: Any, rest: list[str]) -> int:

@@ -34,6 +34,11 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--pass-pipeline", {"metavar": "TEXT", **_ONE}, "e.g. 'builtin.module(lower-aten,canonicalize,func.func(cse))'"),
     ("--to-stage", {"metavar": "STAGE", **_ONE}, "run the compiler's own passes up to this stage"),
     ("--from-stage", {"metavar": "STAGE", **_ONE}, "with --to-stage: the stage of the input (default: imported)"),
+    (
+        "--target",
+        {"choices": ("cpu", "triton"), **_ONE},
+        "leave out the passes that are for other targets (default: run all)",
+    ),
     ("--load-pass", {"metavar": "FILE.py", **_LIST}, "register the passes of a file"),
     ("--disable-pass", {"metavar": "NAME", **_LIST}, "leave a pass out"),
     ("--list-passes", _SWITCH, "list our passes and stop (MLIR's own are those of mlir-opt)"),
@@ -52,6 +57,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--debug-dir", {"metavar": "DIR", "default": "symshape-debug", **_ONE}, "where the IR before a failing pass goes"),
 )
 _OF_PASSES = (
+    "--target",
     "--disable-pass",
     "--print-after",
     "--mlir-print-ir-before-all",
@@ -211,7 +217,7 @@ def _process(
             return Outcome(None, diagnostics)
         if not verify(module, allow_unregistered=foreign):
             return Outcome(None, diagnostics)
-        context = PassContext()
+        context = PassContext(options={} if args.target is None else {"target": args.target})
         try:
             run_pipeline(
                 module,

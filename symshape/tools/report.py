@@ -209,6 +209,25 @@ class Fallback:
         return f"fallback: {self.action}, since {self.reason}"
 
 
+@dataclass(frozen=True)
+class StageFile:
+    """A file that was to take the place of a stage of a graph.
+
+    ``stage``       its name
+    ``file``        its path
+    ``difference``  why it was left out, with both signatures; "" where it was taken
+    """
+
+    stage: str
+    file: str
+    difference: str = ""
+
+    def __str__(self) -> str:
+        if self.difference:
+            return f"stage {self.stage} was not taken from {self.file}: {self.difference}"
+        return f"stage {self.stage} was taken from {self.file}"
+
+
 @dataclass
 class GraphReport:
     """One compiled graph.
@@ -225,6 +244,7 @@ class GraphReport:
     ``called``           for each library call the op, and its buffers
     ``constraints``      the constraints on sizes; kept by ``explain`` only
     ``specialisations``  which line pinned which size; kept by ``explain`` only
+    ``stage_files``      which stages were to be taken from files (option ``stage``), and what became of it
     ``fallbacks``        what failed, and what was done instead (``symshape.fallbacks``)
     ``cache``            "hit", "stored", why the graph cannot be kept on disk, or "" where the cache is switched off
     ``program_source``   the host program as Python text
@@ -244,6 +264,7 @@ class GraphReport:
     called: list[LibraryCall] = field(default_factory=list)
     constraints: list[ConstraintReport] = field(default_factory=list)
     specialisations: list[Specialisation] = field(default_factory=list)
+    stage_files: list[StageFile] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
     cache: str = ""
     program_source: str = ""
@@ -321,7 +342,7 @@ class GraphReport:
         for name, count in Counter(self.library_calls).most_common():
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
         lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.remarks.get(name, ())]
-        lines += [f"  {one}" for one in (*self.specialisations, *self.fallbacks)]
+        lines += [f"  {one}" for one in (*self.specialisations, *self.stage_files, *self.fallbacks)]
         for name, counted in self.statistics.items():
             figures = ", ".join(f"{amount} {statistic.replace('_', ' ')}" for statistic, amount in counted.items())
             lines += [f"  {name}: {figures}"] if any(counted.values()) else []

@@ -1,0 +1,101 @@
+"""IR that comes as text: it is parsed, verified, and told which stage it is in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.dialects import verify
+from symshape.dialects.accessors import body_of, is_branch, is_layer, kernel_functions, main_functions
+from symshape.errors import CompileError, OptionError
+from symshape.passes.framework.diagnostics import collect_diagnostics
+from symshape.passes.stages import STAGES
+
+_HEADER: Final = re.compile(r"^//\s*stage:\s*([\w-]+)", re.MULTILINE)
+_SAY: Final = f"give stage=..., or begin the text with `// stage: NAME`; stages: {', '.join(STAGES)}"
+
+
+def with_header(text: str, stage: str) -> str:
+    """IR with a comment that says its stage."""
+    return f"// stage: {stage}\n{text.rstrip()}\n"
+
+
+def text_of(module: ir.Module) -> str:
+    """The text that a module can be made from again: with locations, which programs show in errors."""
+    text: str = module.operation.get_asm(enable_debug_info=True, assume_verified=True)
+    return text
+
+
+def read_text(source: str | Path) -> tuple[str, str]:
+    """The text of a file, or the text that was given itself, and what errors call it. OptionError for no such file."""
+    if isinstance(source, str) and ("\n" in source or "func.func" in source):
+        return source, "the text"
+    try:
+        return Path(source).read_text(encoding="utf-8"), str(source)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(
+            f"{source} cannot be read: {error}", next_step="give a file with IR, or IR as text"
+        ) from error
+
+
+def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
+    """A verified module. CompileError with what is wrong, and in which line of ``name``."""
+    with context, ir.Location.unknown(context), collect_diagnostics(context) as errors:
+        try:
+            module = ir.Module.parse(text)
+            valid = verify(module)
+        except ir.MLIRError:
+            valid = False
+    if not valid:
+        where = f"{name}, line {errors[0].location.line}" if errors and errors[0].location.file == "-" else name
+        told = "\n  ".join(error.message for error in errors)
+        raise CompileError(f"this is no valid IR: {told}", where=where, next_step="symshape-opt checks a file")
+    return module
+
+
+def main_function(module: ir.Module, name: str) -> Any:
+    """The function that a program is made of. CompileError where there is none, or several."""
+    mains = [function for function in main_functions(module) if not is_branch(function) and not is_layer(function)]
+    if len(mains) != 1:
+        what = f"a program is made of one main function, not of {len(mains)}"
+        raise CompileError(what, where=name, next_step="a recorded file (SYMSHAPE_RECORD) shows one")
+    return mains[0]
+
+
+def stage_of(text: str, module: ir.Module, name: str) -> str:
+    """The stage that IR is in: what its header says, else what its operations show.
+
+    Library calls alone are taken for ``imported``: the passes up to ``linalg`` find nothing to do in IR that they have
+    seen. CompileError where it cannot be told.
+    """
+    header = _HEADER.search(text)
+    if header is not None:
+        if header[1] not in STAGES:
+            raise OptionError(f"the header names no stage: {header[1]!r}", where=name, next_step=_SAY)
+        return header[1]
+    shown = set(_shown(module))
+    has_kernels = bool(kernel_functions(module))
+    if has_kernels and "linalg" in shown:
+        raise CompileError(
+            "the stage cannot be told: there are kernels, and operations that are in none", where=name, next_step=_SAY
+        )
+    if has_kernels:
+        return "planned" if "planned" in shown else "kernels"
+    return "linalg" if "linalg" in shown else "imported"
+
+
+def _shown(module: ir.Module) -> Iterator[str]:
+    """Stages that single operations are of."""
+    for function in main_functions(module):
+        if is_layer(function):
+            yield "linalg"
+        for op in body_of(function):
+            if op.name in ("linalg.generic", "host.layer", "symshape.scatter", "tensor.splat"):
+                yield "linalg"
+    for kernel in kernel_functions(module):
+        if any(op.name == "symshape.variant" for op in body_of(kernel)):
+            yield "planned"

@@ -1,0 +1,125 @@
+"""``symshape.run_ir``: IR of any stage, as it is written, is compiled from there and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from symshape import dialects
+from symshape.compiler import Compiled, Start, Watch, attempts, build, load
+from symshape.errors import CompileError, OptionError
+from symshape.fallbacks import Attempt, say
+from symshape.ir_text import parse_module, read_text, stage_of
+from symshape.options import Options
+from symshape.passes.stages import STAGES
+from symshape.prover.numbers.condition import Condition
+from symshape.signature import Signature, read_signature
+from symshape.signature_inputs import checked_inputs
+from symshape.stage_files import require_fit, tensor_type_text
+
+
+def run_ir(
+    source: str | Path,
+    *inputs: Any,
+    stage: str | None = None,
+    constants: Sequence[Any] = (),
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """What the graph returns whose IR is in ``source`` (a file, or the text itself), compiled from its stage on.
+
+    ``inputs``     the graph's arguments in order; integers that are sizes of tensors among them may be left out. They
+                   are checked: number, type, rank, sizes, strides, and what the graph takes for granted of sizes
+    ``stage``      the stage of the IR; by default what the text says (``// stage: linalg``), or its operations show
+    ``constants``  the tensors that the graph has in it, by position
+    ``options``    those of ``compile``
+
+    All results in a tuple, without gradients. ShapeConstraintError (a RuntimeError) for inputs that the graph is not
+    for; CompileError (a RuntimeError) for IR that is not valid, or whose stage cannot be told; OptionError for a file
+    that is not there, another stage, or an unknown option. See docs/debugging.md.
+    """
+    parsed = Options.parse(options)
+    text, name = read_text(source)
+    target, device = _where(inputs, parsed)
+    ready = read_ir(text, name, stage)
+    given = checked_inputs(ready.signature, inputs)
+    _check_constants(ready.signature, constants)
+
+    def once(attempt: Attempt) -> Compiled:
+        start = ready.start(target, device, constants=constants)
+        return load(build(start, parsed, attempt, Watch()), parsed, start.require)
+
+    made, fallbacks = attempts(once, parsed)
+    say(fallbacks, ready.stage)
+    require_fit(parsed, [made.report])
+    with torch.no_grad():
+        return tuple(made.run(given))
+
+
+@dataclass(frozen=True)
+class ReadyIR:
+    """IR that was parsed and checked once. It is parsed again for each compile, which changes it."""
+
+    text: str
+    name: str
+    stage: str
+    signature: Signature
+
+    def start(self, target: str, device: str, kind: str = "inference", constants: Sequence[Any] = ()) -> Start:
+        """What a compile goes on from: a module of its own."""
+        module = parse_module(self.text, dialects.load(ir.Context()), self.name)
+        require = RequiredOfSizes({symbol.name: symbol.hint for symbol in self.signature.symbols}, [])
+        return Start(module, list(constants), kind, target, device, require, self.stage)
+
+
+@dataclass(frozen=True)
+class RequiredOfSizes:
+    """``require`` of a compile without a tracer: it must hold for the sizes first seen (-1: unknown)."""
+
+    hints: Mapping[str, int]
+    made: list[tuple[Condition, str]]
+
+    def __call__(self, condition: Condition, reason: str) -> None:
+        known = {name: self.hints[name] for name in condition.symbols if self.hints.get(name, -1) >= 0}
+        if len(known) < len(condition.symbols) or not condition.evaluate(known):
+            raise CompileError(
+                f"a pass requires `{condition}` of an input: {reason}; the IR has {known or 'no sizes first seen'}",
+                next_step="correct the hints of the symbols, or disable the pass",
+            )
+        self.made.append((condition, reason))
+
+
+def read_ir(text: str, name: str, stage: str | None = None) -> ReadyIR:
+    """CompileError for what is no valid IR, or whose stage cannot be told; OptionError for a stage that is none."""
+    if stage is not None and stage not in STAGES:
+        raise OptionError(f"unknown stage {stage!r}", next_step=f"stages: {', '.join(STAGES)}")
+    module = parse_module(text, dialects.load(ir.Context()), name)
+    with module.context, ir.Location.unknown(module.context):
+        return ReadyIR(text, name, stage or stage_of(text, module, name), read_signature(module, name))
+
+
+def _where(inputs: Sequence[Any], options: Options) -> tuple[str, str]:
+    """Target and device, by the tensors. OptionError for several GPUs, or the target "cpu" and a GPU."""
+    devices = sorted({str(value.device) for value in inputs if isinstance(value, torch.Tensor)} - {"cpu"})
+    if len(devices) > 1 or (devices and options.target == "cpu"):
+        raise OptionError(
+            f"the tensors are on {', '.join(devices)}, and the target is {options.target}",
+            next_step="move all of them to the CPU, or to one GPU",
+        )
+    target = "triton" if devices or options.target == "triton" else "cpu"
+    return target, devices[0] if devices else "cpu"
+
+
+def _check_constants(signature: Signature, constants: Sequence[Any]) -> None:
+    for position, type_ in signature.constants:
+        given = tensor_type_text(constants[position]) if position < len(constants) else "not given"
+        if given != type_:
+            wanted = ", ".join(f"{i}: {t}" for i, t in signature.constants)
+            raise OptionError(
+                f"constant {position} of the graph is {type_}, and here {given}",
+                next_step=f"give constants=[...], by position: {wanted}",
+            )

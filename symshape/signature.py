@@ -1,0 +1,189 @@
+"""What a graph takes and returns, read from its IR in any stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch_mlir import ir
+
+from symshape.artifact.constraint_checks import Origin
+from symshape.dialects.accessors import (
+    body_of,
+    call_arguments,
+    call_target,
+    output_template,
+    returned_relations,
+    symbol_binding,
+    symbol_name,
+    symbol_range,
+    symbol_source,
+)
+from symshape.dialects.conditions import read_condition
+from symshape.dialects.function_facts import INT64_MAX, facts_of
+from symshape.dialects.sizes import Layout, Sizes
+from symshape.dialects.symbols import SYMBOLS
+from symshape.ir_text import main_function
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.decided import decided
+from symshape.prover.numbers.facts import Facts
+
+
+@dataclass(frozen=True)
+class Argument:
+    """``type``: MLIR's text for it; ``shape`` (None: a size that varies) and ``dtype`` of a tensor, else None and "".
+    ``layout``: of a tensor with strides. ``used``: whether anything reads it."""
+
+    type: str
+    shape: tuple[int | None, ...] | None
+    dtype: str
+    layout: Layout | None
+    used: bool
+
+    @property
+    def is_size(self) -> bool:
+        """Whether it is an integer."""
+        return self.type == "index"
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A size that inputs show: where it is read, what it may be, and what it was when it was traced (-1: unknown)."""
+
+    name: str
+    binding: str
+    source: str
+    minimum: int
+    maximum: int
+    divisor: int
+    hint: int
+
+    @property
+    def called(self) -> str:
+        """By the user's name, where there is one."""
+        own = Origin.parse(self.name, self.source).name if self.source else self.name
+        return own if own == self.name else f"{self.name} ({own})"
+
+    @property
+    def allowed(self) -> str:
+        """What it may be, in words."""
+        return range_text(self.minimum, self.maximum, self.divisor)
+
+
+def range_text(low: int, high: int, divisor: int) -> str:
+    """``3 or more``, ``3 to 64, divisible by 2``."""
+    text = "any number" if low <= -INT64_MAX else f"{low} or more"
+    text = text if high >= INT64_MAX else f"{low} to {high}"
+    return text + (f", divisible by {divisor}" if divisor > 1 else "")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Arguments and results of a main function. ``returned``: the text of what it returns, ``$i`` the i-th result;
+    ``ranges``: minimum, maximum and divisor of every symbol, data-dependent ones among them; ``assumed``: what else
+    must hold of symbols; ``constants``: position and type of each tensor that the graph has in it; ``reads_storage``:
+    storage offsets matter."""
+
+    arguments: tuple[Argument, ...]
+    symbols: tuple[Symbol, ...]
+    results: tuple[str, ...]
+    returned: str
+    ranges: Mapping[str, tuple[int, int, int]]
+    assumed: tuple[Condition, ...]
+    constants: tuple[tuple[int, str], ...]
+    reads_storage: bool
+
+    def __str__(self) -> str:
+        arguments = [_shown(a.type, a.layout) for a in self.arguments]
+        symbols = [f"{s.name} = {s.binding}" for s in self.symbols]
+        text = f"({', '.join(arguments)}) -> ({', '.join(self.results)})"
+        return text + (f" with {', '.join(symbols)}" if symbols else "") + f", returning {self.returned}"
+
+
+def _shown(type_: str, layout: Layout | None) -> str:
+    if layout is None:
+        return type_
+    sizes, strides = (", ".join(map(str, part)) for part in (layout.sizes, layout.strides))
+    return f"{type_} of sizes [{sizes}], strides [{strides}]"
+
+
+def read_signature(module: ir.Module, name: str) -> Signature:
+    """Of a module with one main function. CompileError for any other; ``name`` is what the error calls it."""
+    function = main_function(module, name)
+    operations = body_of(function)
+    block = function.regions[0].blocks[0]
+    sizes = Sizes(block)
+    sizes.learn(operations)
+    arguments = tuple(_argument(a, sizes.layouts.get(a)) for a in block.arguments)
+    symbols = tuple(_symbol(op) for op in operations if op.name == "symshape.symbol")
+    returned = operations[-1]
+    template = output_template(returned)
+    relations = [str(one) for one in returned_relations(returned)]
+    shown = template if template is not None else f"({', '.join(f'${i}' for i in range(len(returned.operands)))},)"
+    targets = {call_target(op) for op in operations if op.name == "host.call"}
+    return Signature(
+        arguments,
+        symbols,
+        tuple(f"{v.type} {one}" for v, one in zip(returned.operands, relations)),
+        shown,
+        {symbol_name(op): symbol_range(op) for op in operations if op.name in SYMBOLS},
+        tuple(_assumed(operations, sizes)),
+        tuple(sorted(_constants(operations))),
+        "symshape.storage" in targets,
+    )
+
+
+def _argument(value: ir.Value, layout: Layout | None) -> Argument:
+    type_ = value.type
+    used = any(use.owner.operation.name != "symshape.bind" for use in value.uses)
+    if not isinstance(type_, ir.RankedTensorType):
+        return Argument(str(type_), None, "", None, used)
+    shape = tuple(None if type_.is_dynamic_dim(d) else type_.get_dim_size(d) for d in range(type_.rank))
+    return Argument(str(type_), shape, str(type_.element_type), layout, used)
+
+
+def _symbol(op: ir.Operation) -> Symbol:
+    hint = ir.IntegerAttr(op.attributes["hint"]).value
+    return Symbol(symbol_name(op), symbol_binding(op), symbol_source(op), *symbol_range(op), hint)
+
+
+def _assumed(operations: Sequence[ir.Operation], sizes: Sizes) -> list[Condition]:
+    stated = [op.operands[0] for op in operations if op.name in ("symshape.assume", "symshape.guard")]
+    return [condition for value in stated if (condition := read_condition(sizes, value)) is not None]
+
+
+def _constants(operations: Sequence[ir.Operation]) -> set[tuple[int, str]]:
+    calls = [op for op in operations if op.name == "host.call" and call_target(op) == "symshape.constant"]
+    return {(int(call_arguments(op).strip("(),")), str(op.results[0].type)) for op in calls}
+
+
+def difference(file: ir.Module, graph: ir.Module, name: str) -> str:
+    """Why a file's IR cannot take the place of a graph's, with both signatures; "" where it can.
+
+    It can where arguments, results and symbols are the same, and the graph guarantees all that the file takes for
+    granted of sizes.
+    """
+    theirs, ours = read_signature(file, name), read_signature(graph, "the graph")
+    both = f"\n    {name}: {theirs}\n    the graph: {ours}"
+    if _compared(theirs) != _compared(ours):
+        return f"the signature differs{both}"
+    if not set(theirs.constants) <= set(ours.constants):
+        return f"it has other constants: {dict(theirs.constants)}; the graph: {dict(ours.constants)}"
+    unknown = _unknown(theirs, facts_of(main_function(graph, "the graph")), ours)
+    return f"it takes for granted what the graph does not guarantee: {', '.join(unknown)}{both}" if unknown else ""
+
+
+def _compared(signature: Signature) -> tuple[object, ...]:
+    arguments = [(argument.type, argument.layout) for argument in signature.arguments]
+    symbols = sorted((symbol.name, symbol.binding) for symbol in signature.symbols)
+    return arguments, symbols, signature.results, signature.returned
+
+
+def _unknown(theirs: Signature, facts: Facts, ours: Signature) -> list[str]:
+    found = []
+    for name, (low, high, divisor) in theirs.ranges.items():
+        own = ours.ranges.get(name)
+        if own is None or low > own[0] or high < own[1] or own[2] % divisor:
+            found.append(f"{name} is {range_text(low, high, divisor)}")
+    known = frozenset(ours.assumed)
+    return found + [str(one) for one in theirs.assumed if one not in known and decided(facts, one) is not True]

@@ -1,0 +1,233 @@
+"""Inputs of a graph that is run from its IR: they are checked against its signature, or made up.
+
+Under ``torch.compile`` Dynamo has checked all of it. Here nobody has, and compiled code relies on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+
+from symshape.dialects import parse_binding, parse_inverse
+from symshape.dialects.sizes import Layout
+from symshape.dialects.types import DTYPES, TORCH_NAMES
+from symshape.errors import CompileError, OptionError, ShapeConstraintError
+from symshape.prover.numbers.expr import Expr
+from symshape.signature import Argument, Signature, Symbol
+
+_NUMBERS = {"index": int, "f64": float, "i1": bool}
+
+
+def checked_inputs(signature: Signature, given: Sequence[Any]) -> list[Any]:
+    """All arguments in order; integers that were left out are read off the tensors.
+
+    ShapeConstraintError (a RuntimeError) for inputs that the graph was not made for: their number, type, rank, sizes,
+    strides, or what it takes for granted of sizes.
+    """
+    values = _spread(signature, given)
+    for position, (argument, value) in enumerate(zip(signature.arguments, values)):
+        if value is not None or not argument.is_size:
+            _check_kind(signature, position, argument, value)
+    symbols = _symbol_values(signature, values)
+    for position, (argument, value) in enumerate(zip(signature.arguments, values)):
+        if argument.is_size and value is None:
+            values[position] = _integer(signature, position, symbols)
+        elif argument.shape is not None:
+            _check_layout(signature, position, argument, value, symbols)
+    _check_symbols(signature, symbols)
+    return values
+
+
+def random_inputs(signature: Signature, sizes: Mapping[str, int], device: str, seed: int = 0) -> list[Any]:
+    """Arguments with the layouts of the graph: floats from a normal distribution, integers 0 or 1 (as indices they are
+    in range wherever a dim has two elements). ``sizes``: values of symbols; of one left out the size first seen.
+
+    OptionError for a size of no symbol, or that the graph is not for, and where a symbol has no value.
+    """
+    symbols = _chosen(signature, sizes)
+    generator = torch.Generator().manual_seed(seed)
+    made: list[Any] = []
+    for position, argument in enumerate(signature.arguments):
+        if argument.is_size:
+            made.append(_integer(signature, position, symbols))
+        elif argument.shape is not None:
+            made.append(_random_tensor(position, argument, symbols, generator).to(device))
+        elif argument.type in _NUMBERS:
+            made.append(_NUMBERS[argument.type](1))
+        else:
+            raise CompileError(f"argument {position} is no dense tensor and no number", next_step=_OWN_INPUTS)
+    return made
+
+
+_OWN_INPUTS = "symshape.run_ir(file, *inputs) takes inputs of yours"
+
+
+def _spread(signature: Signature, given: Sequence[Any]) -> list[Any]:
+    """One value for each argument, None for an integer that was left out."""
+    every, wanted = len(signature.arguments), [a for a in signature.arguments if not a.is_size]
+    if len(given) == every:
+        return list(given)
+    if len(given) != len(wanted):
+        raise ShapeConstraintError(
+            f"{len(given)} inputs were given, and the graph takes {len(wanted)}, or {every} with the integers",
+            next_step=f"it is {signature}",
+        )
+    left = iter(given)
+    return [None if argument.is_size else next(left) for argument in signature.arguments]
+
+
+def _refuse(signature: Signature, position: int, what: str) -> NoReturn:
+    raise ShapeConstraintError(what, where=f"argument {position}", next_step=f"the graph is {signature}")
+
+
+def _check_kind(signature: Signature, position: int, argument: Argument, value: Any) -> None:
+    if argument.shape is None:
+        kind = _NUMBERS.get(argument.type)
+        if kind is not None and type(value) is not kind:
+            _refuse(signature, position, f"a {kind.__name__} is wanted, not {value!r}")
+        return
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_conj() or value.is_neg():
+        _refuse(signature, position, f"a dense tensor is wanted, not a {type(value).__name__}")
+    dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))
+    if dtype != argument.dtype:
+        _refuse(signature, position, f"its type is {value.dtype}, not torch.{TORCH_NAMES[argument.dtype]}")
+    if value.dim() != len(argument.shape):
+        _refuse(signature, position, f"its rank is {value.dim()}, not {len(argument.shape)}")
+
+
+def _symbol_values(signature: Signature, values: Sequence[Any]) -> dict[str, int]:
+    """Each symbol where it is read, or, where that is an integer that was left out, off any tensor that shows it."""
+    found = {}
+    for symbol in signature.symbols:
+        position, part, dim = _binding(symbol)
+        value = values[position]
+        if value is not None:
+            rest, factor = parse_inverse(symbol.binding)
+            found[symbol.name] = (_reading(value, part, dim) - rest) // factor
+        else:
+            shown = _shown(signature, values, symbol.name)
+            if shown is None:
+                _refuse(signature, position, f"{symbol.called} cannot be read off the tensors: give all arguments")
+            found[symbol.name] = shown
+    return found
+
+
+def _shown(signature: Signature, values: Sequence[Any], name: str) -> int | None:
+    wanted = Expr.symbol(name)
+    for argument, value in zip(signature.arguments, values):
+        if argument.layout is not None:
+            pairs = (*zip(argument.layout.sizes, value.size()), *zip(argument.layout.strides, value.stride()))
+            for expr, number in pairs:
+                if expr == wanted:
+                    return int(number)
+    return None
+
+
+def _binding(symbol: Symbol) -> tuple[int, str, int]:
+    read = parse_binding(symbol.binding)
+    assert read is not None, symbol.binding  # it was verified
+    return read
+
+
+def _reading(value: Any, part: str, dim: int) -> int:
+    if part == "value":
+        return int(value)
+    return int(value.storage_offset() if part == "offset" else getattr(value, part)(dim))
+
+
+def _integer(signature: Signature, position: int, symbols: Mapping[str, int]) -> int:
+    """The value of an integer argument, from the symbol that is read there."""
+    for symbol in signature.symbols:
+        if _binding(symbol)[:2] == (position, "value"):
+            rest, factor = parse_inverse(symbol.binding)
+            return symbols[symbol.name] * factor + rest
+    if signature.arguments[position].used:
+        _refuse(signature, position, "its value cannot be read off the tensors: give all arguments")
+    return 0  # nothing reads it
+
+
+def _check_layout(
+    signature: Signature, position: int, argument: Argument, value: torch.Tensor, symbols: Mapping[str, int]
+) -> None:
+    layout = argument.layout
+    if layout is None:
+        for dim, (wanted, size) in enumerate(zip(argument.shape or (), value.size())):
+            if wanted is not None and wanted != size:
+                _refuse(signature, position, f"its size {dim} is {size}, not {wanted}")
+        return
+    for dim, (expr, size) in enumerate(zip(layout.sizes, value.size())):
+        if expr.evaluate(symbols) != size:
+            _refuse(signature, position, f"its size {dim} is {size}, not {_wanted(symbols, expr)}")
+    for dim, (expr, stride) in enumerate(zip(layout.strides, value.stride())):
+        matters = value.size(dim) > 1 and value.numel() > 0
+        if matters and expr.evaluate(symbols) != stride:
+            _refuse(signature, position, f"its stride {dim} is {stride}, not {_wanted(symbols, expr)}")
+    offset = layout.offset.evaluate(symbols)
+    if value.storage_offset() != offset and (signature.reads_storage or layout.offset.as_int() is None):
+        _refuse(signature, position, f"its storage offset is {value.storage_offset()}, not {offset}")
+
+
+def _wanted(symbols: Mapping[str, int], expr: Expr) -> str:
+    """``2 * s0 = 6 for s0 = 3``; ``s0 = 3``; ``6``."""
+    value = expr.evaluate(symbols)
+    if expr.as_int() is not None:
+        return str(value)
+    used = ", ".join(f"{name} = {symbols[name]}" for name in sorted(expr.symbols))
+    return f"{expr} = {value}" + ("" if expr.as_symbol() else f" for {used}")
+
+
+def _check_symbols(signature: Signature, values: Mapping[str, int]) -> None:
+    for symbol in signature.symbols:
+        value = values[symbol.name]
+        if not symbol.minimum <= value <= symbol.maximum or value % symbol.divisor:
+            raise ShapeConstraintError(
+                f"{symbol.called} is {value}, and the graph is for {symbol.allowed}",
+                next_step="pass inputs of such sizes",
+            )
+    for condition in signature.assumed:
+        if condition.symbols <= set(values) and not condition.evaluate(values):
+            shown = ", ".join(f"{name} = {values[name]}" for name in sorted(condition.symbols))
+            raise ShapeConstraintError(
+                f"the graph takes {condition} for granted, which does not hold for {shown}",
+                next_step="pass inputs for which it holds",
+            )
+
+
+def _chosen(signature: Signature, sizes: Mapping[str, int]) -> dict[str, int]:
+    known = ", ".join(symbol.called for symbol in signature.symbols) or "none"
+    for name in sizes:
+        if name not in {symbol.name for symbol in signature.symbols}:
+            raise OptionError(f"the graph has no symbol {name!r}", next_step=f"symbols: {known}")
+    values = {symbol.name: sizes.get(symbol.name, symbol.hint) for symbol in signature.symbols}
+    missing = [s.called for s in signature.symbols if values[s.name] < 0 and s.hint < 0 and s.name not in sizes]
+    if missing:
+        raise OptionError(f"no size is known for {', '.join(missing)}", next_step="give it: --size NAME=NUMBER")
+    try:
+        _check_symbols(signature, values)
+    except ShapeConstraintError as error:
+        raise OptionError(error.what, next_step="choose other sizes") from None
+    return values
+
+
+def _random_tensor(
+    position: int, argument: Argument, symbols: Mapping[str, int], generator: torch.Generator
+) -> torch.Tensor:
+    layout: Layout | None = argument.layout
+    if layout is None:
+        raise CompileError("nothing says how a tensor is laid out", where=f"argument {position}", next_step=_OWN_INPUTS)
+    sizes, strides = ([expr.evaluate(symbols) for expr in part] for part in (layout.sizes, layout.strides))
+    offset = layout.offset.evaluate(symbols)
+    needed = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+    flat = random_values(max(needed, offset) if min(sizes, default=1) > 0 else offset, argument.dtype, generator)
+    return flat.as_strided(sizes, strides, offset)
+
+
+def random_values(count: int, dtype: str, generator: torch.Generator) -> torch.Tensor:
+    """A flat tensor; ``dtype`` as MLIR calls it."""
+    wanted = getattr(torch, TORCH_NAMES[dtype])
+    if wanted.is_floating_point or wanted.is_complex:
+        base = torch.complex64 if wanted.is_complex else torch.float32
+        return torch.randn(count, generator=generator, dtype=base).to(wanted)
+    return torch.randint(0, 2, (count,), generator=generator).to(wanted)
