@@ -1,4 +1,4 @@
-"""The ``symshape`` command: ``demo``, ``explain``, ``cache``, ``patches`` and ``bench``."""
+"""The ``symshape`` command: ``demo``, ``explain``, ``cache``, ``patches``, ``bench`` and ``reduce``."""
 
 from __future__ import annotations
 
@@ -38,8 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench = commands.add_parser("bench", help="run a script of bench/ (a checkout is needed)", add_help=False)
     bench.add_argument("name", nargs="?", default="steady_state")
     bench.set_defaults(run=_bench)
-    args, rest = parser.parse_known_args(argv)
-    if rest and args.command != "bench":  # whose scripts have arguments of their own
+    reduce = commands.add_parser("reduce", help="IR that fails becomes less IR that still fails", add_help=False)
+    reduce.set_defaults(run=_reduce)
+    words = sys.argv[1:] if argv is None else list(argv)
+    known, further = (words[:1], words[1:]) if words[:1] == ["reduce"] else (words, [])
+    args, rest = parser.parse_known_args(known)
+    rest += further
+    if rest and args.command not in ("bench", "reduce"):  # which have arguments of their own
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return args.run(args, rest) or 0
@@ -108,6 +113,12 @@ def _patches(args: Any, _rest: list[str]) -> int:
     from symshape.tools.patch_report import probe, show
 
     return probe() if args.probe else show()
+
+
+def _reduce(_args: Any, rest: list[str]) -> int:
+    from symshape.tools.reduce.command import main as reduce
+
+    return reduce(rest)
 
 
 def _bench(args: Any, rest: list[str]) -> int:

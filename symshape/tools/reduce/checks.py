@@ -27,6 +27,7 @@ class Failure:
     output: str
 
 
+NOT_COMPARED: Final = "not compared"  # a kind: no failure, but nothing that could be asked either
 Observe = Callable[[ir.Module], Failure | None]  # None: it does not fail
 
 
@@ -40,7 +41,9 @@ class SameFailure:
     def __init__(self, observe: Observe, module: ir.Module, match: str = "") -> None:
         self.observe = observe
         first = observe(module)
-        if first is None:
+        if first is None or first.kind == NOT_COMPARED:
+            if first is not None:
+                raise OptionError(f"the input cannot be compared: {first.output}")
             raise OptionError("the input does not fail", next_step="run the check on it, with all its options")
         self.failure = first
         self.pattern = re.compile(match or pattern_of(error_line(first.output)))
@@ -57,7 +60,9 @@ class SameFailure:
 
 _EXCEPTION = re.compile(r"^(?:[\w.]*(?:Error|Exception|Failure|Exit)|[\w.]+\.\w+Error): .*", re.MULTILINE)
 _ERROR = re.compile(r"^.*(?:\berror\b|\bError\b|Assertion|\bfailed\b|LLVM ERROR).*$", re.MULTILINE)
-_VARIABLE = re.compile(r"""%[\w.$-]+(?::\d+)?|@[\w.$-]+|\S*/\S*|'[^'\s]*[^'\w.\s][^'\s]*'|<[^>]*>|0x[0-9a-f]+|-?\d[\w.]*""")
+_VARIABLE = re.compile(
+    r"""%[\w.$-]+(?::\d+)?|@[\w.$-]+|\S*/\S*|'[^'\s]*[^'\w.\s][^'\s]*'|<[^>]*>|0x[0-9a-f]+|-?\d[\w.]*"""
+)
 
 
 def error_line(output: str) -> str:
@@ -77,8 +82,10 @@ _HOLE: Final = "{}"
 
 @dataclass(frozen=True)
 class Command:
-    """A command that is run on the module in a file, which stands for ``{}`` or comes last; it fails with any status but 0, and
-    where one is asked for (``zero_fails``) with 0 as well."""
+    """A command that is run on the module in a file, which stands for ``{}`` or comes last.
+
+    It fails with any status but 0, and where that is asked for (``zero_fails``) with 0 as well.
+    """
 
     command: Sequence[str]
     zero_fails: bool = False

@@ -167,7 +167,9 @@ def _bind(function: Any, argument: ir.Value) -> None:
     number = len(block_of(function).arguments) - 1
     with ir.InsertionPoint.at_block_begin(block_of(function)), ir.Location.unknown(function.context):
         dims = [
-            new_symbol(function, f"arg{number}.size({dim})") if type_.is_dynamic_dim(dim) else constant(type_.shape[dim])
+            new_symbol(function, f"arg{number}.size({dim})")
+            if type_.is_dynamic_dim(dim)
+            else constant(type_.shape[dim])
             for dim in range(type_.rank)
         ]
         strides: list[ir.Value] = []
@@ -203,8 +205,11 @@ def symbols_on(function: Any, position: int) -> list[ir.Operation]:
 
 def unused_arguments(function: Any) -> list[int]:
     """The positions of arguments that nothing reads, and that no symbol is read off."""
-    needed = {int(m[1]) for op in body_of(function) if op.name == "symshape.symbol"
-              and (m := _ARGUMENT.search(symbol_binding(op)))}
+    needed = {
+        int(m[1])
+        for op in body_of(function)
+        if op.name == "symshape.symbol" and (m := _ARGUMENT.search(symbol_binding(op)))
+    }
     return [i for i, a in enumerate(block_of(function).arguments) if i not in needed and not is_used(a)]
 
 
@@ -244,4 +249,3 @@ def keep_outputs(function: Any, kept: Sequence[int]) -> None:
 
 def _renamed(template: str, names: dict[int, str]) -> str:
     return re.sub(r"\$(\d+)", lambda m: names.get(int(m[1]), "None"), template)
-

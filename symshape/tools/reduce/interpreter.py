@@ -53,7 +53,7 @@ def main_of(module: ir.Module) -> ir.Operation:
 def run(module: ir.Module, arguments: Sequence[Any], constants: Sequence[Any] = ()) -> Any:
     """What main returns, as its template says. ``constants``: by their positions, of calls of ``symshape.constant``.
 
-    CompileError for an operation that is no call and no arithmetic on sizes, and where the arguments or a result are not
+    CompileError for an operation that is no call and no arithmetic on sizes, and where arguments or a result are not
     what the IR says. Errors of PyTorch's calls are raised as they are.
     """
     functions = {function_name(function): function for function in functions_of(module)}

@@ -123,7 +123,9 @@ _RANGE: Final = {"min": 0, "max": INT64_MAX, "divisor": 1}
 
 def ranged(module: ir.Module) -> list[ir.Operation]:
     def is_plain(op: ir.Operation) -> bool:
-        return ir.StringAttr(op.attributes["source"]).value == "" and all(_number(op, k) == v for k, v in _RANGE.items())
+        return ir.StringAttr(op.attributes["source"]).value == "" and all(
+            _number(op, k) == v for k, v in _RANGE.items()
+        )
 
     return [op for op in _symbols(module) if not is_plain(op)]
 
