@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import shlex
-import sys
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch_mlir import ir
 
 from symshape.dialects import load, verify
+from symshape.errors import CompileError
 from symshape.passes.framework import registry
 from symshape.passes.framework.pipeline_text import parse_step
 from symshape.passes.stages import passes_between
@@ -71,7 +72,7 @@ LONG = {
     "fails at attention": _calls("forward", target=f"{ATTENTION}.default"),
     "fails at a sum of a product": _calls("backward", target=SUM, upstream=MUL),
     "fails at an attention's gradient after views": _calls(
-        "backward", target=f"{ATTENTION}_backward.default", upstream=MM, depth="3"
+        "backward", target=f"{ATTENTION}_backward.default", upstream=MM, depth="5"
     ),
     "fails at an exponential": _calls("backward", target="aten.exp.default", upstream=MUL),
     "crashes at a number": _calls("forward", target=MUL, action="crash", old="0.7071"),
@@ -164,7 +165,6 @@ def blocks(layers: int = 34) -> str:
 @functools.cache
 def bert() -> Sequence[str]:
     """Forward and backward graph of a narrow BERT of ten layers."""
-    import torch
     from transformers import BertConfig, BertModel
 
     import symshape
@@ -228,3 +228,83 @@ def test_planted_faults(name: str) -> None:
 @pytest.mark.parametrize("name", LONG)
 def test_more_planted_faults(name: str) -> None:
     _check(name, LONG[name])
+
+
+# --- the command, and the parts ----------------------------------------------------------------------------------
+
+PIPELINE = f"builtin.module({CALLS}{{target={ERF}}})"
+
+
+def _file(tmp_path: Path, layers: int = 2) -> Path:
+    file = tmp_path / "in.mlir"
+    file.write_text(blocks(layers))
+    return file
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = _file(tmp_path)
+    assert cli.main(["reduce", str(file), f"--load-pass={FILE}", f"--pass-pipeline={PIPELINE}"]) == 0
+    assert "1 of 30 operations" in capsys.readouterr().out
+    assert file.read_text() == blocks(2)
+    small = (tmp_path / "in.reduced.mlir").read_text()
+    assert small.count("host.call") == 1 and ERF in small and "loc(" not in small and "mm" not in small
+
+
+def test_a_command_is_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = _file(tmp_path), tmp_path / "out.mlir"
+    script = f"if grep -q {MM} {{}}; then echo error: a product of 16 >&2; exit 3; fi"
+    assert cli.main(["reduce", str(file), "-o", str(out), "--match=error: a pro", "--", "sh", "-c", script]) == 0
+    assert out.read_text().count("host.call") == 1 and f'"{MM}"' in out.read_text()
+
+
+def test_the_best_so_far_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = _file(tmp_path)
+    arguments = ["reduce", str(file), f"--load-pass={FILE}", f"--pass-pipeline={PIPELINE}", "--time-limit=0"]
+    assert cli.main(arguments) == 0
+    assert "30 of 30 operations" in (out := capsys.readouterr().out) and "not finished" in out
+    assert (tmp_path / "in.reduced.mlir").read_text().count("host.call") == 30
+
+
+REFUSED = [  # arguments -> what is said
+    ([], "give one check"),
+    (["--wrong", "--", "false"], "give one check"),
+    (["--timeout=3", "--to-stage=shaped"], "--timeout does nothing without a command"),
+    (["--to-stage=shaped"], "the input does not fail"),
+    (["--wrong", "--to-stage=shaped"], "the input does not fail"),
+    (["--", "true"], "the input does not fail"),
+    (["--match=another", "--", "sh", "-c", "echo error: this; false"], "does not match 'another': error: this"),
+    (["--", "no-such-command"], "the command cannot be run"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_what_is_refused(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reduce", str(_file(tmp_path, 1)), *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "in.reduced.mlir").exists()
+
+
+def test_the_line_that_says_what_is_wrong() -> None:
+    line = error_line("Traceback (most recent call last):\n  File x\nKeyError: 'a b 3'\n")
+    assert line == "KeyError: 'a b 3'"
+    first = error_line("/tmp/a.mlir:3:4: error: 'arith.addf' op %12 has 3 uses\n ^\nerror: more")
+    assert re.search(pattern_of(first), "/tmp/other.mlir:30:1: error: 'arith.addf' op %x has 14 uses")
+    assert not re.search(pattern_of(first), "/tmp/other.mlir:30:1: error: 'arith.mulf' op %x has 14 uses")
+
+
+def test_what_is_promised_and_not_so_has_no_result() -> None:
+    text = blocks(1).replace("%s0, %c16, %c16, %c1, %c0", "%c16, %c16, %c16, %c1, %c0")
+    with load(ir.Context()), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        main = interpreter.main_of(module)
+        with pytest.raises(CompileError, match="promises the sizes"):
+            interpreter.run(module, [torch.ones(8, 16), *inputs_of(main, Draw(2))[1:]])
+
+
+def test_no_fault_is_no_difference() -> None:
+    with load(ir.Context()), ir.Location.unknown():
+        module = ir.Module.parse(blocks(2))
+        steps = [parse_step(element) for element in passes_between("imported", "planned")]
+        assert WrongNumbers(steps).difference(module) == ""

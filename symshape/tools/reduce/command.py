@@ -170,9 +170,9 @@ class _Writer:
             self._write()
 
     def keep(self, module: ir.Module, *, now: bool = False) -> None:
-        from symshape.tools.reduce.simplification import text_of
+        from symshape.tools.reduce.simplification import located, text_of
 
-        self.latest = text_of(module) + "\n"
+        self.latest = text_of(module, locations=bool(located(module))).rstrip("\n") + "\n"
         if now or time.monotonic() - self.written > 1:
             self._write()
 

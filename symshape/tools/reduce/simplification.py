@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from torch_mlir import ir
+from torch_mlir.passmanager import PassManager
 
 from symshape.dialects.accessors import body_of, symbol_binding
 from symshape.dialects.symbols import parse_binding, parse_inverse
@@ -242,9 +243,9 @@ def static_sizes(module: ir.Module) -> list[int]:
 
 def shrink_sizes(module: ir.Module, sites: Sequence[int]) -> ir.Module:
     """The number in types, index constants and calls' arguments alike: sizes that were equal still are."""
-    text = text_of(module, locations=False)
+    text = text_of(module)
     for size in sites:
-        text = re.sub(rf"(?<![\w$.%]){size}(?=x|\b)(?! :)(?!\.)", str(_SMALL), text)
+        text = re.sub(rf"(?<![\w$.%:]){size}(?=x|\b)(?! :)(?!\.)", str(_SMALL), text)
         text = re.sub(rf"(arith\.constant ){size} : index", rf"\g<1>{_SMALL} : index", text)
         text = _TENSOR.sub(lambda m, size=size: m[1] + re.sub(rf"\b{size}x", f"{_SMALL}x", m[2]), text)
     return _parsed(module, text)
@@ -272,8 +273,8 @@ def located(module: ir.Module) -> list[ir.Module]:
     return [module] if any(op.location != unknown for op in operations) else []
 
 
-def forget_locations(module: ir.Module, sites: Sequence[ir.Module]) -> ir.Module:
-    return _parsed(module, text_of(module, locations=False))
+def forget_locations(module: ir.Module, sites: Sequence[ir.Module]) -> None:
+    PassManager.parse("builtin.module(strip-debuginfo)", module.context).run(module.operation)
 
 
 def _parsed(module: ir.Module, text: str) -> ir.Module:

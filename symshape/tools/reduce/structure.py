@@ -76,24 +76,20 @@ def cut_operations(module: ir.Module, sites: Sequence[ir.Operation]) -> None:
             erase(op)
 
 
-def forwardable(module: ir.Module) -> list[ir.Operation]:
-    """Operations with one result, of which an operand has the type: a chain becomes shorter."""
-    return [op for op in operations_in(module) if len(op.results) == 1 and _same_type_operand(op) is not None]
+def forwardable(module: ir.Module) -> list[tuple[ir.Operation, ir.Value]]:
+    """(operation with one result, operand of its type): a chain becomes shorter."""
+    found = []
+    for op in operations_in(module):
+        if len(op.results) == 1 and isinstance(op.results[0].type, ir.RankedTensorType):
+            found += [(op, v) for v in dict.fromkeys(op.operands) if v.type == op.results[0].type]
+    return found
 
 
-def _same_type_operand(op: ir.Operation) -> ir.Value | None:
-    return next((v for v in op.operands if v.type == op.results[0].type and not _is_index(v)), None)
-
-
-def _is_index(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.IndexType)
-
-
-def forward_operands(module: ir.Module, sites: Sequence[ir.Operation]) -> None:
-    for op in sites:
-        operand = _same_type_operand(op)
-        if operand is None:
-            continue
+def forward_operands(module: ir.Module, sites: Sequence[tuple[ir.Operation, ir.Value]]) -> None:
+    first: dict[ir.Operation, ir.Value] = {}
+    for op, operand in sites:
+        first.setdefault(op, operand)
+    for op, operand in reversed(first.items()):  # so that what is forwarded still stands
         for bind in binds_of(op.results[0]):
             bind.erase()
         op.results[0].replace_all_uses_with(operand)
