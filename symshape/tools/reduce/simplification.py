@@ -247,8 +247,12 @@ def shrink_sizes(module: ir.Module, sites: Sequence[int]) -> ir.Module:
     for size in sites:
         text = re.sub(rf"(?<![\w$.%:]){size}(?=x|\b)(?! :)(?!\.)", str(_SMALL), text)
         text = re.sub(rf"(arith\.constant ){size} : index", rf"\g<1>{_SMALL} : index", text)
-        text = _TENSOR.sub(lambda m, size=size: m[1] + re.sub(rf"(?<!\d){size}x", f"{_SMALL}x", m[2]), text)
+        text = re.sub(_dim_of_type(size), f"{_SMALL}x", text)
     return _parsed(module, text)
+
+
+def _dim_of_type(size: int) -> str:
+    return rf"(?<=[x<]){size}x(?=[\d?a-z])"
 
 
 def attributed(module: ir.Module) -> list[tuple[ir.Operation, str]]:
