@@ -19,7 +19,8 @@ from symshape.tools.reduce.edits import copied, operations_in
 from symshape.tools.reduce.simplification import text_of
 from symshape.tools.reduce.transformations import TABLE, Transformation
 
-_UNUSED: Final = TABLE[0]
+_CLEANUP: Final = TABLE[:2]  # after all that applies
+_COARSE: Final = 16  # the most parts that sites are tried in which depend on one another
 
 
 class Check(Protocol):
@@ -78,8 +79,8 @@ class Reduction:
         for transformation in self.table:
             if self._reduce(transformation):
                 changed = True
-                if transformation is not _UNUSED:
-                    self._reduce(_UNUSED)
+                for cleanup in _CLEANUP:
+                    self._reduce(cleanup)
         return changed
 
     def _reduce(self, transformation: Transformation) -> bool:
@@ -87,7 +88,8 @@ class Reduction:
         changed = False
         count = len(transformation.sites(self.module))
         size = count
-        while size and count:
+        finest = max(count // _COARSE, 1) if transformation.coarse else 1
+        while count and size >= finest:
             start = 0
             while start < count:
                 if not self._try(transformation, start, start + size):

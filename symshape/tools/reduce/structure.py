@@ -26,10 +26,15 @@ from symshape.tools.reduce.edits import (
 )
 
 
-def unused(module: ir.Module) -> list[Any]:
-    """Functions, operations, and arguments of main (function, position)."""
+def unused(module: ir.Module) -> list[ir.Operation]:
+    """Operations that nothing needs."""
+    return unused_operations(module)
+
+
+def interface(module: ir.Module) -> list[Any]:
+    """Functions that nothing calls, and arguments of main that nothing reads (function, position)."""
     arguments = [(f, i) for f in functions_of(module) if is_main(f) for i in unused_arguments(f)]
-    return [*uncalled_functions(module), *unused_operations(module), *arguments]
+    return [*uncalled_functions(module), *arguments]
 
 
 def erase_unused(module: ir.Module, sites: Sequence[Any]) -> None:

@@ -20,16 +20,21 @@ Sites = Sequence[Any]
 
 @dataclass(frozen=True)
 class Transformation:
-    """``sites``: of a module. ``apply`` changes a module at some of its sites, in place, or returns a new module."""
+    """``sites``: of a module. ``apply`` changes a module at some of its sites, in place, or returns a new module.
+
+    ``coarse``: few of many sites are not tried by themselves, as they depend on one another.
+    """
 
     name: str
     does: str
     sites: Callable[[ir.Module], Sites]
     apply: Callable[[ir.Module, Sites], ir.Module | None]
+    coarse: bool = False
 
 
 TABLE: Final = (
-    Transformation("unused", "erases what nothing reads", structure.unused, structure.erase_unused),
+    Transformation("unused", "erases what nothing reads", structure.unused, structure.erase_unused, coarse=True),
+    Transformation("interface", "erases arguments and functions", structure.interface, structure.erase_unused),
     Transformation("outputs", "returns less", structure.outputs, structure.drop_outputs),
     Transformation(
         "operations", "puts arguments in the place of results", structure.operations, structure.cut_operations
