@@ -85,7 +85,7 @@ LONG = {
     "another correction": _calls("forward", True, target=VAR, action="arguments", old="n=0", new="n=1"),
     "a scale dropped": _calls("backward", True, target=MUL, action="arguments", old="0.70710", new="0.9"),
     "exchanged gradients": _calls("backward", True, target=SUB, upstream=SUM, action="exchange", depth="2"),
-    "exchanged in bodies": _bodies("blocks", old="arith.subf", beside="arith.mulf"),
+    "exchanged in bodies": _bodies("blocks", old="arith.subf"),
     "sum instead of a product in bodies": _bodies("blocks", old="arith.mulf", new="arith.addf"),
 }
 

@@ -61,7 +61,7 @@ class SameFailure:
 _EXCEPTION = re.compile(r"^(?:[\w.]*(?:Error|Exception|Failure|Exit)|[\w.]+\.\w+Error): .*", re.MULTILINE)
 _ERROR = re.compile(r"^.*(?:\berror\b|\bError\b|Assertion|\bfailed\b|LLVM ERROR).*$", re.MULTILINE)
 _VARIABLE = re.compile(
-    r"""%[\w.$-]+(?::\d+)?|@[\w.$-]+|\S*/\S*|'[^'\s]*[^'\w.\s][^'\s]*'|<[^>]*>|0x[0-9a-f]+|-?\d[\w.]*"""
+    r"""%[\w.$-]+(?::\d+)?|@[\w.$-]+|\S*/\S*|'[^'\s]*[^'\w.\s][^'\s]*'|<[^>]*>|0x[0-9a-f]+|-?\d[\w.]*(?:[+-]\d+)?"""
 )
 
 

@@ -23,6 +23,7 @@ from symshape.tools.reduce.edits import (
     uncalled_functions,
     unused_arguments,
     unused_operations,
+    update_type,
 )
 
 
@@ -59,6 +60,24 @@ def drop_outputs(module: ir.Module, sites: Sequence[tuple[ir.Operation, int]]) -
         dropped = {i for owner, i in sites if owner == function}
         count = len(body_of(function)[-1].operands)
         keep_outputs(function, [i for i in range(count) if i not in dropped])
+
+
+def returned_early(module: ir.Module) -> list[tuple[ir.Operation, int, ir.Value]]:
+    """(return, position, value) for each tensor that the value returned there is computed from."""
+    found = []
+    for function, i in outputs(module):
+        returned = body_of(function)[-1]
+        owner = returned.operands[i].owner
+        if not isinstance(owner, ir.Block):
+            tensors = [v for v in owner.operation.operands if isinstance(v.type, ir.RankedTensorType)]
+            found += [(returned, i, v) for v in tensors if not isinstance(v.owner, ir.Block)]
+    return found
+
+
+def return_early(module: ir.Module, sites: Sequence[tuple[ir.Operation, int, ir.Value]]) -> None:
+    reroute(module, sites)
+    for returned in dict.fromkeys(op for op, _, _ in sites):
+        update_type(returned.parent.operation)
 
 
 def operations(module: ir.Module) -> list[ir.Operation]:

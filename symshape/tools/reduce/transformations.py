@@ -39,6 +39,7 @@ TABLE: Final = (
     Transformation(
         "operations", "puts arguments in the place of results", structure.operations, structure.cut_operations
     ),
+    Transformation("returned", "returns what comes before", structure.returned_early, structure.return_early),
     Transformation(
         "forwarded", "puts operands in the place of results", structure.forwardable, structure.forward_operands
     ),

@@ -55,7 +55,7 @@ class WrongNumbers:
             found = self.difference(module)
         except Exception as error:  # of PyTorch, a pass or the program: not the failure that is looked for
             return Failure(NOT_COMPARED, f"{type(error).__name__}: {error}")
-        return Failure("wrong numbers", f"wrong numbers: {found}") if found else None
+        return Failure("wrong numbers", f"wrong numbers\n{found}") if found else None
 
     def difference(self, module: ir.Module) -> str:
         """What differs; "" for nothing. Raises what PyTorch, a pass or the program raises."""
