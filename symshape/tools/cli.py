@@ -1,9 +1,8 @@
-"""The ``symshape`` command: ``demo``, ``explain``, ``cache``, ``patches``, ``bench`` and ``reduce``."""
+"""The ``symshape`` command: ``demo``, ``explain``, ``ablate``, ``cache``, ``patches``, ``bench``, ``reduce``."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import runpy
 import sys
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     explain.add_argument("--stage", choices=list(STAGES), metavar="STAGE", help=f"print the IR of this stage: {stages}")
     explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
     explain.set_defaults(run=_explain)
+    _add_ablate(commands)
     cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     cache.set_defaults(run=_cache)
@@ -48,8 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return args.run(args, rest) or 0
-    except SymshapeError as error:
-        print(f"symshape: error: {error}", file=sys.stderr)
+    except Exception as error:
+        cause = getattr(error, "inner_exception", error)  # of what Dynamo says of a backend
+        if not isinstance(cause, SymshapeError):
+            raise
+        print(f"symshape: error: {cause}", file=sys.stderr)
         return 1
 
 
@@ -61,9 +64,10 @@ def _demo(_args: Any, _rest: list[str]) -> int:
 
 def _explain(args: Any, _rest: list[str]) -> int:
     import symshape
+    from symshape.tools.subjects import subject
 
-    fn, inputs, keywords = _subject(args.model)
-    report = symshape.explain(fn, *inputs, **keywords)
+    found = subject(args.model)
+    report = symshape.explain(found.fn, *found.inputs, **found.keywords)
     print(report)
     for i, graph in enumerate(report.graphs):
         if args.stage:
@@ -75,26 +79,23 @@ def _explain(args: Any, _rest: list[str]) -> int:
     return 0
 
 
-def _subject(name: str) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """What to explain, and its inputs: a model of the zoo, or a function whose module has ``inputs()``."""
-    from symshape.tools import zoo
+def _add_ablate(commands: Any) -> None:
+    parser = commands.add_parser("ablate", help="what a pass is worth: models without it, or with one more")
+    parser.add_argument("models", nargs="*", help="as for explain; without any, all models of symshape.tools.zoo")
+    parser.add_argument("--without", default="", metavar="PASS,...", help="passes to leave out, each by itself")
+    parser.add_argument("--with", dest="added", action="append", default=[], metavar="PASS", help="a pass to add")
+    parser.add_argument("--load-pass", action="append", default=[], metavar="FILE", help="a Python file with passes")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each variant is timed")
+    parser.add_argument("--out", metavar="FILE.json", help="the rows as JSON")
+    parser.set_defaults(run=_ablate)
 
-    if name in zoo.MODELS:
-        model = zoo.MODELS[name]
-        return model.build(), (), model.inputs(model.first_shapes[0])
-    file, _, function = name.partition(":")
-    if not function or not Path(file).is_file():
-        models = ", ".join(zoo.MODELS)
-        raise OptionError(f"no model or file is called {name!r}", next_step=f"models: {models}; or FILE.py:FUNCTION")
-    spec = importlib.util.spec_from_file_location("symshape_subject", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for needed in (function, "inputs"):
-        if not hasattr(module, needed):
-            hint = "it needs the function and `inputs()`, a tuple of its arguments"
-            raise OptionError(f"{file} has no {needed}", next_step=hint)
-    return getattr(module, function), module.inputs(), {}
+
+def _ablate(args: Any, _rest: list[str]) -> int:
+    from symshape.tools.ablate import ablate
+
+    without = [name for name in args.without.split(",") if name]
+    print(ablate(args.models, without, args.added, args.load_pass, args.rounds, args.out))
+    return 0
 
 
 def _cache(args: Any, _rest: list[str]) -> int:

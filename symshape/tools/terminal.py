@@ -22,9 +22,9 @@ def is_live(stream: TextIO) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
-def style(text: str, *names: str, stream: TextIO = sys.stdout) -> str:
+def style(text: str, *names: str, stream: TextIO | None = None) -> str:
     """``text`` in the given styles, unchanged when the stream is not a terminal."""
-    if not names or not is_live(stream):
+    if not names or not is_live(stream or sys.stdout):
         return text
     return f"\x1b[{';'.join(_STYLES[name] for name in names)}m{text}\x1b[0m"
 
@@ -36,8 +36,8 @@ def width_of(text: str) -> int:
 class Progress:
     """A progress bar with elapsed time on stderr; one line per quarter where stderr is not a terminal."""
 
-    def __init__(self, title: str, total: int, stream: TextIO = sys.stderr) -> None:
-        self.title, self.total, self.stream = title, max(total, 1), stream
+    def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
+        self.title, self.total, self.stream = title, max(total, 1), stream or sys.stderr
         self.done, self.note, self.started, self._quarter = 0, "", time.monotonic(), 0
 
     def __enter__(self) -> Progress:
@@ -85,7 +85,7 @@ class Progress:
         return f"{minutes}:{seconds:02d}"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, stream: TextIO = sys.stdout) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, stream: TextIO | None = None) -> str:
     """A table with one rule under the header; a column is right-aligned when all its cells are numbers."""
     cells = [[_cell(value) for value in row] for row in rows]
     columns = range(len(header))
@@ -113,5 +113,5 @@ def _is_number(text: str) -> bool:
     return plain in ("", "-", "–") or bool(re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?\s?[%x×]?", plain))
 
 
-def heading(text: str, stream: TextIO = sys.stdout) -> str:
+def heading(text: str, stream: TextIO | None = None) -> str:
     return "\n" + style(text, "bold", "cyan", stream=stream)

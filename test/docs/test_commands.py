@@ -13,7 +13,7 @@ from symshape.tools import cli, opt, translate
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = {"symshape": cli.main, "symshape-opt": opt.main, "symshape-translate": translate.main}
-PAGES = ("README.md", "CONTRIBUTING.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/tutorial.md")
 
 
 def _blocks(page: str, language: str) -> list[str]:
@@ -44,8 +44,10 @@ def test_commands_run(command: str, monkeypatch: pytest.MonkeyPatch, capfd: pyte
 
 @pytest.mark.parametrize("page", PAGES)
 def test_programs_run(page: str) -> None:
-    for block in _blocks(page, "python"):
-        exec(compile(block, page, "exec"), {})
+    text = (ROOT / page).read_text()
+    for found in re.finditer(r"```python\n(.*?)```", text, re.S):
+        above = text[: found.start(1)].count("\n")  # messages show lines of the page
+        exec(compile("\n" * above + found[1], str(ROOT / page), "exec"), {})
 
 
 def test_makefile_targets_of_the_readme_exist() -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from symshape.analysis.loops import Dim, Instr
 from symshape.codegen.cpu.emit import rows_along_lanes, split, transpose
 from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
-from symshape.codegen.cpu.emit.expressions import floor_divide, scalar
+from symshape.codegen.cpu.emit.expressions import scalar, truncated_rest
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, SweepLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
@@ -293,12 +293,12 @@ def for_units(
 
 
 def _divided(state: State, number: str, sizes: list[str]) -> list[str]:
-    """The counters' values in the unit of that number."""
+    """The counters' values in the unit of that number, which is not negative."""
     values, one = [], state.constant(1, "i64")
     for size in reversed(sizes[1:]):
         positive = state.writer.pure(f"arith.maxsi {size}, {one} : i64")
-        number, rest = floor_divide(state, number, positive)
-        values.append(rest)
+        values.append(truncated_rest(state, number, positive))
+        number = state.writer.pure(f"arith.divsi {number}, {positive} : i64")
     return [number, *reversed(values)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import TypeGuard
 
 from symshape.codegen.cpu.emit.state import State
 from symshape.prover.numbers.expr import Expr, Function, Symbol
@@ -46,9 +47,10 @@ def _function(state: State, atom: Function, known: dict[Function, str]) -> str:
     if operation:
         return reduce(lambda left, right: state.writer.pure(f"{operation} {left}, {right} : i64"), arguments)
     left, right = arguments
-    if atom.args[1].as_int() is None:
+    divisor = atom.args[1].as_int()
+    if divisor is None:
         right = _nonzero(state, right)
-    return floor_divide(state, left, right)[atom.kind == "mod"]
+    return (_rest if atom.kind == "mod" else _quotient)(state, left, right, divisor)
 
 
 def _nonzero(state: State, divisor: str) -> str:
@@ -58,16 +60,49 @@ def _nonzero(state: State, divisor: str) -> str:
     return state.writer.pure(f"arith.select {is_zero}, {one}, {divisor} : i64")
 
 
-def floor_divide(state: State, left: str, right: str) -> tuple[str, str]:
-    """Quotient and rest of Python's floor division of i64 scalars (the divisor is neither 0 nor traps)."""
-    pure, zero = state.writer.pure, state.constant(0, "i64")
-    quotient = pure(f"arith.divsi {left}, {right} : i64")
-    rest = pure(f"arith.subi {left}, {pure(f'arith.muli {quotient}, {right} : i64')} : i64")
-    signs = pure(f"arith.cmpi slt, {pure(f'arith.xori {rest}, {right} : i64')}, {zero} : i64")
-    wrong = pure(f"arith.andi {signs}, {pure(f'arith.cmpi ne, {rest}, {zero} : i64')} : i1")
-    one = pure(f"arith.extui {wrong} : i1 to i64")
+def _quotient(state: State, left: str, right: str, divisor: int | None) -> str:
+    """Of Python's floor division of i64 scalars (the divisor is neither 0 nor traps); its value, where it is known."""
+    pure = state.writer.pure
+    if _is_power_of_two(divisor):
+        return pure(f"arith.shrsi {left}, {_log2(state, divisor)} : i64")
+    wrong = _is_rounded_up(state, left, right, divisor)
+    return pure(f"arith.subi {_truncated(state, left, right)}, {pure(f'arith.extui {wrong} : i1 to i64')} : i64")
+
+
+def _rest(state: State, left: str, right: str, divisor: int | None) -> str:
+    pure = state.writer.pure
+    if _is_power_of_two(divisor):
+        return pure(f"arith.andi {left}, {state.constant(divisor - 1, 'i64')} : i64")
+    wrong, zero = _is_rounded_up(state, left, right, divisor), state.constant(0, "i64")
     correction = pure(f"arith.select {wrong}, {right}, {zero} : i64")
-    return pure(f"arith.subi {quotient}, {one} : i64"), pure(f"arith.addi {rest}, {correction} : i64")
+    return pure(f"arith.addi {truncated_rest(state, left, right)}, {correction} : i64")
+
+
+def _is_power_of_two(divisor: int | None) -> TypeGuard[int]:
+    return divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0
+
+
+def _log2(state: State, divisor: int) -> str:
+    return state.constant(divisor.bit_length() - 1, "i64")
+
+
+def _truncated(state: State, left: str, right: str) -> str:
+    return state.writer.pure(f"arith.divsi {left}, {right} : i64")
+
+
+def truncated_rest(state: State, left: str, right: str) -> str:
+    """Of a division of i64 scalars that rounds towards 0: the rest has the sign of ``left``."""
+    pure = state.writer.pure
+    return pure(f"arith.subi {left}, {pure(f'arith.muli {_truncated(state, left, right)}, {right} : i64')} : i64")
+
+
+def _is_rounded_up(state: State, left: str, right: str, divisor: int | None) -> str:
+    """Whether the truncated quotient is more than the floor: there is a rest of another sign than the divisor's."""
+    pure, zero, rest = state.writer.pure, state.constant(0, "i64"), truncated_rest(state, left, right)
+    if divisor is not None and divisor > 0:
+        return pure(f"arith.cmpi slt, {rest}, {zero} : i64")
+    signs = pure(f"arith.cmpi slt, {pure(f'arith.xori {rest}, {right} : i64')}, {zero} : i64")
+    return pure(f"arith.andi {signs}, {pure(f'arith.cmpi ne, {rest}, {zero} : i64')} : i1")
 
 
 def per_lane(state: State, expr: Expr) -> str:
@@ -120,6 +155,11 @@ def _atom_per_lane(state: State, atom: Symbol | Function) -> str:
     operation = _EXTREMUM.get(atom.kind)
     if operation:
         return reduce(lambda left, right: _binary(state, operation, left, right), arguments)
+    divisor = atom.args[1].as_int()
+    if _is_power_of_two(divisor):
+        is_rest = atom.kind == "mod"
+        number = state.constant(divisor - 1, "i64") if is_rest else _log2(state, divisor)
+        return _binary(state, "arith.andi" if is_rest else "arith.shrsi", arguments[0], state.broadcast(number, "i64"))
     quotient = _floor_divide_lanes(state, *arguments)
     if atom.kind == "floordiv":
         return quotient
