@@ -51,8 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench = commands.add_parser("bench", help="run a script of bench/ (a checkout is needed)", add_help=False)
     bench.add_argument("name", nargs="?", default="steady_state")
     bench.set_defaults(run=_bench)
-    args, rest = parser.parse_known_args(argv)
-    if rest and args.command != "bench":  # whose scripts have arguments of their own
+    reduce = commands.add_parser("reduce", help="IR that fails becomes less IR that still fails", add_help=False)
+    reduce.set_defaults(run=_reduce)
+    words = sys.argv[1:] if argv is None else list(argv)
+    known, further = (words[:1], words[1:]) if words[:1] == ["reduce"] else (words, [])
+    args, rest = parser.parse_known_args(known)
+    rest += further
+    if rest and args.command not in ("bench", "reduce"):  # which have arguments of their own
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return args.run(args, rest) or 0
@@ -152,6 +157,12 @@ def _replay(args: Any, _rest: list[str]) -> int:
     from symshape.tools.replay import How, replay
 
     return replay(Path(args.folder), How(args.check, args.execute, tuple(args.size), args.seed))
+
+
+def _reduce(_args: Any, rest: list[str]) -> int:
+    from symshape.tools.reduce.command import main as reduce
+
+    return reduce(rest)
 
 
 def _bench(args: Any, rest: list[str]) -> int:

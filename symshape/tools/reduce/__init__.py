@@ -1,0 +1,1 @@
+"""``symshape reduce``: makes IR that fails small, and keeps the failure."""

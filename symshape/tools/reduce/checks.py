@@ -1,0 +1,126 @@
+"""Checks: what it means that a module still fails. The first run, on the input, says how."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from torch_mlir import ir
+
+from symshape.errors import OptionError
+from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.manager import PassFailure, Step, run_pipeline
+from symshape.tools.reduce.simplification import text_of
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``kind``: an exit status, a pass, the type of an error. ``output``: all that was said."""
+
+    kind: str
+    output: str
+
+
+NOT_COMPARED: Final = "not compared"  # a kind: no failure, but nothing that could be asked either
+Observe = Callable[[ir.Module], Failure | None]  # None: it does not fail
+
+
+class SameFailure:
+    """Whether modules fail as the input does: of the same kind, and with output that ``match`` is found in, by default
+    the first line of the error without names and numbers.
+
+    OptionError where the input does not fail so.
+    """
+
+    def __init__(self, observe: Observe, module: ir.Module, match: str = "") -> None:
+        self.observe = observe
+        first = observe(module)
+        if first is None or first.kind == NOT_COMPARED:
+            if first is not None:
+                raise OptionError(f"the input cannot be compared: {first.output}")
+            raise OptionError("the input does not fail", next_step="run the check on it, with all its options")
+        self.failure = first
+        self.pattern = re.compile(match or pattern_of(error_line(first.output)))
+        if not self.pattern.search(first.output):
+            raise OptionError(
+                f"what the input fails with does not match '{match}': {error_line(first.output)}",
+                next_step="give another regular expression, or leave it out",
+            )
+
+    def fails(self, module: ir.Module) -> bool:
+        found = self.observe(module)
+        return found is not None and found.kind == self.failure.kind and bool(self.pattern.search(found.output))
+
+
+_EXCEPTION = re.compile(r"^(?:[\w.]*(?:Error|Exception|Failure|Exit)|[\w.]+\.\w+Error): .*", re.MULTILINE)
+_ERROR = re.compile(r"^.*(?:\berror\b|\bError\b|Assertion|\bfailed\b|LLVM ERROR).*$", re.MULTILINE)
+_VARIABLE = re.compile(
+    r"""%[\w.$-]+(?::\d+)?|@[\w.$-]+|\S*/\S*|'[^'\s]*[^'\w.\s][^'\s]*'|<[^>]*>|0x[0-9a-f]+|-?\d[\w.]*(?:[+-]\d+)?"""
+)
+
+
+def error_line(output: str) -> str:
+    """The line of an output that says what is wrong: what Python raised at last, else the first about an error."""
+    raised = _EXCEPTION.findall(output)
+    found = [raised[-1]] if raised else _ERROR.findall(output)[:1] or output.strip().splitlines()[:1]
+    return found[0].strip() if found else ""
+
+
+def pattern_of(line: str) -> str:
+    """A regular expression for a line with other names, numbers, types and files."""
+    return ".*?".join(map(re.escape, _VARIABLE.split(line)))
+
+
+_HOLE: Final = "{}"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that is run on the module in a file, which stands for ``{}`` or comes last.
+
+    It fails with any status but 0, and where that is asked for (``zero_fails``) with 0 as well.
+    """
+
+    command: Sequence[str]
+    zero_fails: bool = False
+    timeout: float | None = None
+
+    def __call__(self, module: ir.Module) -> Failure | None:
+        with tempfile.TemporaryDirectory(prefix="symshape-reduce-") as folder:
+            file = str(Path(folder) / "input.mlir")
+            Path(file).write_text(text_of(module) + "\n")
+            words = [word.replace(_HOLE, file) for word in self.command]
+            words += [] if any(_HOLE in word for word in self.command) else [file]
+            try:
+                done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=self.timeout)
+            except subprocess.TimeoutExpired:
+                return Failure("timeout", "")
+            except OSError as error:
+                raise OptionError(f"the command cannot be run: {error}", where=shlex.join(words)) from None
+        if done.returncode == 0 and not self.zero_fails:
+            return None
+        return Failure(f"exit status {done.returncode}", done.stderr + done.stdout)
+
+
+@dataclass(frozen=True)
+class Raises:
+    """Passes that raise, or leave invalid IR behind, in this process."""
+
+    steps: Sequence[Step]
+
+    def __call__(self, module: ir.Module) -> Failure | None:
+        with tempfile.TemporaryDirectory(prefix="symshape-reduce-") as folder:
+            try:
+                run_pipeline(module, self.steps, PassContext(), debug_dir=Path(folder))
+            except PassFailure as failure:
+                reason = str(failure.diagnostics[0].message) if failure.diagnostics else failure.what
+                return Failure(f"{failure.step}: {type(failure.__cause__).__name__}", reason)
+            except Exception as error:
+                return Failure(type(error).__name__, f"{type(error).__name__}: {error}")
+        return None

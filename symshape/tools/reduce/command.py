@@ -1,0 +1,202 @@
+"""``symshape reduce``: reads IR that fails, writes less IR that still fails. Its habits are those of mlir-reduce."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symshape.errors import CompileError, OptionError
+from symshape.tools.command_line import Once
+from symshape.tools.terminal import is_live
+
+if TYPE_CHECKING:
+    from torch_mlir import ir
+
+    from symshape.tools.reduce.checks import Observe
+    from symshape.tools.reduce.reducer import Reduction, State
+
+_ONE: dict[str, Any] = {"action": Once}
+_FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("input", {}, "file of IR that fails, in any stage"),
+    (
+        "-o",
+        {"dest": "output", "metavar": "FILE", **_ONE},
+        "output file (default: INPUT with .reduced before its suffix)",
+    ),
+    ("--match", {"metavar": "REGEX", "default": "", **_ONE}, "what the error says; default: its first line, loosely"),
+    ("--pass-pipeline", {"metavar": "TEXT", **_ONE}, "the check: these passes raise, in this process"),
+    ("--to-stage", {"metavar": "STAGE", **_ONE}, "the compiler's own passes up to this stage, after --pass-pipeline"),
+    ("--from-stage", {"metavar": "STAGE", **_ONE}, "with --to-stage: the stage of the input (default: imported)"),
+    ("--load-pass", {"metavar": "FILE.py", "action": "append", "default": []}, "register the passes of a file"),
+    (
+        "--wrong",
+        {"action": "store_true"},
+        "the check: what the passes make computes other numbers than PyTorch's calls",
+    ),
+    ("--tolerance", {"metavar": "FACTOR", "type": float, "default": 1.0, **_ONE}, "of --wrong: times the tolerances"),
+    (
+        "--time-limit",
+        {"metavar": "SECONDS", "type": float, "default": float("inf"), **_ONE},
+        "write the best until then",
+    ),
+    (
+        "--timeout",
+        {"metavar": "SECONDS", "type": float, **_ONE},
+        "for one run of the command; running longer is a failure",
+    ),
+)
+_EPILOG = """The check is a command after --, which is run on a file ({} stands for it, else it comes last) and fails
+with an exit status, or passes that are run in this process, which is faster. Interrupted, it writes the best so far."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status 0. OptionError for arguments that make no check, and for an input that does not fail."""
+    own, command = _split(argv)
+    parser = argparse.ArgumentParser("symshape reduce", description=__doc__, epilog=_EPILOG, allow_abbrev=False)
+    for name, options, help_ in _FLAGS:
+        parser.add_argument(name, help=help_, **options)
+    args = parser.parse_args(own)
+    _check_arguments(args, command)
+    file = Path(args.input)
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"the input cannot be read: {error}") from None
+    output = Path(args.output) if args.output else file.with_name(f"{file.stem}.reduced{file.suffix}")
+    _reduce(text, output, args, command)
+    return 0
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    words = list(argv)
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1 :]
+
+
+def _check_arguments(args: argparse.Namespace, command: Sequence[str]) -> None:
+    passes = args.pass_pipeline is not None or args.to_stage is not None
+    if bool(command) == (passes or args.wrong):
+        raise OptionError(
+            "give one check",
+            next_step="a command after --, or --pass-pipeline, --to-stage, or --wrong with or without them",
+        )
+    for flag, given, needs, why in (
+        ("--from-stage", args.from_stage, args.to_stage or args.wrong, "--to-stage or --wrong"),
+        ("--timeout", args.timeout, command, "a command"),
+        ("--load-pass", args.load_pass, passes or args.wrong, "passes"),
+        ("--tolerance", args.tolerance != 1.0, args.wrong, "--wrong"),
+        ("--match", args.match, not args.wrong, "another check than --wrong"),
+    ):
+        if given and not needs:
+            raise OptionError(f"{flag} does nothing without {why}", next_step="leave it out")
+
+
+def _reduce(text: str, output: Path, args: argparse.Namespace, command: Sequence[str]) -> None:
+    from torch_mlir import ir
+
+    from symshape.dialects import load, verify
+    from symshape.passes.framework.diagnostics import collect_diagnostics
+    from symshape.tools.reduce.checks import SameFailure
+    from symshape.tools.reduce.edits import copied, operations_in
+    from symshape.tools.reduce.reducer import Reduction
+
+    with load(ir.Context()) as ctx, ir.Location.unknown():
+        with collect_diagnostics(ctx) as errors:
+            try:
+                module = ir.Module.parse(text)
+            except ir.MLIRError:
+                module = None
+            if module is None or not verify(module):
+                raise CompileError("the input is no valid module: " + "\n  ".join(str(e) for e in errors))
+            check = SameFailure(_observe(args, command), copied(module), args.match)
+        before, writer = len(operations_in(module)), _Writer(output)
+        with writer, _Display(before) as display:
+            reduction = Reduction(module, check, args.time_limit, display.show, writer.keep)
+            _until_terminated(reduction)
+            writer.keep(reduction.module, now=True)
+    left = len(operations_in(reduction.module))
+    end = "" if reduction.finished else ", not finished"
+    print(f"{output}: {left} of {before} operations, {reduction.tries} tries, {reduction.seconds:.0f} s{end}")
+
+
+def _until_terminated(reduction: Reduction) -> None:
+    """SIGTERM ends it as an interrupt does: with the best so far."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        reduction.run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _observe(args: argparse.Namespace, command: Sequence[str]) -> Observe:
+    from symshape.passes.framework import registry
+    from symshape.passes.framework.manager import parse_pipeline
+    from symshape.passes.framework.pipeline_text import parse_step
+    from symshape.passes.stages import STAGES, passes_between
+    from symshape.tools.reduce.checks import Command, Raises
+
+    if command:
+        return Command(command, bool(args.match), args.timeout)
+    for file in args.load_pass:
+        registry.load_pass_file(file)
+    steps = parse_pipeline(args.pass_pipeline) if args.pass_pipeline else []
+    last = args.to_stage or (list(STAGES)[-1] if args.wrong else None)
+    if last is not None:
+        steps += [parse_step(element) for element in passes_between(args.from_stage or "imported", last)]
+    if not args.wrong:
+        return Raises(steps)
+    from symshape.tools.reduce.wrong_numbers import WrongNumbers
+
+    return WrongNumbers(steps, args.tolerance)
+
+
+class _Writer:
+    """Writes the best module to a file, which is never half written; at most once a second, and at the end."""
+
+    def __init__(self, output: Path) -> None:
+        self.output, self.written, self.latest = output, 0.0, ""
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.latest:
+            self._write()
+
+    def keep(self, module: ir.Module, *, now: bool = False) -> None:
+        from symshape.tools.reduce.simplification import located, text_of
+
+        self.latest = text_of(module, locations=bool(located(module))).rstrip("\n") + "\n"
+        if now or time.monotonic() - self.written > 1:
+            self._write()
+
+    def _write(self) -> None:
+        draft = self.output.with_name(f"{self.output.name}.{os.getpid()}.part")
+        draft.write_text(self.latest)
+        draft.replace(self.output)
+        self.written, self.latest = time.monotonic(), ""
+
+
+class _Display:
+    """One line on a terminal that says how far it is; nothing elsewhere."""
+
+    def __init__(self, before: int) -> None:
+        self.before, self.live = before, is_live(sys.stderr)
+
+    def __enter__(self) -> _Display:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+
+    def show(self, state: State) -> None:
+        if self.live:
+            counts = f"{state.operations}/{self.before} operations  {state.tries} tries  {state.seconds:.0f} s"
+            print(f"\r\x1b[2Kreduce: {counts}  {state.doing}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,83 @@
+"""Inputs of a program that its IR describes: sizes from the hints of its symbols, layouts from its binds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from symshape.dialects.accessors import body_of, call_arguments, symbol_binding
+from symshape.dialects.symbols import parse_binding, parse_inverse
+from symshape.dialects.types import TORCH_NAMES
+from symshape.tools.reduce.edits import binds_of
+from symshape.tools.reduce.scalars import hint_of, sizes_at_hints
+
+_UNKNOWN_SIZE = 3
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How numbers are drawn: integers from 0 to ``integers - 1``, and whether floats are from 0.5 to 1.5 or normal."""
+
+    integers: int
+    positive: bool = False
+
+
+def inputs_of(function: ir.Operation, draw: Draw) -> list[Any]:
+    """One value for each argument, the same for the same text."""
+    operations = body_of(function)
+    sizes = sizes_at_hints(operations)
+    numbers: dict[int, int] = {}
+    for op in operations:
+        if op.name == "symshape.symbol":
+            position, part, _ = parse_binding(symbol_binding(op)) or (0, "", 0)
+            rest, factor = parse_inverse(symbol_binding(op))
+            if part == "value":
+                numbers[position] = hint_of(op) * factor + rest
+    return [
+        _tensor(argument, sizes, draw, seed)
+        if isinstance(argument.type, ir.RankedTensorType)
+        else numbers.get(seed, _UNKNOWN_SIZE)
+        for seed, argument in enumerate(function.regions[0].blocks[0].arguments)
+    ]
+
+
+def constants_of(function: ir.Operation, draw: Draw) -> list[Any]:
+    """What ``symshape.constant`` names by its position: the text of a module does not have it."""
+    operations = body_of(function)
+    sizes = sizes_at_hints(operations)
+    found: dict[int, Any] = {}
+    for op in operations:
+        if op.name == "host.call" and ir.StringAttr(op.attributes["target"]).value == "symshape.constant":
+            position = int(call_arguments(op).strip("(),"))
+            found[position] = _tensor(op.results[0], sizes, draw, -1 - position)
+    return [found.get(i) for i in range(max(found, default=-1) + 1)]
+
+
+def _tensor(value: ir.Value, sizes: dict[ir.Value, Any], draw: Draw, seed: int) -> torch.Tensor:
+    type_ = ir.RankedTensorType(value.type)
+    dtype = getattr(torch, TORCH_NAMES[str(type_.element_type)])
+    # Products of matrices neither grow nor vanish: the numbers of deep graphs stay finite.
+    scale = max(type_.shape[-1], 1) ** -0.5 if type_.rank > 1 else 1.0
+    known = [bind for bind in binds_of(value) if all(v in sizes for v in list(bind.operands)[1:])]
+    if not known:
+        shape = [_UNKNOWN_SIZE if type_.is_dynamic_dim(d) else type_.shape[d] for d in range(type_.rank)]
+        return _numbers(shape, dtype, draw, seed, scale)
+    layout = [sizes[v] for v in list(known[0].operands)[1:]]
+    shape, strides, offset = layout[: type_.rank], layout[type_.rank : -1], layout[-1]
+    length = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)) if 0 not in shape else offset
+    return _numbers([length], dtype, draw, seed, scale).as_strided(shape, strides, offset)
+
+
+def _numbers(shape: Sequence[int], dtype: torch.dtype, draw: Draw, seed: int, scale: float) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed + 1000)
+    if dtype.is_floating_point or dtype.is_complex:
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        if draw.positive:
+            return (torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5).to(dtype)
+        return (torch.randn(shape, generator=generator, dtype=wide) * scale).to(dtype)
+    high = 2 if dtype is torch.bool else draw.integers
+    return torch.randint(0, high, shape, generator=generator).to(dtype)

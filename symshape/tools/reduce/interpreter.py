@@ -1,0 +1,199 @@
+"""The stages ``imported`` and ``shaped`` run call by call: each ``host.call`` by PyTorch, sizes as Python integers.
+
+What the IR says is checked on the way (sizes, element types, ranges, constraints): a program that says what is not so
+has no right result.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import torch
+from torch_mlir import ir
+
+from symshape.dialects.accessors import (
+    body_of,
+    branches_of,
+    call_arguments,
+    call_target,
+    callee_of,
+    function_name,
+    output_template,
+    reading_of,
+    result_indices,
+    symbol_binding,
+    symbol_name,
+    symbol_range,
+)
+from symshape.dialects.symbols import parse_binding, parse_inverse
+from symshape.dialects.template import substitute
+from symshape.dialects.types import TORCH_NAMES
+from symshape.errors import CompileError
+from symshape.runtime.program import resolve_target
+from symshape.runtime.promised_results import with_layout
+from symshape.runtime.torch_c import memory_of
+from symshape.tools.reduce.edits import binds_of, functions_of, is_main
+from symshape.tools.reduce.scalars import evaluate
+
+Values = dict[ir.Value, Any]
+_CONDITIONS: Final = ("symshape.assume", "symshape.expect_true", "symshape.guard")
+_NAMESPACE: Final = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
+
+
+def main_of(module: ir.Module) -> ir.Operation:
+    """The function of a module that nothing calls. CompileError where there is not exactly one."""
+    mains = [function for function in functions_of(module) if is_main(function)]
+    if len(mains) != 1:
+        raise CompileError(f"a program has one main function, not {len(mains)}", next_step="split the module")
+    return mains[0]
+
+
+def run(module: ir.Module, arguments: Sequence[Any], constants: Sequence[Any] = ()) -> Any:
+    """What main returns, as its template says. ``constants``: by their positions, of calls of ``symshape.constant``.
+
+    CompileError for an operation that is no call and no arithmetic on sizes, and where arguments or a result are not
+    what the IR says. Errors of PyTorch's calls are raised as they are.
+    """
+    functions = {function_name(function): function for function in functions_of(module)}
+    return _Run(functions, constants).function(main_of(module), arguments)
+
+
+class _Run:
+    def __init__(self, functions: dict[str, Any], constants: Sequence[Any]) -> None:
+        self.functions, self.constants = functions, constants
+
+    def function(self, function: Any, arguments: Sequence[Any]) -> Any:
+        values: Values = dict(zip(function.regions[0].blocks[0].arguments, arguments, strict=True))
+        for op in body_of(function):
+            if op.name == "func.return":
+                template = output_template(op)
+                returned = [values[v] for v in op.operands]
+                return tuple(returned) if template is None else _evaluated(template)(returned)
+            self.operation(op, values, arguments)
+        raise CompileError(f"@{function_name(function)} does not return")
+
+    def operation(self, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> None:
+        special = _SPECIAL.get(op.name)
+        if special is not None:
+            results = special(self, op, values, arguments)
+        else:
+            one = evaluate(op, [values[v] for v in op.operands])
+            if one is None:
+                raise _wrong(op, "is no call and no arithmetic on sizes", "give IR of the stage imported or shaped")
+            results = [one]
+        values.update(zip(op.results, results, strict=True))
+
+
+def _wrong(op: ir.Operation, what: str, next_step: str = "") -> CompileError:
+    return CompileError(f"'{op.name}' op {what}", where=str(op.location), next_step=next_step)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(text: str, operands: int) -> Callable[..., Any]:
+    names = [f"_{i}" for i in range(operands)]
+    source = f"lambda {', '.join(['_call', *names])}: {substitute(text, names)}"
+    made: Callable[..., Any] = eval(source, dict(_NAMESPACE))
+    return made
+
+
+def _evaluated(template: str) -> Callable[[Sequence[Any]], Any]:
+    return lambda operands: _compiled(template, len(operands))(None, *operands)
+
+
+def _symbol(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    binding = parse_binding(symbol_binding(op))
+    assert binding is not None  # the op is verified
+    position, part, dim = binding
+    rest, factor = parse_inverse(symbol_binding(op))
+    given = arguments[position]
+    read = {
+        "value": lambda: given,
+        "size": lambda: given.size(dim),
+        "stride": lambda: given.stride(dim),
+        "offset": lambda: given.storage_offset(),
+    }[part]()
+    return [_in_range(op, (read - rest) // factor)]
+
+
+def _unbacked(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    (kind, dim), given = reading_of(op), values[op.operands[0]]
+    read = {
+        "item": lambda: int(given.item()),
+        "number": lambda: int(given),
+        "size": lambda: given.size(dim),
+        "stride": lambda: given.stride(dim),
+    }[kind]()
+    return [_in_range(op, read)]
+
+
+def _in_range(op: ir.Operation, value: int) -> int:
+    low, high, divisor = symbol_range(op)
+    if not low <= value <= high or value % divisor:
+        raise _wrong(op, f"{symbol_name(op)} = {value} is not in [{low}, {high}], or no multiple of {divisor}")
+    return value
+
+
+def _condition(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    if not values[op.operands[0]]:
+        raise _wrong(op, "does not hold")
+    return []
+
+
+def _bind(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    """Sizes are checked; the tensor gets the strides that are promised, as compiled code gives it those."""
+    tensor, *layout = (values[v] for v in op.operands)
+    rank = len(layout) // 2
+    sizes, strides = tuple(layout[:rank]), tuple(layout[rank : 2 * rank])
+    wanted = TORCH_NAMES[str(ir.RankedTensorType(op.operands[0].type).element_type)]
+    if tuple(tensor.shape) != sizes or tensor.dtype is not getattr(torch, wanted):
+        found = f"{list(tensor.shape)} ({tensor.dtype})"
+        raise _wrong(op, f"promises the sizes {list(sizes)} ({wanted}) of a tensor of {found}")
+    values[op.operands[0]] = with_layout(tensor, sizes, strides)
+    return []
+
+
+def _call(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    target, operands = call_target(op), [values[v] for v in op.operands]
+    if target == "symshape.constant":
+        return [run.constants[int(call_arguments(op).strip("(),"))]]
+    if target == "symshape.storage":
+        (size,) = (values[bind.operands[1]] for bind in binds_of(op.results[0]))
+        return [memory_of(operands[0], size, -operands[0].storage_offset())]
+    result = _compiled(f"_call{call_arguments(op)}", len(operands))(resolve_target(target), *operands)
+    indices = result_indices(op)
+    results = [result[i] for i in indices] if indices is not None else [result][: len(op.results)]
+    for value, found in zip(op.results, results, strict=True):
+        _check_type(op, value.type, found)
+    return results
+
+
+def _check_type(op: ir.Operation, type_: ir.Type, found: Any) -> None:
+    """A result without a bind has its type alone to be compared with."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return
+    fits = isinstance(found, torch.Tensor) and found.dim() == type_.rank
+    if not fits or not all(type_.is_dynamic_dim(d) or type_.shape[d] == found.size(d) for d in range(type_.rank)):
+        raise _wrong(op, f"returns {list(getattr(found, 'shape', []))}, and not {type_}")
+
+
+def _cond(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    predicate, *operands = (values[v] for v in op.operands)
+    true, false = branches_of(op)
+    return list(run.function(run.functions[true if predicate else false], operands))
+
+
+def _layer(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    return list(run.function(run.functions[callee_of(op)], [values[v] for v in op.operands]))
+
+
+_SPECIAL: Final[dict[str, Callable[[_Run, ir.Operation, Values, Sequence[Any]], list[Any]]]] = {
+    "symshape.symbol": _symbol,
+    "symshape.unbacked_symbol": _unbacked,
+    "symshape.bind": _bind,
+    "host.call": _call,
+    "host.cond": _cond,
+    "host.layer": _layer,
+    **dict.fromkeys(_CONDITIONS, _condition),
+}

@@ -1,0 +1,75 @@
+"""Arithmetic on sizes as Python numbers: what main computes besides tensors, and what sizes are at the hints."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.dialects.accessors import symbol_range
+
+_PREDICATES: Final = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+_OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.floordivsi": operator.floordiv,
+    "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.remsi": operator.mod,  # only written for non-negative operands
+    "arith.maxsi": max,
+    "arith.minsi": min,
+    "arith.andi": operator.and_,
+    "arith.ori": operator.or_,
+    "arith.xori": operator.xor,
+    "arith.index_cast": lambda a: a,
+    "arith.sitofp": float,
+    "arith.addf": operator.add,
+    "arith.subf": operator.sub,
+    "arith.mulf": operator.mul,
+    "arith.divf": operator.truediv,
+}
+_NO_HINT: Final = 3  # the size that is taken where no call has shown one
+_UNLIMITED: Final = 2**31
+
+
+def evaluate(op: Any, operands: Sequence[Any]) -> Any:
+    """The result of an operation on scalars; None for what is none."""
+    name = op.name
+    if name == "arith.constant":
+        return _constant(op.attributes["value"])
+    if name == "arith.cmpi":
+        return _PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value](*operands)
+    return _OPERATORS[name](*operands) if name in _OPERATORS else None
+
+
+def _constant(value: ir.Attribute) -> Any:
+    if isinstance(value, ir.BoolAttr):
+        return bool(value.value)
+    if isinstance(value, (ir.IntegerAttr, ir.FloatAttr)):
+        return bool(value.value) if str(value.type) == "i1" else value.value
+    return None
+
+
+def hint_of(symbol: Any) -> int:
+    """The size that a backed symbol is tried with: its hint, else one that its range and divisor allow."""
+    hint: int = ir.IntegerAttr(symbol.attributes["hint"]).value if "hint" in symbol.attributes else -1
+    low, high, divisor = symbol_range(symbol)
+    if low <= hint <= high and hint % divisor == 0 and hint != -1:
+        return hint
+    wanted = max(low, min(_NO_HINT, high)) if abs(low) < _UNLIMITED else min(_NO_HINT, high)
+    return -(-wanted // divisor) * divisor
+
+
+def sizes_at_hints(operations: Sequence[Any]) -> dict[ir.Value, Any]:
+    """The scalars of a block that follow from its backed symbols alone, at their hints."""
+    found: dict[ir.Value, Any] = {}
+    for op in operations:
+        if op.name == "symshape.symbol":
+            found[op.results[0]] = hint_of(op)
+        elif op.name.startswith("arith.") and all(operand in found for operand in op.operands):
+            value = evaluate(op, [found[operand] for operand in op.operands])
+            if value is not None:
+                found[op.results[0]] = value
+    return found

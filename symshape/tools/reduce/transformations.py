@@ -1,0 +1,60 @@
+"""What a reduction tries, from coarse to fine: one table.
+
+A transformation says where it could be applied, in an order that a copy of the module has too, and changes some of
+those sites at once. Applying it takes sites away, so that repeating it ends. Whether what comes of it is valid and
+still fails is asked of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.tools.reduce import simplification, structure
+
+Sites = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """``sites``: of a module. ``apply`` changes a module at some of its sites, in place, or returns a new module.
+
+    ``coarse``: few of many sites are not tried by themselves, as they depend on one another.
+    """
+
+    name: str
+    does: str
+    sites: Callable[[ir.Module], Sites]
+    apply: Callable[[ir.Module, Sites], ir.Module | None]
+    coarse: bool = False
+
+
+TABLE: Final = (
+    Transformation("unused", "erases what nothing reads", structure.unused, structure.erase_unused, coarse=True),
+    Transformation("interface", "erases arguments and functions", structure.interface, structure.erase_unused),
+    Transformation("outputs", "returns less", structure.outputs, structure.drop_outputs),
+    Transformation(
+        "operations", "puts arguments in the place of results", structure.operations, structure.cut_operations
+    ),
+    Transformation("returned", "returns what comes before", structure.returned_early, structure.return_early),
+    Transformation(
+        "forwarded", "puts operands in the place of results", structure.forwardable, structure.forward_operands
+    ),
+    Transformation("operands", "reads earlier values of the same type", structure.operands, structure.reroute),
+    Transformation("bodies", "yields an argument of a linalg body", structure.bodies, structure.yield_argument),
+    Transformation("sizes", "makes sizes constant", simplification.sizes, simplification.fix_sizes),
+    Transformation("symbols", "merges symbols", simplification.mergeable, simplification.merge_symbols),
+    Transformation("unbacked", "makes symbols backed", simplification.unbacked, simplification.make_backed),
+    Transformation("bindings", "reads symbols off integers", simplification.bound, simplification.bind_to_integers),
+    Transformation("types", "makes floats f32", simplification.float_types, simplification.to_f32),
+    Transformation("dims", "makes static sizes 2", simplification.static_sizes, simplification.shrink_sizes),
+    Transformation("ranges", "forgets ranges and names", simplification.ranged, simplification.forget_ranges),
+    Transformation("hints", "makes hints 2", simplification.hinted, simplification.simplify_hints),
+    Transformation("ones", "makes numbers 1", simplification.not_one, simplification.make_one),
+    Transformation("zeros", "makes numbers 0", simplification.not_zero, simplification.make_zero),
+    Transformation("attributes", "forgets attributes", simplification.attributed, simplification.forget_attributes),
+    Transformation("locations", "forgets locations", simplification.located, simplification.forget_locations),
+)
