@@ -60,7 +60,6 @@ def symshape_backend(
     timings: Timings = []  # of steps before the graph at hand is compiled
     staged: list[GraphReport] = []  # of graphs that a file of the user's may be for
     bases: list[torch.fx.GraphModule] = []  # graphs that take bases in the place of inputs
-
     rewrite = functools.partial(_without_masks, parsed, masks, fallbacks, timings)
 
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
@@ -69,8 +68,7 @@ def symshape_backend(
         _add_guards(graph, env, assumed, timings)
         compiled = compile_or_reuse(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)
-        if parsed.stage:
-            staged.append(compiled.report)
+        staged.append(compiled.report)
         if reports is not None:
             compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
             reports.append(_completed(compiled.report, env, masks, fallbacks))
@@ -80,13 +78,12 @@ def symshape_backend(
         return check_bases(graph, env, compiled.run)
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
+    how["decompositions"] = decomposition_table(parsed.random == "eager")
     how |= {"joint": ready_to_split(rewrite), "splitting": splitting}
-    how |= {"decompositions": decomposition_table(parsed.random == "eager")}
-    before = len(reports or ())
+    before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     remember(traced_env_of(gm))
     _rewrite_before_tracing(gm, example_inputs, timings)
-    scope = Scope("graph", eager_draws=parsed.random == "eager")
     while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:], staged[:]
         try:

@@ -101,8 +101,8 @@ def translate(text: str, to: str, from_stage: str = "imported", level: str | Non
     """MLIR text in a stage to the text of a target (one of ``TARGETS``). ``level``: for "cpu", see `cpu_level`."""
     from torch_mlir import ir
 
-    from symshape.dialects import load, verify
-    from symshape.passes.framework.diagnostics import collect_diagnostics
+    from symshape.dialects import load
+    from symshape.ir_text import parse_module
     from symshape.passes.framework.manager import run_pipeline
     from symshape.passes.framework.pipeline_text import parse_step
     from symshape.passes.stages import STAGES, passes_between
@@ -111,13 +111,7 @@ def translate(text: str, to: str, from_stage: str = "imported", level: str | Non
         raise OptionError("--cpu does nothing without --to=cpu", next_step="leave it out")
     steps = [parse_step(element) for element in passes_between(from_stage, list(STAGES)[-1])]
     with load(ir.Context()) as ctx, ir.Location.unknown():
-        with collect_diagnostics(ctx) as errors:
-            try:
-                module = ir.Module.parse(text)
-            except ir.MLIRError:
-                module = None
-            if module is None or not verify(module):
-                raise CompileError("the input is no valid module: " + "\n  ".join(str(e) for e in errors))
+        module = parse_module(text, ctx, "the input")
         run_pipeline(module, steps)
         return cpu(module, level) if to == "cpu" else TARGETS[to](module)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symshape.errors import CompileError, OptionError
+from symshape.errors import OptionError
 from symshape.tools.command_line import Once
 from symshape.tools.terminal import is_live
 
@@ -100,20 +100,16 @@ def _check_arguments(args: argparse.Namespace, command: Sequence[str]) -> None:
 def _reduce(text: str, output: Path, args: argparse.Namespace, command: Sequence[str]) -> None:
     from torch_mlir import ir
 
-    from symshape.dialects import load, verify
+    from symshape.dialects import load
+    from symshape.ir_text import parse_module
     from symshape.passes.framework.diagnostics import collect_diagnostics
     from symshape.tools.reduce.checks import SameFailure
     from symshape.tools.reduce.edits import copied, operations_in
     from symshape.tools.reduce.reducer import Reduction
 
     with load(ir.Context()) as ctx, ir.Location.unknown():
-        with collect_diagnostics(ctx) as errors:
-            try:
-                module = ir.Module.parse(text)
-            except ir.MLIRError:
-                module = None
-            if module is None or not verify(module):
-                raise CompileError("the input is no valid module: " + "\n  ".join(str(e) for e in errors))
+        module = parse_module(text, ctx, "the input")
+        with collect_diagnostics(ctx):
             check = SameFailure(_observe(args, command), copied(module), args.match)
         before, writer = len(operations_in(module)), _Writer(output)
         with writer, _Display(before) as display:
