@@ -153,6 +153,8 @@ def resolve_target(target: str) -> Callable[..., Any]:
         return _python_callable(rest)
     library: Any = torch.ops.higher_order if kind == "higher_order" else torch.ops
     path = [rest] if kind == "higher_order" else target.split(".")
+    if kind == "symshape":  # in a process that has traced nothing these operators are not registered
+        importlib.import_module("symshape.runtime.opaque_random_call")
     found: Callable[..., Any] = functools.reduce(getattr, path, library)
     return found
 
