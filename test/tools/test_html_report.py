@@ -27,10 +27,10 @@ from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals, real
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 from symshape.tools import cli, zoo
-from symshape.tools.html_report.expressions import javascript, javascript_condition
 from symshape.tools.html_report.graph_data import graph_data
+from symshape.tools.html_report.javascript import javascript, javascript_condition
 from symshape.tools.html_report.operations import read_operations
-from symshape.tools.html_report.program import read_program
+from symshape.tools.html_report.program_steps import read_program
 from symshape.tools.html_report.sources import Highlighter, SourceLines
 from symshape.tools.html_report.timeline import compile_seconds, timeline
 from symshape.tools.report import Report

@@ -21,8 +21,8 @@ from symshape.passes.framework.pipeline_text import parse_step
 from symshape.passes.stages import passes_between
 from symshape.tools import cli
 from symshape.tools.reduce import interpreter
-from symshape.tools.reduce.checks import Raises, SameFailure, error_line, pattern_of
 from symshape.tools.reduce.edits import copied, operations_in
+from symshape.tools.reduce.failing_checks import Raises, SameFailure, error_line, pattern_of
 from symshape.tools.reduce.inputs import Draw, inputs_of
 from symshape.tools.reduce.reducer import Reduction
 from symshape.tools.reduce.wrong_numbers import WrongNumbers

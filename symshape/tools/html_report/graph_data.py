@@ -7,8 +7,8 @@ from typing import Any
 
 from symshape.frontend.importer.specialisations import plain_source
 from symshape.prover.numbers.expr import Expr, product
-from symshape.tools.html_report.expressions import javascript
-from symshape.tools.html_report.program import Program, read_program
+from symshape.tools.html_report.javascript import javascript
+from symshape.tools.html_report.program_steps import Program, read_program
 from symshape.tools.html_report.size_map import kernel_choices
 from symshape.tools.html_report.sources import SourceLines
 from symshape.tools.report import PROCESSORS, GraphReport

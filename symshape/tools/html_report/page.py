@@ -14,7 +14,7 @@ from symshape.frontend.importer.specialisations import plain_source
 from symshape.tools.html_report.graph_data import graph_data
 from symshape.tools.html_report.libraries import library
 from symshape.tools.html_report.sources import Highlighter, SourceLines
-from symshape.tools.html_report.stages import kernels_by_line, stages_data
+from symshape.tools.html_report.stages_view import kernels_by_line, stages_data
 from symshape.tools.html_report.timeline import GROUPS, compile_seconds, timeline
 from symshape.tools.report import GraphReport, Report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from symshape.tools.html_report.expressions import javascript, javascript_condition
+from symshape.tools.html_report.javascript import javascript, javascript_condition
 from symshape.tools.report import Choice, GraphReport, KernelReport
 
 PROCESSORS = "processors"

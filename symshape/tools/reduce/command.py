@@ -18,7 +18,7 @@ from symshape.tools.terminal import is_live
 if TYPE_CHECKING:
     from torch_mlir import ir
 
-    from symshape.tools.reduce.checks import Observe
+    from symshape.tools.reduce.failing_checks import Observe
     from symshape.tools.reduce.reducer import Reduction, State
 
 _ONE: dict[str, Any] = {"action": Once}
@@ -103,8 +103,8 @@ def _reduce(text: str, output: Path, args: argparse.Namespace, command: Sequence
     from symshape.dialects import load
     from symshape.ir_text import parse_module
     from symshape.passes.framework.diagnostics import collect_diagnostics
-    from symshape.tools.reduce.checks import SameFailure
     from symshape.tools.reduce.edits import copied, operations_in
+    from symshape.tools.reduce.failing_checks import SameFailure
     from symshape.tools.reduce.reducer import Reduction
 
     with load(ir.Context()) as ctx, ir.Location.unknown():
@@ -135,7 +135,7 @@ def _observe(args: argparse.Namespace, command: Sequence[str]) -> Observe:
     from symshape.passes.framework.manager import parse_pipeline
     from symshape.passes.framework.pipeline_text import parse_step
     from symshape.passes.stages import STAGES, passes_between
-    from symshape.tools.reduce.checks import Command, Raises
+    from symshape.tools.reduce.failing_checks import Command, Raises
 
     if command:
         return Command(command, bool(args.match), args.timeout)

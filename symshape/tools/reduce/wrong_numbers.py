@@ -23,9 +23,9 @@ from symshape.passes.framework.manager import Step, run_pipeline
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import Run, load_program
 from symshape.tools.reduce import interpreter
-from symshape.tools.reduce.checks import NOT_COMPARED, Failure
 from symshape.tools.reduce.comparison import differ
 from symshape.tools.reduce.edits import copied
+from symshape.tools.reduce.failing_checks import NOT_COMPARED, Failure
 from symshape.tools.reduce.inputs import Draw, constants_of, inputs_of
 
 # The first that PyTorch's calls take: an index is not out of range, a square root is of no negative number.
