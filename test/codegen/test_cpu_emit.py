@@ -336,8 +336,7 @@ def test_unknown_operation_is_a_kernel_error() -> None:
 
 
 def test_loading_and_freeing_many() -> None:
-    data, timings = compile_objects([emit_cpu(pointwise().kernel())])
-    assert timings.total < 2
+    data, _ = compile_objects([emit_cpu(pointwise().kernel())])
     for _ in range(20):
         functions = load_object(data, {"pointwise_f32_addf": 4})
         x = torch.ones(40)
