@@ -61,12 +61,15 @@ def _nonzero(state: State, divisor: str) -> str:
 
 
 def _quotient(state: State, left: str, right: str, divisor: int | None) -> str:
-    """Of Python's floor division of i64 scalars (the divisor is neither 0 nor traps); its value, where it is known."""
+    """Of Python's floor division of i64 scalars (the divisor is neither 0 nor traps).
+
+    ``divisor``: its value, where it is known.
+    """
     pure = state.writer.pure
     if _is_power_of_two(divisor):
         return pure(f"arith.shrsi {left}, {_log2(state, divisor)} : i64")
     wrong = _is_rounded_up(state, left, right, divisor)
-    return pure(f"arith.subi {_truncated(state, left, right)}, {pure(f'arith.extui {wrong} : i1 to i64')} : i64")
+    return pure(f"arith.subi {truncated(state, left, right)}, {pure(f'arith.extui {wrong} : i1 to i64')} : i64")
 
 
 def _rest(state: State, left: str, right: str, divisor: int | None) -> str:
@@ -86,14 +89,14 @@ def _log2(state: State, divisor: int) -> str:
     return state.constant(divisor.bit_length() - 1, "i64")
 
 
-def _truncated(state: State, left: str, right: str) -> str:
+def truncated(state: State, left: str, right: str) -> str:
     return state.writer.pure(f"arith.divsi {left}, {right} : i64")
 
 
 def truncated_rest(state: State, left: str, right: str) -> str:
     """Of a division of i64 scalars that rounds towards 0: the rest has the sign of ``left``."""
     pure = state.writer.pure
-    return pure(f"arith.subi {left}, {pure(f'arith.muli {_truncated(state, left, right)}, {right} : i64')} : i64")
+    return pure(f"arith.subi {left}, {pure(f'arith.muli {truncated(state, left, right)}, {right} : i64')} : i64")
 
 
 def _is_rounded_up(state: State, left: str, right: str, divisor: int | None) -> str:

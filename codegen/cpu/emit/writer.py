@@ -166,7 +166,8 @@ class Writer:
 
 
 def _unrolling(body: Sequence[str], carries: bool) -> str:
-    """How often LLVM repeats a loop's body: twice if it is short and a reduction, else not at all.
+    """How often LLVM repeats a loop's body: twice if it is short and a reduction, else only where the number of rounds
+    is known (a loop of one round is none).
 
     What could be hoisted or run side by side has been (`Writer`, `interleave`), so that a longer body saves only the
     branch. Left to itself LLVM repeats bodies up to 16 times, which takes half of the time it needs for a kernel.

@@ -50,7 +50,7 @@ def in_order(forms: list[Form]) -> list[Form]:
 
 
 def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
-    """The usual form, then those for sizes that may turn out to be too small for it; the first that fits is run."""
+    """The usual form, then those for sizes that may be too small for it; `in_order` is how they are tried."""
     kernel = _without_small(kernel)
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)
