@@ -207,6 +207,7 @@ def reduce_fault(fault: Fault) -> tuple[int, Reduction]:
         observe = WrongNumbers(_steps(fault)) if fault.wrong else Raises(_steps(fault))
         reduction = Reduction(module, SameFailure(observe, copied(module)), SECONDS)
         reduction.run()
+        assert reduction.finished
         assert verify(reduction.module) and reduction.check.fails(copied(reduction.module))
         return len(operations_in(module)), reduction
 

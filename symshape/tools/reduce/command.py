@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import time
@@ -29,7 +30,11 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
         {"dest": "output", "metavar": "FILE", **_ONE},
         "output file (default: INPUT with .reduced before its suffix)",
     ),
-    ("--match", {"metavar": "REGEX", "default": "", **_ONE}, "what the error says; default: its first line, loosely"),
+    (
+        "--match",
+        {"metavar": "REGEX", "default": "", **_ONE},
+        "what the error says; default: the line that says what is wrong, loosely",
+    ),
     ("--pass-pipeline", {"metavar": "TEXT", **_ONE}, "the check: these passes raise, in this process"),
     ("--to-stage", {"metavar": "STAGE", **_ONE}, "the compiler's own passes up to this stage, after --pass-pipeline"),
     ("--from-stage", {"metavar": "STAGE", **_ONE}, "with --to-stage: the stage of the input (default: imported)"),
@@ -65,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
     _check_arguments(args, command)
     file = Path(args.input)
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"the input cannot be read: {error}") from None
     output = Path(args.output) if args.output else file.with_name(f"{file.stem}.reduced{file.suffix}")
@@ -156,27 +161,29 @@ class _Writer:
     """Writes the best module to a file, which is never half written; at most once a second, and at the end."""
 
     def __init__(self, output: Path) -> None:
-        self.output, self.written, self.latest = output, 0.0, ""
+        self.output, self.written = output, 0.0
+        self.latest: ir.Module | None = None
 
     def __enter__(self) -> _Writer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.latest:
-            self._write()
+        if self.latest is not None:
+            self._write(self.latest)
 
     def keep(self, module: ir.Module, *, now: bool = False) -> None:
+        self.latest = module
+        if now or time.monotonic() - self.written > 1:
+            self._write(module)
+
+    def _write(self, module: ir.Module) -> None:
         from symshape.tools.reduce.simplification import located, text_of
 
-        self.latest = text_of(module, locations=bool(located(module))).rstrip("\n") + "\n"
-        if now or time.monotonic() - self.written > 1:
-            self._write()
-
-    def _write(self) -> None:
         draft = self.output.with_name(f"{self.output.name}.{os.getpid()}.part")
-        draft.write_text(self.latest)
+        text = text_of(module, locations=bool(located(module))).rstrip("\n") + "\n"
+        draft.write_text(text, encoding="utf-8")
         draft.replace(self.output)
-        self.written, self.latest = time.monotonic(), ""
+        self.written, self.latest = time.monotonic(), None
 
 
 class _Display:
@@ -195,4 +202,5 @@ class _Display:
     def show(self, state: State) -> None:
         if self.live:
             counts = f"{state.operations}/{self.before} operations  {state.tries} tries  {state.seconds:.0f} s"
-            print(f"\r\x1b[2Kreduce: {counts}  {state.doing}", end="", file=sys.stderr, flush=True)
+            line = f"reduce: {counts}  {state.doing}"[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)

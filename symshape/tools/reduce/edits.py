@@ -20,12 +20,12 @@ from symshape.dialects.accessors import (
     set_returned_relations,
     symbol_binding,
 )
+from symshape.dialects.function_facts import INT64_MAX
+from symshape.dialects.symbols import SYMBOLS
 
-SYMBOLS: Final = ("symshape.symbol", "symshape.unbacked_symbol")
 BIND: Final = "symshape.bind"
 # What an operation stands on, and is not counted as one.
 SCAFFOLD: Final = frozenset({*SYMBOLS, BIND, "arith.constant", "func.return"})
-INT64_MAX: Final = 2**63 - 1
 _ARGUMENT = re.compile(r"\barg(\d+)")
 _CALLEES = ("callee", "true", "false")
 

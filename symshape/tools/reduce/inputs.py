@@ -16,6 +16,7 @@ from symshape.tools.reduce.edits import binds_of
 from symshape.tools.reduce.scalars import hint_of, sizes_at_hints
 
 _UNKNOWN_SIZE = 3
+_NUMBERS = {"f64": float, "i1": bool}
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def inputs_of(function: ir.Operation, draw: Draw) -> list[Any]:
     return [
         _tensor(argument, sizes, draw, seed)
         if isinstance(argument.type, ir.RankedTensorType)
-        else numbers.get(seed, _UNKNOWN_SIZE)
+        else _NUMBERS.get(str(argument.type), int)(numbers.get(seed, _UNKNOWN_SIZE))
         for seed, argument in enumerate(function.regions[0].blocks[0].arguments)
     ]
 

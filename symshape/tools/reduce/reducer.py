@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -51,7 +51,6 @@ class Reduction:
     limit: float = float("inf")
     show: Callable[[State], None] = lambda state: None
     keep: Callable[[ir.Module], None] = lambda module: None
-    table: Sequence[Transformation] = TABLE
     tries: int = 0
     finished: bool = False
     _begin: float = 0.0
@@ -76,7 +75,7 @@ class Reduction:
 
     def _round(self) -> bool:
         changed = False
-        for transformation in self.table:
+        for transformation in TABLE:
             if self._reduce(transformation):
                 changed = True
                 for cleanup in _CLEANUP:
@@ -115,7 +114,7 @@ class Reduction:
             self.module = candidate
             self._operations = len(operations_in(candidate))
             self.keep(candidate)
-        self.show(State(self._operations, self.tries, self.seconds, transformation.name))
+        self.show(State(self._operations, self.tries, self.seconds, transformation.does))
         return fails
 
     def _candidate(self, transformation: Transformation, start: int, end: int) -> ir.Module | None:

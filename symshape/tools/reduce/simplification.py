@@ -10,10 +10,9 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from symshape.dialects.accessors import body_of, symbol_binding
-from symshape.dialects.symbols import parse_binding, parse_inverse
+from symshape.dialects.function_facts import INT64_MAX
+from symshape.dialects.symbols import SYMBOLS, parse_binding, parse_inverse
 from symshape.tools.reduce.edits import (
-    INT64_MAX,
-    SYMBOLS,
     add_argument,
     block_of,
     functions_of,

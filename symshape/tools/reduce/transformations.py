@@ -26,7 +26,7 @@ class Transformation:
     """
 
     name: str
-    does: str
+    does: str  # for `symshape reduce`'s line on a terminal
     sites: Callable[[ir.Module], Sites]
     apply: Callable[[ir.Module, Sites], ir.Module | None]
     coarse: bool = False

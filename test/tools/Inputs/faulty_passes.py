@@ -67,22 +67,19 @@ def _leads(op: Any, upstream: str, depth: int) -> bool:
 
 @dataclass(frozen=True)
 class FaultyBodies(Pass):
-    """Is wrong about operations ``old`` in bodies of linalg: their operands are exchanged, or they become ``new``.
-    ``beside``: what else a body must have."""
+    """Is wrong about operations ``old`` in bodies of linalg: their operands are exchanged, or they become ``new``."""
 
     name: ClassVar[str] = "faulty-bodies"
     old: str = "arith.subf"
     new: str = ""
-    beside: str = ""
 
     def run(self, module: ir.Module, context: PassContext) -> None:
         for function in main_functions(module):
             for op in body_of(function):
                 if op.name == "linalg.generic":
                     inner = [view.operation for view in op.regions[0].blocks[0].operations]
-                    if not self.beside or any(one.name == self.beside for one in inner):
-                        for one in [one for one in inner if one.name == self.old]:
-                            self._act(one)
+                    for one in [one for one in inner if one.name == self.old]:
+                        self._act(one)
 
     def _act(self, op: Any) -> None:
         if not self.new:
