@@ -286,6 +286,12 @@ def set_message(constraint: Any, text: str) -> None:
     constraint.operation.attributes[_MESSAGE[constraint.operation.name]] = ir.StringAttr.get(text)
 
 
+def destinations(launch: Any) -> list[ir.Value]:
+    """The tensors that a launch writes: its last ones, one for each result."""
+    tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
+    return tensors[len(tensors) - len(launch.results) :]
+
+
 def status_of(constraint: Any) -> str:
     """What a pass noted of a constraint that it moved ("hoisted"); "" where it stands where it was written."""
     return _text(constraint, _STATUS) if _STATUS in constraint.operation.attributes else ""

@@ -10,6 +10,7 @@ from torch_mlir import ir
 
 from symshape.dialects.accessors import (
     callee_of,
+    destinations,
     function_name,
     in_place_of,
     is_fresh,
@@ -170,7 +171,7 @@ class _Function:
         if op.name == "symshape.view":
             self.memory[op.results[0]] = self.memory[op.operands[0]]
         elif op.name == "host.launch":
-            for dest, result in zip(_destinations(op), op.results):
+            for dest, result in zip(destinations(op), op.results):
                 memory = self.memory[result] = self.memory[dest]
                 memory.value = result
                 if dest.owner.name == "tensor.empty":
@@ -195,7 +196,7 @@ class _Function:
 
     def _launch(self, op: Any, position: int, free: _Free) -> set[_Memory]:
         """Gives the destinations of a launch memory; returns what was taken of its own inputs."""
-        dests = _destinations(op)
+        dests = destinations(op)
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         inputs = [self.memory[v] for v in tensors[: len(tensors) - len(dests)]]
         pairs = self.kernels[callee_of(op)]
@@ -232,11 +233,6 @@ def _replace(dest: ir.Value, source: ir.Value, launch: Any) -> None:
         reuse = ir.Operation.create("symshape.reuse", [dest.type], [source])
     dest.replace_all_uses_with(reuse.result)
     empty.erase()
-
-
-def _destinations(launch: Any) -> list[ir.Value]:
-    tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
-    return tensors[len(tensors) - len(launch.results) :]
 
 
 def _unbacked(operations: Sequence[Any]) -> frozenset[str]:

@@ -74,7 +74,12 @@ class _Numbers(dict[str, Any]):
 
 def call_bytes(call: Any, values: Mapping[str, int]) -> int:
     """Bytes of the buffers that a library call reads and makes, each once and whole, for values of the symbols."""
-    return sum(math.prod(s.evaluate(values) for s in sizes) * item_size(dtype) for sizes, dtype in call.buffers)
+    return call_bytes_expr(call).evaluate(values)
+
+
+def call_bytes_expr(call: Any) -> Expr:
+    """The same over the symbols."""
+    return sum((product(sizes) * item_size(dtype) for sizes, dtype in call.buffers), Expr.const(0))
 
 
 def _points(address: Expr, sizes: Mapping[str, int]) -> int:

@@ -6,13 +6,13 @@ from collections import Counter
 from typing import Any
 
 from symshape.frontend.importer.specialisations import plain_source
-from symshape.prover.numbers.expr import Expr, product
+from symshape.prover.numbers.expr import Expr
 from symshape.tools.html_report.javascript import javascript
 from symshape.tools.html_report.program_steps import Program, read_program
 from symshape.tools.html_report.size_map import kernel_choices
 from symshape.tools.html_report.sources import SourceLines
 from symshape.tools.report import PROCESSORS, GraphReport
-from symshape.tools.traffic import item_size, kernel_bytes_expr
+from symshape.tools.traffic import call_bytes_expr, kernel_bytes_expr
 
 LARGEST = 1 << 16  # of a slider
 
@@ -62,7 +62,7 @@ def _kernel(kernel: Any, graph: GraphReport) -> dict[str, Any]:
         "launches": launches,
         "bytes": _expression(kernel_bytes_expr(kernel.loops)),
         "symbols": list(kernel.loops.symbols),
-        **{"map": kernel_choices(kernel, graph)},
+        "map": kernel_choices(kernel, graph),
     }
 
 
@@ -72,15 +72,8 @@ def _step(step: Any, calls: Any, lines: SourceLines) -> dict[str, Any]:
     if step.kind == "kernel":
         found["arguments"] = [_expression(e) for e in step.arguments]
     elif step.kind == "call":
-        found["bytes"] = _expression(_call_bytes(next(calls, None)))
+        found["bytes"] = _expression(call_bytes_expr(next(calls)))
     return found
-
-
-def _call_bytes(call: Any) -> Expr:
-    total = Expr.const(0)
-    for sizes, dtype in call.buffers if call is not None else ():
-        total += product(sizes) * item_size(dtype)
-    return total
 
 
 def _buffer(buffer: Any) -> dict[str, Any]:
@@ -90,7 +83,6 @@ def _buffer(buffer: Any) -> dict[str, Any]:
         "bytes": _expression(buffer.bytes),
         "first": buffer.first,
         "last": buffer.last,
-        "returned": buffer.returned,
     }
 
 
@@ -102,5 +94,5 @@ def _totals(graph: GraphReport, program: Program) -> dict[str, Any]:
         loops = kernels[name].loops
         moved += kernel_bytes_expr(loops).substitute(dict(zip(loops.symbols, arguments))) * count
     for call in graph.called:
-        called += _call_bytes(call)
+        called += call_bytes_expr(call)
     return {"kernels": _expression(moved), "calls": _expression(called), "launches": graph.launches}

@@ -14,10 +14,11 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape import dialects
-from symshape.dialects.accessors import call_target, callee_of, main_functions
+from symshape.dialects.accessors import call_target, callee_of, destinations
 from symshape.dialects.locations import source_location
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import dtype_of
+from symshape.ir_text import main_function
 from symshape.prover.numbers.expr import Expr, product
 from symshape.tools.report import GraphReport
 from symshape.tools.traffic import item_size
@@ -69,7 +70,7 @@ def read_program(graph: GraphReport) -> Program:
     text = list(graph.stages.values())[-1]
     with dialects.load(ir.Context()), ir.Location.unknown():
         module = ir.Module.parse(text)
-        return _Reader(main_functions(module)[0].regions[0].blocks[0]).program()
+        return _Reader(main_function(module, "the last stage").regions[0].blocks[0]).program()
 
 
 @dataclass
@@ -161,5 +162,4 @@ class _Reader:
 
 def _destinations(launch: Any) -> list[tuple[ir.Value, ir.Value]]:
     """Of each tensor that a launch writes: the operand, and the result that stands for it from then on."""
-    tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
-    return list(zip(tensors[len(tensors) - len(launch.results) :], launch.results))
+    return list(zip(destinations(launch), launch.results))

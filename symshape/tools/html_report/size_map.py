@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from symshape.dialects.plans import PROCESSORS
 from symshape.tools.html_report.javascript import javascript, javascript_condition
 from symshape.tools.report import Choice, GraphReport, KernelReport
-
-PROCESSORS = "processors"
 
 
 def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from symshape.tools.html_report.operations import Operation, read_operations
 from symshape.tools.html_report.sources import SourceLines
 from symshape.tools.report import GraphReport
 
-_LAUNCH = re.compile(r'"host\.launch".*callee = @([\w.$-]+)}')
+_LAUNCH = re.compile(r'"host\.launch".*callee = @([\w.$-]+)[,}]')
 
 
 def stages_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
