@@ -43,7 +43,7 @@ from symshape.prover.numbers.condition import Condition
 from symshape.recording import Recording, record_graph
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import load_program
-from symshape.stage_files import replaced
+from symshape.stage_files import with_file
 from symshape.tools.constraint_report import read_constraints
 from symshape.tools.report import Fallback, GraphReport, KernelReport
 
@@ -152,8 +152,7 @@ def attempts(
         except Exception as error:
             if recording is not None:
                 recording.failed(error)
-            strict = options.strict or bool(options.stage)  # what a user has edited is compiled, or an error
-            attempt = next_attempt(attempt, error, strict, _folder(options))
+            attempt = next_attempt(attempt, error, options.strict, _folder(options))
 
 
 def _compile(
@@ -186,6 +185,7 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
     disabled = frozenset(options.disable_passes)
     target, module = start.target, start.module
     report = GraphReport(kind=start.kind, target=target, symbols=list(start.symbols), timings=timings)
+    module = with_file(module, start.stage, options, report)
     watch.stage(report, start.stage, module)
 
     chosen = {"target": target, "cpu": options.cpu, "kind": start.kind}
@@ -194,10 +194,10 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
     for stage in stages_after(start.stage):
         hooks = Hooks(timings=timings)
         run_pipeline(module, pipelines.get(stage, ()), pass_context, hooks=hooks, debug_dir=_folder(options))
-        if stage in dict(options.stage):
-            module = replaced(module, stage, dict(options.stage)[stage], start.constants, report.stage_files)
+        before, module = module, with_file(module, stage, options, report)
+        if module is not before:
             pass_context.scratch.clear()
-        if stage in pipelines:
+        if stage in pipelines or module is not before:
             watch.stage(report, stage, module)
     report.statistics, report.remarks = pass_context.statistics, pass_context.remarks
     report.constraints = read_constraints(module, pass_context) if watch.keep else []

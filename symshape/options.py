@@ -91,7 +91,7 @@ class Options:
         if parsed.random not in RANDOM:
             raise OptionError(f"random cannot be {parsed.random!r}", next_step=f"values: {', '.join(RANDOM)}")
         parsed._check_types()
-        return parsed
+        return dataclasses.replace(parsed, strict=True) if parsed.stage else parsed  # what a user edits is not left out
 
     def _check_types(self) -> None:
         if not isinstance(self.cpu, str):
@@ -118,7 +118,9 @@ class Options:
 def _stages(given: Any) -> tuple[tuple[str, str], ...]:
     """The files of ``stage`` as pairs. OptionError for what is no such mapping, or a file that is not there."""
     pairs = tuple(given.items()) if isinstance(given, Mapping) else given
-    if not isinstance(pairs, tuple) or not all(isinstance(file, (str, Path)) for _, file in pairs):
+    if not isinstance(pairs, tuple) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], (str, Path)) for pair in pairs
+    ):
         hint = 'it maps stages to files: {"linalg": "edited.mlir"}'
         raise OptionError(f"stage cannot be {given!r}", next_step=hint)
     for stage, file in pairs:

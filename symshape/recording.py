@@ -277,12 +277,12 @@ def _read_options(values: dict[str, Any], folder: Path) -> Options:
     return Options.parse(values)
 
 
-def constants_of(recorded: Recorded, *, operators: bool) -> list[Any]:
-    """What stands for the constants of a recorded graph: their values where they were recorded, else zeros and ones in
-    the same layout; None for any other object, but for operators where they are asked for (they must be registered)."""
+def constants_of(recorded: Recorded) -> list[Any]:
+    """What stands for the constants of a recorded graph when it is run: their values where they were recorded, else
+    zeros and ones in the same layout; operators, which must be registered; None for any other object."""
     kept = _kept_values(recorded.folder)
     described = enumerate(recorded.about["constants"])
-    return [kept[i] if i in kept else _stand_in(one, i, operators) for i, one in described]
+    return [kept[i].to(one["device"]) if i in kept else _stand_in(one, i) for i, one in described]
 
 
 def _kept_values(folder: Path) -> dict[int, torch.Tensor]:
@@ -291,17 +291,18 @@ def _kept_values(folder: Path) -> dict[int, torch.Tensor]:
     return dict(torch.load(file, weights_only=True)) if file.exists() else {}
 
 
-def _stand_in(described: Mapping[str, Any], seed: int, operators: bool) -> Any:
-    if described["kind"] == "operator" and operators:
+def _stand_in(described: Mapping[str, Any], seed: int) -> Any:
+    if described["kind"] == "operator":
         from symshape.runtime.program import resolve_target
 
         return resolve_target(described["name"])
     if described["kind"] != "tensor" or "stride" not in described:
         return None
     dtype = getattr(torch, described["dtype"].removeprefix("torch."))
-    tensor = torch.empty_strided(described["shape"], described["stride"], dtype=torch.float32)
-    tensor.copy_(torch.randint(0, 2, tensor.shape, generator=torch.Generator().manual_seed(seed)))
-    return tensor.to(dtype)
+    shape, strides = described["shape"], described["stride"]
+    needed = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)) if all(shape) else 0
+    values = torch.randint(0, 2, (needed,), generator=torch.Generator().manual_seed(seed))
+    return values.to(dtype).to(described["device"]).as_strided(shape, strides)
 
 
 def missing_constants(recorded: Recorded) -> Iterator[str]:

@@ -12,15 +12,16 @@ from torch_mlir import ir
 
 from symshape import dialects
 from symshape.compiler import Compiled, Start, Watch, attempts, build, load
+from symshape.dialects.types import DTYPES
 from symshape.errors import CompileError, OptionError
 from symshape.fallbacks import Attempt, say
 from symshape.ir_text import parse_module, read_text, stage_of
 from symshape.options import Options
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition
-from symshape.signature import Signature, read_signature
+from symshape.signature import Signature, read_signature, strides_text
 from symshape.signature_inputs import checked_inputs
-from symshape.stage_files import require_fit, tensor_type_text
+from symshape.stage_files import require_fit
 
 
 def run_ir(
@@ -54,7 +55,7 @@ def run_ir(
         return load(build(start, parsed, attempt, Watch()), parsed, start.require)
 
     made, fallbacks = attempts(once, parsed)
-    say(fallbacks, ready.stage)
+    say(fallbacks, made.report.kind)
     require_fit(parsed, [made.report])
     with torch.no_grad():
         return tuple(made.run(given))
@@ -116,10 +117,19 @@ def _where(inputs: Sequence[Any], options: Options) -> tuple[str, str]:
 
 def _check_constants(signature: Signature, constants: Sequence[Any]) -> None:
     for position, type_ in signature.constants:
-        given = tensor_type_text(constants[position]) if position < len(constants) else "not given"
+        given = _constant_text(constants[position]) if position < len(constants) else "not given"
         if given != type_:
             wanted = ", ".join(f"{i}: {t}" for i, t in signature.constants)
             raise OptionError(
                 f"constant {position} of the graph is {type_}, and here {given}",
                 next_step=f"give constants=[...], by position: {wanted}",
             )
+
+
+def _constant_text(constant: Any) -> str:
+    """As a signature has it; the Python type of what is no tensor."""
+    if not isinstance(constant, torch.Tensor):
+        return type(constant).__name__
+    sizes, strides = ([str(number) for number in numbers] for numbers in (constant.size(), constant.stride()))
+    dtype = DTYPES.get(str(constant.dtype).removeprefix("torch."), "none")
+    return f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>" + strides_text(sizes, strides)

@@ -81,8 +81,8 @@ def range_text(low: int, high: int, divisor: int) -> str:
 class Signature:
     """Arguments and results of a main function. ``returned``: the text of what it returns, ``$i`` the i-th result;
     ``ranges``: minimum, maximum and divisor of every symbol, data-dependent ones among them; ``assumed``: what else
-    must hold of symbols; ``constants``: position and type of each tensor that the graph has in it; ``reads_storage``:
-    storage offsets matter."""
+    must hold of symbols; ``constants``: position, type and strides of each tensor that the graph has in it;
+    ``reads_storage``: storage offsets matter."""
 
     arguments: tuple[Argument, ...]
     symbols: tuple[Symbol, ...]
@@ -128,7 +128,7 @@ def read_signature(module: ir.Module, name: str) -> Signature:
         shown,
         {symbol_name(op): symbol_range(op) for op in operations if op.name in SYMBOLS},
         tuple(_assumed(operations, sizes)),
-        tuple(sorted(_constants(operations))),
+        tuple(sorted(_constants(operations, sizes))),
         "symshape.storage" in targets,
     )
 
@@ -152,9 +152,22 @@ def _assumed(operations: Sequence[ir.Operation], sizes: Sizes) -> list[Condition
     return [condition for value in stated if (condition := read_condition(sizes, value)) is not None]
 
 
-def _constants(operations: Sequence[ir.Operation]) -> set[tuple[int, str]]:
+def _constants(operations: Sequence[ir.Operation], sizes: Sizes) -> set[tuple[int, str]]:
     calls = [op for op in operations if op.name == "host.call" and call_target(op) == "symshape.constant"]
-    return {(int(call_arguments(op).strip("(),")), str(op.results[0].type)) for op in calls}
+    return {(int(call_arguments(op).strip("(),")), _constant(op.results[0], sizes)) for op in calls}
+
+
+def _constant(value: ir.Value, sizes: Sizes) -> str:
+    layout = sizes.layouts.get(value)
+    if layout is None:
+        return str(value.type)
+    numbers = [[str(expr) for expr in exprs] for exprs in (layout.sizes, layout.strides)]
+    return str(value.type) + strides_text(*numbers)
+
+
+def strides_text(sizes: Sequence[str], strides: Sequence[str]) -> str:
+    """Where the elements of a tensor lie: its strides, but for dims of one element, which may have any."""
+    return ", strides [" + ", ".join("-" if size == "1" else step for size, step in zip(sizes, strides)) + "]"
 
 
 def difference(file: ir.Module, graph: ir.Module, name: str) -> str:

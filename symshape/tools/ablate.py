@@ -97,8 +97,11 @@ def variants(left_out: Sequence[str], added: Sequence[str], pass_files: Sequence
         raise OptionError(f"the pipeline has no pass {', '.join(unknown)}", next_step=f"passes: {known}")
     chosen: list[tuple[str, dict[str, Any]]] = [
         (PIPELINE, {}),
-        *((f"without {name}", {"disable_passes": [name]}) for name in left_out),
-        *((f"with {text}", {"passes": [text], "pass_files": list(pass_files), "strict": True}) for text in added),
+        *((f"without {name}", {"disable_passes": [name]}) for name in dict.fromkeys(left_out)),
+        *(
+            (f"with {text}", {"passes": [text], "pass_files": list(pass_files), "strict": True})
+            for text in dict.fromkeys(added)
+        ),
     ]
     return [Variant(name, {**options, "cache": False}) for name, options in chosen]  # or nothing would be compiled
 

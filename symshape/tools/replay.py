@@ -73,7 +73,7 @@ def _about(recorded: Recorded) -> str:
 def _replayed(recorded: Recorded, how: How) -> bool:
     """Whether all that was asked for went well."""
     try:
-        made = compile_recorded(recorded, operators=how.run)
+        made = compile_recorded(recorded, run=how.run)
         report = made.built.report
         print(
             f"  compiled: {len(report.kernels)} kernels, {report.launches} launches, {len(report.called)} library calls"
@@ -92,9 +92,9 @@ def _replayed(recorded: Recorded, how: How) -> bool:
     return True
 
 
-def compile_recorded(recorded: Recorded, *, operators: bool = False) -> Replayed:
-    """Compiles a graph from its IR of stage ``imported``; with ``operators`` it can be loaded. CompileError where
-    there is none."""
+def compile_recorded(recorded: Recorded, *, run: bool = False) -> Replayed:
+    """Compiles a graph from its IR of stage ``imported``; with ``run`` it has constants, and can be loaded.
+    CompileError where there is none."""
     text = recorded.stages.get("imported")
     if text is None:
         raise CompileError(
@@ -103,7 +103,7 @@ def compile_recorded(recorded: Recorded, *, operators: bool = False) -> Replayed
             next_step=f"the traced graph is in {recorded.folder / 'graph.txt'}",
         )
     ready = read_ir(text, str(recorded.folder / "imported.mlir"), "imported")
-    about, constants = recorded.about, constants_of(recorded, operators=operators)
+    about, constants = recorded.about, constants_of(recorded) if run else []
 
     def once(attempt: Any) -> Built:
         if attempt.as_calls:

@@ -1,4 +1,4 @@
-"""Terminal output of the demo and the benchmarks: a live progress bar, tables, colours. Plain text when piped."""
+"""Terminal output of the tools: a live progress bar, tables, colours. Plain text when piped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands and programs of README.md and CONTRIBUTING.md run."""
+"""The commands and programs of README.md, CONTRIBUTING.md and the tutorial run."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_constants_are_given() -> None:
     x, constant = torch.randn(4, 2), torch.tensor([3.0, 4.0])
     for text in graph.stages.values():
         torch.testing.assert_close(symshape.run_ir(text, x, constants=[constant])[0], x + constant)
-        for wrong in ([], [constant.double()], [constant[:1]]):
+        for wrong in ([], [constant.double()], [constant[:1]], [torch.ones(4)[::2]]):
             with pytest.raises(OptionError, match="constant 0 of the graph is tensor<2xf32>"):
                 symshape.run_ir(text, x, constants=wrong)
 
@@ -214,6 +214,19 @@ def test_a_file_that_fits_no_graph(edited: str) -> None:
         symshape.compile(edited_program, options=options)(*inputs())
 
 
+def test_a_file_of_the_first_stage(tmp_path: Path) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.relu() + 1
+
+    x = torch.randn(3, 4)
+    file = tmp_path / "imported.mlir"
+    text = symshape.explain(program, x).graphs[0].stage("imported")
+    file.write_text(text.replace("aten.relu.default", "aten.sin.default"))
+    torch._dynamo.reset()
+    compiled = symshape.compile(program, options={"stage": {"imported": str(file)}})
+    torch.testing.assert_close(compiled(x), x.sin() + 1)
+
+
 def test_files_that_are_wrong(edited: str, tmp_path: Path) -> None:
     """Errors at once, also where failures of ours are not: an edit is not left out in silence."""
     broken = tmp_path / "broken.mlir"
@@ -224,6 +237,7 @@ def test_files_that_are_wrong(edited: str, tmp_path: Path) -> None:
         ({"lnialg": edited}, "unknown stage 'lnialg'"),
         ({"linalg": str(tmp_path / "none.mlir")}, "there is no file"),
         (edited, "stage cannot be"),
+        ((1,), "stage cannot be"),
     ):
         torch._dynamo.reset()
         with pytest.raises(OptionError, match=message):
