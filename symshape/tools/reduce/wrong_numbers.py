@@ -19,6 +19,7 @@ from symshape.codegen.host.host_program import emit_program
 from symshape.dialects.accessors import body_of, call_target, main_functions, symbol_name
 from symshape.dialects.symbols import SYMBOLS
 from symshape.errors import CompileError
+from symshape.frontend.bridge.operators import schema_of
 from symshape.machine.instruction_sets import NATIVE
 from symshape.passes.framework.base import PassContext
 from symshape.passes.framework.manager import Step, run_pipeline
@@ -99,7 +100,7 @@ def _writes(op: ir.Operation) -> bool:
     if op.name != "host.call":
         return False
     target = call_target(op)
-    schema = getattr(resolve_target(target), "_schema", None)
+    schema = schema_of(resolve_target(target))
     return bool(schema.is_mutable) if schema is not None else target.rpartition(".")[0].endswith("_")
 
 
