@@ -19,11 +19,6 @@ _HEADER: Final = re.compile(r"^//\s*stage:\s*([\w-]+)", re.MULTILINE)
 _SAY: Final = f"give stage=..., or begin the text with `// stage: NAME`; stages: {', '.join(STAGES)}"
 
 
-def with_header(text: str, stage: str) -> str:
-    """IR with a comment that says its stage."""
-    return f"// stage: {stage}\n{text.rstrip()}\n"
-
-
 def text_of(module: ir.Module) -> str:
     """The text that a module can be made from again: with locations, which programs show in errors."""
     text: str = module.operation.get_asm(enable_debug_info=True, assume_verified=True)
