@@ -47,10 +47,8 @@ def symshape_backend(
     reports: list[GraphReport] | None = None,
     assumptions: Assumptions | None = None,
 ) -> Any:
-    """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages.
-
-    ``assumptions``: those of ``options``, where they are parsed already.
-    """
+    """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages;
+    ``assumptions``: those of ``options``, where they are parsed already."""
     parsed = options if isinstance(options, Options) else Options.parse(options, mode)
     if parsed is not options and parsed.policy != SpecialisationPolicy():
         raise OptionError("torch.compile takes no policy", next_step="use symshape.compile(fn, policy=...)")
@@ -68,7 +66,8 @@ def symshape_backend(
         _add_guards(graph, env, assumed, timings)
         compiled = compile_or_reuse(graph, parsed, kind=kind, keep_stages=reports is not None)
         log_output_code(compiled)
-        staged.append(compiled.report)
+        if parsed.stage:  # a report that was kept on disk is read when it is asked for
+            staged.append(compiled.report)
         if reports is not None:
             compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
             reports.append(_completed(compiled.report, env, masks, fallbacks))
