@@ -3,8 +3,10 @@
 # make lint    style, types, import rules, lists of packages   make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations
 # make conformance  PyTorch's operator databases: 1 hour
+# make dashboard  39 models in four ways as one page, with trends and regressions (docs/dashboard.md)
 # make test-cpus    the tests as on other processors: three times as long as make test
-# make test-browser  pages in Chromium, which it installs: the HTML report
+# make test-browser  pages in Chromium, which it installs: the HTML report, the site
+# make site    docs/ as a site in build/site, which opens from disk
 # make test-torch V=2.15.0  the wheel with another PyTorch (P=python3.12: and Python): smoke, probes, a tenth of the tests
 #
 # The first target that is made sets up .venv (python3.11 or newer): the exact versions of constraints.txt.
@@ -18,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all test-browser test-cpus test-torch conformance fuzz lint docs smoke bench clean
+.PHONY: demo test test-all test-browser test-cpus test-torch conformance dashboard fuzz lint docs site smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -43,7 +45,8 @@ test-all: $(READY)
 # What assertions on elements of the HTML report need: Debian's Chromium.
 test-browser: $(READY)
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }
-	$(BIN)/pytest -m browser test/tools
+	test -x $(BIN)/mkdocs || $(PIP) -e '.[site]'
+	$(BIN)/pytest -m browser test/tools test/docs
 
 # PyTorch's kernels and ours held to older processors' instructions, and one thread: test/cpus.py.
 test-cpus: $(READY)
@@ -58,6 +61,11 @@ test-torch: $(READY)
 conformance: $(READY)
 	$(BIN)/python test/conformance/run.py --jobs $(JOBS) $(CONFORMANCE)
 
+# Models in four ways, as a page; goes on where it was left. DASHBOARD="--models zoo/bert" and the like: see dashboard.py.
+dashboard: $(READY)
+	$(BIN)/python -c 'import matplotlib' 2> /dev/null || $(PIP) -e '.[bench]'
+	$(BIN)/python bench/dashboard.py $(DASHBOARD)
+
 lint: $(READY)
 	$(BIN)/ruff check --quiet --output-format concise .
 	$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; exit 1; }
@@ -69,6 +77,12 @@ lint: $(READY)
 # The pages of docs/reference, from the declarations in the code.
 docs: $(READY)
 	$(BIN)/python -m symshape.tools.reference
+
+# docs/ as a site that opens from disk. A link that leads nowhere, or a page that no menu has, is an error.
+site: $(READY)
+	test -x $(BIN)/mkdocs || $(PIP) -e '.[site]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	echo "build/site/index.html"
 
 # Takes the packages of the environment if there is one, else those of the machine; installs nothing.
 smoke:

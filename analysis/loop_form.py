@@ -14,6 +14,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.activity import note
 from symshape.analysis.empty_tensors import guard_empty_tensors
 from symshape.analysis.fold_loops import fold
 from symshape.analysis.loops import LoopKernel
@@ -65,6 +66,7 @@ def _run(table: dict[str, LoopStep], function: ir.Operation, value: Any, steps: 
 @contextmanager
 def kernel_step(name: str, functions: Sequence[Any], steps: LoopSteps) -> Iterator[None]:
     """An error in here is the failure of a step for these kernels."""
+    note(name)
     start = time.perf_counter()
     try:
         yield

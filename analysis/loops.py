@@ -27,13 +27,15 @@ class Dim:
 
 @dataclass(frozen=True)
 class Arg:
-    """A tensor argument: ``dtype`` is MLIR's element type as text ("f32", "bf16", "i1", "ui8", ...)."""
+    """A tensor argument: ``dtype`` is MLIR's element type as text ("f32", "bf16", "i1", "ui8", ...); ``by_value``: it
+    has one element, and the kernel gets that instead of an address."""
 
     name: str
     dtype: str
     output: bool
     sizes: tuple[Expr, ...]
     strides: tuple[Expr, ...]
+    by_value: bool = False
 
     @property
     def bits(self) -> int:
@@ -62,7 +64,11 @@ class Instr:
                                               affine.apply, index args)
     "constant"  -                             value: int | float | bool
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
-    "check_index" (index)                     address: the size (Expr); result is the clamped index
+    "carried"   -                             carry, value: what "carry" of this number was given at the point before,
+                                              along the reduced dims in order; ``value`` at the first
+    "carry"     (value)                       carry (no result)
+    "check_index" (index)                     address: the size (Expr); value: what the error slot gets where it is
+                                              none (``INDEX_ERRORS``); result is the clamped index
     "arith.*", "math.*"  operands             predicate for cmpi/cmpf (MLIR's text: "slt", "olt", "une", ...)
     """
 
@@ -76,11 +82,12 @@ class Instr:
     mask: tuple[Expr, ...] = ()  # what is read is there where every expression is >= 0
     combiner: str = ""  # add mul max min or and argmax argmin; of a scatter also set
     value: int | float | bool | None = None
+    carry: int = -1
     predicate: str = ""
     source_dtype: str = ""  # of the first operand, for casts and comparisons
 
 
-EFFECTS = frozenset({"store", "scatter", "check_index"})  # what instructions are there for
+EFFECTS = frozenset({"store", "scatter", "carry", "check_index"})  # what instructions are there for
 INTEGER_DIVISIONS = frozenset(
     {
         "arith.divsi",
@@ -109,6 +116,11 @@ class LoopKernel:
     def scatter(self) -> Instr | None:
         """What a kernel does that writes at data-dependent indices: it does nothing else."""
         return next((i for i in self.code if i.op == "scatter"), None)
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether points are computed one after the other along the reduced dims."""
+        return any(i.op == "carry" for i in self.code)
 
     @property
     def checks_index(self) -> bool:

@@ -1,7 +1,8 @@
 """Puts a loop program's iteration space into the simplest form: dims split, dropped, ordered by memory, merged.
 
 A contiguous pointwise kernel becomes one dim, a softmax over the last dim one parallel and one reduced dim. What the
-kernel computes at a point, and the row-major order of the reduced dims where an arg-reduction counts on it, is kept.
+kernel computes at a point, and the row-major order of the reduced dims where an arg-reduction or a scan counts on it,
+is kept.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _order_dims(kernel: LoopKernel, space: _Space) -> _Space:
         return space  # a guessed divisor may be 0
     origin = {name: _TYPICAL_SIZE for e in addresses for name in e.symbols} | {d.name: 0 for d in space.dims}
     at_origin = [e.evaluate(origin) for e in addresses]
-    fixed = any(i.combiner in ("argmax", "argmin") for i in kernel.code)
+    fixed = kernel.is_scan or any(i.combiner in ("argmax", "argmin") for i in kernel.code)
 
     def distances(dim: Dim) -> tuple[int, ...]:
         far = {**origin, dim.name: _FAR}

@@ -9,8 +9,9 @@ from torch_mlir import ir
 
 from symshape.analysis.instr_builder import HALF, InstrBuilder
 from symshape.analysis.loops import Arg
-from symshape.dialects.accessors import index_map
+from symshape.dialects.accessors import index_error, index_map
 from symshape.dialects.affine_maps import read_exprs
+from symshape.dialects.kernels import INDEX_ERRORS
 from symshape.dialects.sizes import Sizes
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr
@@ -231,7 +232,9 @@ class BodyReader:
     def _check_index(self, op: Any, body: Body) -> Scalar:
         index, size = op.operands
         address = self._builder.simplify(self._expr(size, body), body.row)
-        return self._builder.emit("check_index", (self.value(index, body),), "index", row=body.row, address=address)
+        code = INDEX_ERRORS[index_error(op)]
+        number = self.value(index, body)
+        return self._builder.emit("check_index", (number,), "index", row=body.row, address=address, value=code)
 
     def _reinterpret(self, op: Any, body: Body) -> Scalar:
         (value,) = op.operands

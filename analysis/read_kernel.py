@@ -13,12 +13,16 @@ from symshape.analysis.kernel_facts import SpaceFacts, space_facts, symbol_facts
 from symshape.analysis.loops import Arg, Dim, LoopKernel
 from symshape.analysis.read_body import Accumulator, Body, BodyReader, address_of
 from symshape.dialects.accessors import (
+    SCAN,
+    by_value_of,
     combiner_of,
     function_name,
     iterators,
     num_inputs,
+    scan_results,
     scatter_combiner,
     scatter_dims,
+    splat_number,
 )
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.sizes import Sizes
@@ -80,6 +84,7 @@ class _KernelReader:
         self._numbers: dict[ir.Value, int] = {}  # tensor values that are computed, by the number of their scalar
         self._views: dict[ir.Value, View] = {}
         self._symbols: list[str] = []
+        self._carries = 0  # of the scans so far
         self._read_head(func, block, ops)
         self._facts = self._read_facts(ops)
         self._builder = InstrBuilder(frozenset(d.name for d in self._dims if d.reduced), self._facts.simplify)
@@ -124,7 +129,7 @@ class _KernelReader:
         return tuple(dims)
 
     def _read_args(self, func: Any, tensors: Sequence[ir.Value]) -> None:
-        inputs = num_inputs(func)
+        inputs, by_value = num_inputs(func), by_value_of(func)
         for i, value in enumerate(tensors):
             layout = self._sizes.layouts.get(value)
             if layout is None:
@@ -132,7 +137,7 @@ class _KernelReader:
             dtype = str(ir.RankedTensorType(value.type).element_type)
             name = f"in{i}" if i < inputs else f"out{i - inputs}"
             self._arg_of[value] = i
-            self._args.append(Arg(name, dtype, i >= inputs, layout.sizes, layout.strides))
+            self._args.append(Arg(name, dtype, i >= inputs, layout.sizes, layout.strides, i in by_value))
 
     # Operations, in order.
 
@@ -209,7 +214,9 @@ class _KernelReader:
         for i, (value, map_, argument) in enumerate(zip(operands, maps, arguments, strict=True)):
             read = [names[d.position] if isinstance(d, ir.AffineDimExpr) else "" for d in map_.results]
             if i >= len(operands) - outs:
-                if combiner:
+                if combiner == SCAN:
+                    self._enter_scan(op, body, i - len(operands) + outs, value, read)
+                elif combiner:
                     body.scalars[argument] = Accumulator()
                     self._require(op, read == self._parallel and bool(combiner))
                 else:
@@ -226,6 +233,9 @@ class _KernelReader:
             for result, value in zip(body.op.results, op.operands, strict=True):
                 self._numbers[result] = self._bodies.value(value, body)
             return
+        if body.combiner == SCAN:
+            self._finish_scan(body, list(op.operands))
+            return
         yielded = [body.scalars.get(value) for value in op.operands]
         first = yielded[0]
         if isinstance(first, Accumulator) and first.operand is not None and len(yielded) == 1:
@@ -235,6 +245,27 @@ class _KernelReader:
         types = [argument.type for argument in body.op.regions[0].blocks[0].arguments][-len(yielded) :]
         for result, number in zip(body.op.results, self._bodies.reduce(value, types, body), strict=True):
             self._numbers[result] = number
+
+    def _enter_scan(self, op: Any, body: Body, out: int, value: ir.Value, read: Sequence[str]) -> None:
+        """What a scan has carried to a point; the outs after those are its results, which it does not read."""
+        carries = len(op.results) // 2
+        if out >= carries:
+            self._require(op, read == [d.name for d in self._dims])
+            return
+        self._require(op, read == self._parallel)
+        argument = op.regions[0].blocks[0].arguments[len(op.operands) - 2 * carries + out]
+        dtype, number = str(argument.type), self._carries + out
+        body.scalars[argument] = self._builder.emit("carried", (), dtype, carry=number, value=splat_number(value))
+
+    def _finish_scan(self, body: Body, yielded: list[ir.Value]) -> None:
+        carries = len(yielded) // 2
+        for i, value in enumerate(yielded[:carries]):
+            self._builder.emit(
+                "carry", (self._bodies.value(value, body),), str(value.type), results=0, carry=self._carries + i
+            )
+        for result, value in zip(scan_results(body.op), yielded[carries:], strict=True):
+            self._numbers[result] = self._bodies.value(value, body)
+        self._carries += carries
 
     def _arg_reduced(self, body: Body) -> int:
         arguments = list(body.op.regions[0].blocks[0].arguments)

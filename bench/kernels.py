@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,11 +27,13 @@ from kernel_programs import PROGRAMS, KernelProgram, Shape, Tensors, elements, m
 from torch._dynamo.utils import counters
 
 import symshape
-from symshape.tools.measure import Clock, geometric_mean, samples, tensors_of, write_result
+from symshape.errors import OptionError
+from symshape.tools import plot_results
+from symshape.tools.measure import CLOCKS, Clock, geometric_mean, samples, tensors_of, write_result
+from symshape.tools.plots import save
 from symshape.tools.terminal import Progress, heading, table
 
 RUNS = ("eager", "inductor_dynamic", "inductor_static", "symshape")
-CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process_time}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _SMALL = 10_000  # elements: below, a call is mostly overhead and the difference counts, not the ratio
 
@@ -175,32 +176,9 @@ def show(rows: Sequence[Row], graphs: dict[str, dict[str, int]]) -> None:
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Time over Inductor static at each size, one panel for each kernel."""
     try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        print("no plot: matplotlib is not installed")
-        return
-    kernels = list(dict.fromkeys(row.kernel for row in rows))
-    columns = min(4, len(kernels))
-    lines = -(-len(kernels) // columns)
-    figure = Figure(figsize=(4 * columns, 2.8 * lines), layout="constrained")
-    styles = {"eager": ("0.6", "."), "inductor_dynamic": ("tab:orange", "."), "symshape": ("tab:blue", "o")}
-    panels = list(figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).flat)
-    for panel in panels[len(kernels) :]:
-        panel.set_visible(False)
-    for panel, kernel in zip(panels, kernels):
-        chosen = sorted((row for row in rows if row.kernel == kernel), key=lambda row: row.elements)
-        sizes = [row.elements for row in chosen]
-        for name, (colour, marker) in styles.items():
-            values = [row.seconds[name] / row.seconds["inductor_static"] for row in chosen]
-            label = name.replace("_", " ")
-            panel.plot(sizes, values, color=colour, marker=marker, markersize=4, linestyle="none", label=label)
-        panel.axhline(1.0, color="black", linewidth=0.8)
-        panel.set(xscale="log", yscale="log", title=kernel.replace("_", " "), ylim=(0.1, 10))
-        panel.grid(alpha=0.3)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    figure.supxlabel("elements")
-    figure.supylabel("time over Inductor static")
-    figure.savefig(path, dpi=110)
+        save(plot_results.kernels([asdict(row) for row in rows]), path)
+    except OptionError as error:
+        print(f"no plot: {error}")
 
 
 def _earlier(path: Path, kernels: Sequence[str]) -> tuple[list[Row], dict[str, dict[str, int]]]:

@@ -29,7 +29,7 @@ from symshape import dialects
 from symshape.analysis.fold_loops import fold
 from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
-from symshape.codegen.host.host_program import emit_program
+from symshape.codegen.host.host_program import Callees, emit_program
 from symshape.compiler import stage_pipelines
 from symshape.dialects.accessors import kernel_functions, main_functions
 from symshape.frame_compiler import compile_with
@@ -89,7 +89,7 @@ def ours(graph: torch.fx.GraphModule, kind: str) -> Side:
         kernels = {kernel.name: kernel for kernel in read}
         host = main_functions(imported.module)
         checking = frozenset(k.name for k in kernels.values() if k.has_error_slot("cpu"))
-        text = emit_program(host, pointers=True, checking=checking, device="cpu")
+        text = emit_program(host, Callees(pointers=True, checking=checking))
     hints = {row.name: row.hint for row in imported.symbols if row.hint >= 0}
     side = Side(library_calls=[call.target for call in text.calls])
     for name, arguments in text.launches:

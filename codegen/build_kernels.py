@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
+from symshape.activity import note
 from symshape.analysis.loop_form import LoopSteps, finish_loops, kernel_step, read_loops
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.kernel_image import KernelImage
 from symshape.artifact.triton_kernels import TritonKernel
+from symshape.codegen.host.host_program import Callees
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
 from symshape.machine.instruction_sets import NATIVE
@@ -39,11 +41,11 @@ class KernelCode:
 
 @dataclass(frozen=True)
 class KernelSet:
-    """All kernels of a graph for one target; ``checking`` are those that take an error slot."""
+    """All kernels of a graph for one target; ``callees``: how they are launched."""
 
     target: str
     kernels: list[KernelCode]
-    checking: frozenset[str]
+    callees: Callees
     image: KernelImage
 
 
@@ -68,6 +70,8 @@ def build_kernels(
         loops.append(finish_loops(function, own, steps))
     kinds = [kernel_kind(f) for f in functions]
     checking = frozenset(k.name for k in loops if k.has_error_slot(target))
+    numbers = {k.name: frozenset(i for i, arg in enumerate(k.args) if arg.by_value) for k in loops}
+    by_value = {} if target == "cpu" else numbers  # kernels on the CPU read the tensor itself
     variants: list[tuple[Variant, ...]] = [()] * len(loops)
     if target == "cpu":
         from symshape.codegen.cpu.objects.target import target_of
@@ -86,7 +90,7 @@ def build_kernels(
         image = KernelImage(triton=tuple(k for k in printed if k.name not in equal), equal=equal)
     columns = zip(kinds, loops, sources, variants, strict=True)
     kernels = [KernelCode(k.name, kind, k, source, own) for kind, k, source, own in columns]
-    return KernelSet(target, kernels, checking, image)
+    return KernelSet(target, kernels, Callees(target == "cpu", checking, by_value), image)
 
 
 def _equal(texts: Mapping[str, str]) -> dict[str, str]:
@@ -130,6 +134,7 @@ def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, m
 
     if not sources:
         return b""
+    note("compile-cpu")
     start = time.perf_counter()
     try:
         made = compile_objects(sources, opt_level, machine)[0]

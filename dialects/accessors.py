@@ -13,11 +13,15 @@ from torch_mlir import ir
 
 from symshape.artifact.relations import OWN
 
-_KERNEL, _BRANCH, _LAYER, _OUTPUTS = "symshape.kernel", "symshape.branch", "symshape.layer", "symshape.outputs"
+_KERNEL, _SUBGRAPH, _LAYER, _OUTPUTS = "symshape.kernel", "symshape.subgraph", "symshape.layer", "symshape.outputs"
 _RELATIONS = "symshape.relations"
 _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
+_BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
+SCAN = "scan"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
+_COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
+_CARRIED, _SLICED, _STACKED, _WRITTEN, _REASON = "carried", "sliced", "stacked", "written", "reason"
 
 # --- functions of a module ---------------------------------------------------------------------------------------
 
@@ -27,9 +31,9 @@ def is_kernel(function: Any) -> bool:
     return _KERNEL in function.operation.attributes
 
 
-def is_branch(function: Any) -> bool:
-    """Whether a function is called by ``host.cond`` only."""
-    return _BRANCH in function.operation.attributes
+def is_subgraph(function: Any) -> bool:
+    """Whether a function is a branch or the body of a loop: ``host.cond``, ``host.while`` and ``host.scan`` call it."""
+    return _SUBGRAPH in function.operation.attributes
 
 
 def kernel_functions(module: ir.Module) -> list[Any]:
@@ -38,7 +42,7 @@ def kernel_functions(module: ir.Module) -> list[Any]:
 
 
 def main_functions(module: ir.Module) -> list[Any]:
-    """The functions that the host program consists of, in order: main, branches, and layers until they are inlined."""
+    """The functions that the host program consists of, in order: main, subgraphs, and layers until they are inlined."""
     found = (view.operation for view in module.body.operations)
     return [op for op in found if op.name == "func.func" and not is_kernel(op)]
 
@@ -68,9 +72,9 @@ def text_of_kernel(function: Any) -> str:
     return text
 
 
-def mark_branch(function: Any) -> None:
-    """Makes a function one that ``host.cond`` may call."""
-    function.operation.attributes[_BRANCH] = ir.UnitAttr.get()
+def mark_subgraph(function: Any) -> None:
+    """Makes a function one that ``host.cond``, ``host.while`` and ``host.scan`` may call."""
+    function.operation.attributes[_SUBGRAPH] = ir.UnitAttr.get()
 
 
 def is_layer(function: Any) -> bool:
@@ -110,9 +114,14 @@ def set_returned_relations(returned: Any, relations: Sequence[str]) -> None:
 
 
 def kernel_attributes(
-    kind: str, num_inputs: int, num_outputs: int, in_place: Sequence[tuple[int, int]] = ()
+    kind: str,
+    num_inputs: int,
+    num_outputs: int,
+    in_place: Sequence[tuple[int, int]] = (),
+    by_value: Sequence[int] = (),
 ) -> dict[str, ir.Attribute]:
-    """What makes a function a kernel. ``in_place``: the pairs (input, output) that may be one memory."""
+    """What makes a function a kernel. ``in_place``: the pairs (input, output) that may be one memory; ``by_value``:
+    inputs that the host reads, of which the kernel gets the number."""
     i64 = ir.IntegerType.get_signless(64)
     attributes: dict[str, ir.Attribute] = {
         _KERNEL: ir.UnitAttr.get(),
@@ -122,11 +131,13 @@ def kernel_attributes(
     }
     if in_place:
         attributes[_IN_PLACE] = ir.DenseI64ArrayAttr.get([number for pair in in_place for number in pair])
+    if by_value:
+        attributes[_BY_VALUE] = ir.DenseI64ArrayAttr.get(list(by_value))
     return attributes
 
 
 def kernel_kind(function: Any) -> str:
-    """ "pointwise", "reduction" or "scatter"; "" where a kernel that was written by hand says nothing."""
+    """ "pointwise", "reduction", "scan" or "scatter"; "" where a kernel that was written by hand says nothing."""
     return _text(function, _KIND) if _KIND in function.operation.attributes else ""
 
 
@@ -144,19 +155,57 @@ def in_place_of(function: Any) -> list[tuple[int, int]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
+def by_value_of(function: Any) -> frozenset[int]:
+    """Inputs of a kernel that are passed as numbers: tensors without dims that lie on the CPU, the kernel on a GPU."""
+    attributes = function.operation.attributes
+    return frozenset(ir.DenseI64ArrayAttr(attributes[_BY_VALUE])) if _BY_VALUE in attributes else frozenset()
+
+
+def bound_device(bind: Any) -> str:
+    """Of ``symshape.bind``: the device of its tensor, "" for the one that kernels run on."""
+    return _text(bind, _DEVICE) if _DEVICE in bind.operation.attributes else ""
+
+
+def is_negated(bind: Any) -> bool:
+    """Of ``symshape.bind``: whether the tensor's elements are those in memory times -1."""
+    return _NEGATED in bind.operation.attributes
+
+
 def iterators(space: Any) -> list[str]:
     """Of ``symshape.space``: "parallel" or "reduction" for each dim."""
     return [ir.StringAttr(kind).value for kind in ir.ArrayAttr(space.operation.attributes["iterators"])]
 
 
 def combiner_of(generic: Any) -> str:
-    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "" where it does not."""
+    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "scan" for one that is a result at each point, in order;
+    "" where it does neither."""
     return _text(generic, _COMBINER) if _COMBINER in generic.operation.attributes else ""
+
+
+def splat_number(value: ir.Value) -> int | float | bool:
+    """The number in every element of a ``tensor.splat`` of a constant, or of the constant that MLIR folds it to."""
+    op = value.owner
+    if op.name == "arith.constant":
+        attribute = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+    else:
+        attribute = op.operands[0].owner.attributes["value"]
+    return attribute.value
+
+
+def scan_results(generic: Any) -> list[ir.Value]:
+    """Of a scan (``combiner_of`` says "scan"): its results over all dims. Those before them are what it carries."""
+    results = list(generic.operation.results)
+    return results[len(results) // 2 :]
 
 
 def combiner_attribute(combiner: str) -> dict[str, ir.Attribute]:
     """The attribute that ``combiner_of`` reads, none for ""."""
     return {_COMBINER: ir.StringAttr.get(combiner)} if combiner else {}
+
+
+def index_error(check: Any) -> str:
+    """Of ``symshape.check_index``: a key of ``INDEX_ERRORS``."""
+    return _text(check, "error") if "error" in check.operation.attributes else ""
 
 
 def scatter_combiner(scatter: Any) -> str:
@@ -219,11 +268,40 @@ def is_checked(call: Any) -> bool:
     return "checked" in call.operation.attributes
 
 
-def mark_call(call: Any, *, fresh: bool = False, draws: bool = False, checked: bool = False) -> None:
-    """Sets what ``is_fresh``, ``draws_numbers`` and ``is_checked`` read."""
+def collective_number(op: Any) -> int | None:
+    """Which of its function's collectives a call is, from 0 on, in the order in which ranks meet; None of others."""
+    return _number(op, _COLLECTIVE) if _COLLECTIVE in op.operation.attributes else None
+
+
+def orders_of(op: Any) -> list[str]:
+    """The kinds of operations to which one belongs that keep their order among themselves."""
+    return [kind for kind in ("draws", _COLLECTIVE) if kind in op.operation.attributes]
+
+
+def is_wait(op: Any) -> bool:
+    """Whether an operation is a call that waits for a collective, of which its operand is a result."""
+    return bool(op.operation.name == "host.call" and call_target(op) == _WAIT)
+
+
+def mark_call(
+    call: Any, *, fresh: bool = False, draws: bool = False, checked: bool = False, collective: int | None = None
+) -> None:
+    """Sets what ``is_fresh``, ``draws_numbers``, ``is_checked`` and ``collective_number`` read."""
     for name, holds in (("fresh", fresh), ("draws", draws), ("checked", checked)):
         if holds:
             call.operation.attributes[name] = ir.UnitAttr.get()
+    if collective is not None:
+        call.operation.attributes[_COLLECTIVE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), collective)
+
+
+def reason_kept(call: Any) -> str:
+    """Why the importer left an operator a library call that may be more; "" where it says nothing."""
+    return _text(call, _REASON) if _REASON in call.operation.attributes else ""
+
+
+def set_reason_kept(call: Any, reason: str) -> None:
+    """See ``reason_kept``."""
+    call.operation.attributes[_REASON] = ir.StringAttr.get(reason)
 
 
 def callee_of(launch: Any) -> str:
@@ -235,6 +313,57 @@ def branches_of(cond: Any) -> tuple[str, str]:
     """The names of the functions that a ``host.cond`` calls for true and for false."""
     attributes = cond.operation.attributes
     return ir.FlatSymbolRefAttr(attributes["true"]).value, ir.FlatSymbolRefAttr(attributes["false"]).value
+
+
+_SUBGRAPHS: Final = {"host.cond": ("true", "false"), "host.while": ("cond", "body"), "host.scan": ("body",)}
+
+
+def calls_subgraphs(op: Any) -> bool:
+    """Whether an operation is a ``host.cond``, ``host.while`` or ``host.scan``."""
+    return op.name in _SUBGRAPHS
+
+
+def subgraphs_of(op: Any) -> tuple[str, ...]:
+    """The names of the functions that an operation calls which ``calls_subgraphs``, in the order of ``FORMS``."""
+    attributes = op.operation.attributes
+    return tuple(ir.FlatSymbolRefAttr(attributes[key]).value for key in _SUBGRAPHS[op.operation.name])
+
+
+def carried_count(loop: Any) -> int:
+    """How many operands, the first, a ``host.while`` or ``host.scan`` carries from step to step."""
+    return _number(loop, _CARRIED)
+
+
+def sliced_count(scan: Any) -> int:
+    """How many operands, after the carried ones, a ``host.scan`` gives a slice of to each step."""
+    return _number(scan, _SLICED)
+
+
+def stacks_steps(loop: Any) -> bool:
+    """Whether a ``host.while`` returns what every step carried, and not the last one alone."""
+    return _STACKED in loop.operation.attributes
+
+
+def written_results(scan: Any) -> list[int]:
+    """Results of a ``host.scan`` of which each step writes its slice itself: its last arguments are those slices."""
+    attributes = scan.operation.attributes
+    return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []
+
+
+def set_written_results(scan: Any, positions: Sequence[int]) -> None:
+    """See ``written_results``."""
+    scan.operation.attributes[_WRITTEN] = ir.DenseI64ArrayAttr.get(list(positions))
+
+
+def loop_attributes(carried: int, sliced: int | None = None, *, stacked: bool = False) -> dict[str, ir.Attribute]:
+    """What ``carried_count``, ``sliced_count`` and ``stacks_steps`` read."""
+    i64 = ir.IntegerType.get_signless(64)
+    attributes: dict[str, ir.Attribute] = {_CARRIED: ir.IntegerAttr.get(i64, carried)}
+    if sliced is not None:
+        attributes[_SLICED] = ir.IntegerAttr.get(i64, sliced)
+    if stacked:
+        attributes[_STACKED] = ir.UnitAttr.get()
+    return attributes
 
 
 # --- symbols and constraints -------------------------------------------------------------------------------------

@@ -11,9 +11,7 @@ from symshape.dialects.sizes import Sizes
 from symshape.dialects.symbols import SYMBOLS
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.decided import learn
-from symshape.prover.numbers.facts import Facts, Row
-
-INT64_MAX = 2**63 - 1
+from symshape.prover.numbers.facts import INT64_MAX, Facts, Row
 
 
 def facts_of(function: Any, sizes: Sizes | None = None) -> Facts:

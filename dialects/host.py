@@ -1,4 +1,4 @@
-"""What the main function does: library calls, kernel launches, and calls of branches and layers.
+"""What the main function does: library calls, kernel launches, and calls of branches, loop bodies and layers.
 
 They have a namespace of their own, which MLIR does not know: an op that is defined from Python takes variadic
 operands of one type only (every constraint is bound once per op), and calls take tensors of all types. So these are
@@ -18,9 +18,17 @@ from symshape.dialects.accessors import (
     call_arguments,
     call_target,
     callee_of,
-    is_branch,
+    carried_count,
+    collective_number,
     is_layer,
+    is_subgraph,
+    is_wait,
+    loop_attributes,
     result_indices,
+    sliced_count,
+    stacks_steps,
+    subgraphs_of,
+    written_results,
 )
 from symshape.dialects.symshape import attribute, bad
 from symshape.dialects.template import operand_indices
@@ -33,6 +41,7 @@ class Host(ir.Dialect):
 
 
 _OWN_MODULES = "python.symshape."
+_COLLECTIVES = "_c10d_functional."
 
 
 @_cext.register_operation(Host)
@@ -42,8 +51,12 @@ class CallOp(ir.OpView):
     ``arguments`` is the Python text of the call, ``$i`` its i-th operand. An op that returns a tuple names the
     positions of its results in ``result_indices``. ``fresh`` says that it changes no operand, and that its results are
     in memory of their own, which nothing else knows. ``draws`` says that it moves the generator of random numbers on:
-    such calls, and ``host.cond`` of branches with such calls, keep their order. ``checked`` says that sizes and types
-    of the results are compared with the promised ones at run time (custom operators).
+    such calls, and what calls a subgraph with such calls, keep their order. ``checked`` says that sizes and types
+    of the results are compared with the promised ones at run time (custom operators). ``collective`` is which of the
+    function's collectives a call is, from 0 on: calls that meet those of other ranks, which have to come in one order
+    everywhere. What calls a subgraph with collectives has a number too. Until its wait (``wait_tensor``) a collective
+    reads its operands and writes its results. ``reason`` says why an operator with subgraphs is a call, and not
+    ``host.cond``, ``host.while`` or ``host.scan``.
 
     The target ``symshape.storage`` (of ``as_strided``) is no call: its result is an alias of the operand's memory from
     its first element on, of one dim.
@@ -105,6 +118,8 @@ class CallOp(ir.OpView):
         for i in operand_indices(text):
             if i >= given:
                 return bad(self, f"arguments name ${i}, but the call has {given} operands")
+        if self.target.startswith(_COLLECTIVES) and collective_number(self) is None and not is_wait(self):
+            return bad(self, "is a collective, and needs its number among those of the function ('collective')")
         if indices is not None and len(indices) != len(self.operation.results):
             return bad(self, f"has {len(self.operation.results)} results, but {len(indices)} result_indices")
         return True
@@ -149,7 +164,7 @@ class CondOp(ir.OpView):
     """Calls one of two functions, as the predicate says: a boolean that the host knows, or a tensor with one element,
     for which it waits. The operands after the predicate are the arguments of both.
 
-    The functions are branches (``symshape.branch``): what they assume, and what they check, holds in them alone.
+    The functions are subgraphs (``symshape.subgraph``): what they assume, and what they check, holds in them alone.
     Where the sizes that they return differ, the result has a dynamic one.
 
     ```mlir
@@ -188,11 +203,9 @@ class CondOp(ir.OpView):
             return bad(self, "needs a predicate: an i1, or a tensor with one element")
         given, results = [v.type for v in operands[1:]], [v.type for v in self.operation.results]
         for name in self.branches:
-            function = _find_function(self, name)
+            function = _find_subgraph(self, name)
             if function is None:
-                return bad(self, f"branch @{name} is no function of this module")
-            if not is_branch(function):
-                return bad(self, f"@{name} is no branch: it has no attribute 'symshape.branch'")
+                return False
             if not (
                 _fit(self, "argument", given, function.type.inputs, name)
                 and _fit(self, "result", results, function.type.results, name)
@@ -205,6 +218,134 @@ def _is_predicate(type_: ir.Type) -> bool:
     if isinstance(type_, ir.RankedTensorType):
         return all(not type_.is_dynamic_dim(i) and type_.get_dim_size(i) == 1 for i in range(type_.rank))
     return str(type_) == "i1"
+
+
+@_cext.register_operation(Host)
+class WhileOp(ir.OpView):
+    """Calls ``body`` as long as ``cond`` returns true. Both are subgraphs, and take all operands.
+
+    The first ``carried`` operands (tensors and integers) are those of the first step; what ``body`` returns takes their
+    place in the next one. The results are the last of them; ``stacked``: of every step, stacked along a new first dim,
+    or the operands themselves, as one step, where there is none.
+
+    ```mlir
+    %i, %r = "host.while"(%zero, %x, %s0) {cond = @below, body = @step, carried = 2 : i64}
+           : (index, tensor<?xf32>, index) -> (index, tensor<?xf32>)
+    ```
+    """
+
+    OPERATION_NAME = "host.while"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self,
+        cond: str,
+        body: str,
+        carried: int,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        stacked: bool = False,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
+        functions = {"cond": ir.FlatSymbolRefAttr.get(cond), "body": ir.FlatSymbolRefAttr.get(body)}
+        _create(self, args, results, functions | loop_attributes(carried, stacked=stacked), loc, ip)
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, cond=ir.FlatSymbolRefAttr, body=ir.FlatSymbolRefAttr, carried=ir.IntegerAttr):
+            return False
+        given, results = [v.type for v in self.operation.operands], [v.type for v in self.operation.results]
+        carried = carried_count(self)
+        if not 0 < carried <= len(given):
+            return bad(self, f"carries {carried} of {len(given)} operands")
+        for name in subgraphs_of(self):
+            function = _find_subgraph(self, name)
+            if function is None or not _fit(self, "argument", given, function.type.inputs, name):
+                return False
+        cond, body = (_find_function(self, name) for name in subgraphs_of(self))
+        if len(cond.type.results) != 1 or not _is_predicate(cond.type.results[0]):
+            return bad(self, f"@{subgraphs_of(self)[0]} has to return an i1, or a tensor with one element")
+        if not _fit(self, "carried value", given[:carried], body.type.results, subgraphs_of(self)[1]):
+            return False
+        returned = [_stacked(type_) for type_ in body.type.results] if stacks_steps(self) else body.type.results
+        return _fit(self, "result", results, returned, subgraphs_of(self)[1])
+
+
+@_cext.register_operation(Host)
+class ScanOp(ir.OpView):
+    """Calls ``body``, a subgraph, for every position along the first dim of the sliced operands.
+
+    The operands are ``carried`` ones, as in ``host.while``; ``sliced`` ones, at least one, of which each step gets the
+    slice at its position, without that dim; and others. ``body`` returns the carried values of the next step, and
+    tensors that are stacked along a new first dim. The results are the last carried values and the stacks. Without
+    carried values it is a map. ``written`` (by ``write-slices``): positions of results of which each step writes its
+    slice: those slices are the last arguments of ``body``.
+
+    ```mlir
+    %c, %ys = "host.scan"(%zero, %xs, %w) {body = @combine, carried = 1 : i64, sliced = 1 : i64}
+            : (tensor<?xf32>, tensor<?x?xf32>, tensor<?xf32>) -> (tensor<?xf32>, tensor<?x?xf32>)
+    ```
+    """
+
+    OPERATION_NAME = "host.scan"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self,
+        body: str,
+        carried: int,
+        sliced: int,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
+        attributes = {"body": ir.FlatSymbolRefAttr.get(body)} | loop_attributes(carried, sliced)
+        _create(self, args, results, attributes, loc, ip)
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, body=ir.FlatSymbolRefAttr, carried=ir.IntegerAttr, sliced=ir.IntegerAttr):
+            return False
+        if "written" in self.operation.attributes and not _has(self, written=ir.DenseI64ArrayAttr):
+            return False
+        (name,), carried, sliced = subgraphs_of(self), carried_count(self), sliced_count(self)
+        given, results = [v.type for v in self.operation.operands], [v.type for v in self.operation.results]
+        if carried < 0 or sliced < 1 or carried + sliced > len(given):
+            return bad(self, f"carries {carried} and slices {sliced} of {len(given)} operands")
+        xs = given[carried : carried + sliced]
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.rank for type_ in xs):
+            return bad(self, "slices what has no dims")
+        function = _find_subgraph(self, name)
+        if function is None:
+            return False
+        returned = [*function.type.results[:carried], *map(_stacked, function.type.results[carried:])]
+        written = written_results(self)
+        if not all(carried <= i < len(returned) for i in written):
+            return bad(self, f"written results {written} are not all stacks")
+        arguments = [*given[:carried], *map(_slice, xs), *given[carried + sliced :]]
+        arguments += [function.type.results[i] for i in written]
+        return (
+            _fit(self, "argument", arguments, function.type.inputs, name)
+            and _fit(self, "carried value", given[:carried], function.type.results[:carried], name)
+            and _fit(self, "result", results, returned, name)
+        )
+
+
+def _slice(stack: ir.RankedTensorType) -> ir.Type:
+    return _tensor(stack, stack.shape[1:])
+
+
+def _stacked(slice_: ir.Type) -> ir.Type:
+    """Any number of them; what is no tensor cannot be stacked, and is of a type that fits nothing."""
+    if not isinstance(slice_, ir.RankedTensorType):
+        return ir.NoneType.get(slice_.context)
+    return _tensor(slice_, [ir.ShapedType.get_dynamic_size(), *slice_.shape])
+
+
+def _tensor(like: ir.RankedTensorType, sizes: Sequence[int]) -> ir.Type:
+    return ir.RankedTensorType.get(sizes, like.element_type, loc=ir.Location.unknown(like.context))
 
 
 @_cext.register_operation(Host)
@@ -247,8 +388,9 @@ class LayerOp(ir.OpView):
         )
 
 
-HostOp = CallOp | LaunchOp | CondOp | LayerOp
-HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in (CallOp, LaunchOp, CondOp, LayerOp)}
+HostOp = CallOp | LaunchOp | CondOp | WhileOp | ScanOp | LayerOp
+_OPS: tuple[type[HostOp], ...] = (CallOp, LaunchOp, CondOp, WhileOp, ScanOp, LayerOp)
+HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in _OPS}
 
 
 def _create(
@@ -290,6 +432,17 @@ def _find_function(op: HostOp, name: str) -> Any:
     table = ir.SymbolTable(module.operation)
     found = table[name] if name in table else None
     return found if found is not None and found.operation.name == "func.func" else None
+
+
+def _find_subgraph(op: HostOp, name: str) -> Any:
+    """None, and an error, where there is no such subgraph."""
+    function = _find_function(op, name)
+    if function is None:
+        bad(op, f"subgraph @{name} is no function of this module")
+    elif not is_subgraph(function):
+        bad(op, f"@{name} is no subgraph: it has no attribute 'symshape.subgraph'")
+        return None
+    return function
 
 
 def _same_types(op: LaunchOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type]) -> bool:

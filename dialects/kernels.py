@@ -10,6 +10,7 @@ from torch_mlir.dialects import ext
 from symshape.dialects.symshape import Op, bad, set_constraints
 
 PARALLEL, REDUCTION = "parallel", "reduction"
+INDEX_ERRORS = {"": 1, "offsets": 3}  # what ``symshape.check_index`` finds: what it writes to the error slot
 SCATTERS = ("set", "add", "mul", "max", "min")
 
 
@@ -141,9 +142,9 @@ class SpaceOp(Op, name="space"):
         return len(iterators) == sizes or bad(self, f"has {len(iterators)} iterators, but {sizes} sizes")
 
 
-class CheckIndexOp(Op, name="check_index", traits=[ext.Pure]):
+class CheckIndexOp(Op, name="check_index", traits=[ext.Pure], optional=("error",)):
     """In the body of a ``linalg.generic``: an index that must lie in [0, size). Outside is eager's IndexError at run
-    time, and the value used is clamped.
+    time, and the value used is clamped. ``error = "offsets"``: a RuntimeError, that offsets of rows are none.
 
     ```mlir
     %j = "symshape.check_index"(%i, %size) {message = "index out of range in self"} : (index, index) -> index
@@ -156,6 +157,8 @@ class CheckIndexOp(Op, name="check_index", traits=[ext.Pure]):
     result: ext.Result[ir.IndexType] = ext.result(default_factory=lambda: ir.IndexType.get())
 
     def verify_invariants(self) -> bool:
+        if self.error is not None and ir.StringAttr(self.error).value not in INDEX_ERRORS:
+            return bad(self, f"error {self.error} is none of {', '.join(filter(None, INDEX_ERRORS))}")
         return bool(self.message.value) or bad(self, "has an empty message")
 
 

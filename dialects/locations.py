@@ -46,12 +46,17 @@ def source_line(location: ir.Location) -> str:
     return f"{found.file}:{found.line}" if found.line else str(location)
 
 
+def known_lines(location: ir.Location) -> tuple[str, ...]:
+    """``file:line`` of everything that was fused into a location, in order, each once."""
+    if isinstance(location, ir.FusedLoc):
+        return tuple(dict.fromkeys(line for part in location.locations for line in known_lines(part)))
+    found = source_location(location)
+    return (f"{found.file}:{found.line}",) if found.line else ()
+
+
 def source_lines(location: ir.Location) -> tuple[str, ...]:
-    """``file:line`` of everything that was fused into a location, in order, each once; MLIR's own text if nothing is
-    known."""
-    parts = location.locations if isinstance(location, ir.FusedLoc) else ()
-    lines = [line for part in parts for line in source_lines(part)] or [source_line(location)]
-    return tuple(dict.fromkeys(lines))
+    """`known_lines`; MLIR's own text if nothing is known."""
+    return known_lines(location) or (str(location),)
 
 
 def node_names(location: ir.Location) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.accessors import symbol_name
+from symshape.dialects.foreign_tensors import Foreign, foreign_of
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
 _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -45,12 +46,14 @@ class Sizes:
         self._values: dict[Expr, ir.Value] = {}
         self._usable = True
         self.layouts: dict[ir.Value, Layout] = {}
+        self.foreign: dict[ir.Value, Foreign] = {}  # tensors that kernels cannot read
         self.index_type = ir.IndexType.get()
 
     def nested(self, block: ir.Block) -> Sizes:
         """For a block inside of this one: knows what is known here; what it writes is not known here."""
         inner = Sizes(block)
         inner._exprs, inner._values, inner.layouts = dict(self._exprs), dict(self._values), dict(self.layouts)
+        inner.foreign = dict(self.foreign)
         return inner
 
     def define(self, value: ir.Value, expr: Expr) -> None:
@@ -88,6 +91,8 @@ class Sizes:
             return True
         if name == "symshape.bind":
             tensor, *layout = op.operands
+            if (foreign := foreign_of(op)) is not None:
+                self.foreign[tensor] = foreign
             rank = len(layout) // 2
             try:
                 exprs = tuple(map(self._exprs.__getitem__, layout))

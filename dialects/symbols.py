@@ -91,11 +91,16 @@ class UnbackedSymbolOp(Op, name="unbacked_symbol", traits=[ext.Pure], optional=(
         return _verify_name_and_range(self)
 
 
-class BindOp(Op, name="bind"):
+class BindOp(Op, name="bind", optional=("device", "negated")):
     """Ties a tensor to its layout: its sizes, its strides, its storage offset (all in elements).
+
+    ``device``: where the tensor lies, if that is another device than the one that the graph's kernels run on ("cpu",
+    "cuda:1", "meta"). Kernels read no such tensor, but for the number that a tensor without dims on the CPU is.
+    ``negated``: its elements are those in memory times -1 (PyTorch's negative bit): kernels read no such tensor either.
 
     ```mlir
     "symshape.bind"(%x, %s0, %c256, %c256, %c1, %c0) : (tensor<?x256xf32>, index, index, index, index, index) -> ()
+    "symshape.bind"(%scale, %c0) {device = "cpu"} : (tensor<f32>, index) -> ()
     ```
     """
 
@@ -125,6 +130,9 @@ class BindOp(Op, name="bind"):
             return bad(
                 self, f"has {given} layout operands, but a tensor of rank {rank} needs {2 * rank + 1}: {expected}"
             )
+        device = self.device
+        if device is not None and not (isinstance(device, ir.StringAttr) and device.value):
+            return bad(self, "device is no name of a device")
         return True
 
 

@@ -45,7 +45,7 @@ def _eager_error(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> Exception |
     replay = _Replay(gm)
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            replay.run(*(_copied(a) if isinstance(a, torch.Tensor) else a for a in args))
+            replay.run(*(copy_of_tensor(a) if isinstance(a, torch.Tensor) else a for a in args))
         except Exception as error:  # noqa: BLE001 - whatever eager mode raises
             for file, line in replay.lines[-1:]:
                 error.add_note(f"  at: {with_text(f'{file}:{line}')}")
@@ -53,8 +53,10 @@ def _eager_error(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> Exception |
     return None
 
 
-def _copied(x: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same layout with the same elements, in memory of its own."""
+def copy_of_tensor(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same layout with the same elements, in memory of its own; a leaf."""
+    if x.layout != torch.strided:
+        return x.detach().clone()
     extent = 1 + sum((size - 1) * stride for size, stride in zip(x.size(), x.stride())) if x.numel() else 0
     memory = x.detach().as_strided((extent,), (1,)).clone()
     return memory.as_strided(x.size(), x.stride(), 0)

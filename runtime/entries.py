@@ -21,8 +21,18 @@ from symshape.runtime.torch_c import MODE_FUNCTIONS, MODES, autocast_state, mode
 
 # What a property of an input is read with; "{a}" is the input. Empty: not read by itself. Position 0 is the
 # kind; the last one of a tensor is the position of the same tensor among the inputs before, or None.
-_TENSOR = ("", "type({a})", "{a}.dtype", "{a}.dim()", "{a}.device", "{a}.requires_grad", "{a}.is_contiguous()", "")
-_CONTIGUOUS, _SAME_AS = 6, 7
+_TENSOR = (
+    "",
+    "type({a})",
+    "{a}.dtype",
+    "{a}.dim()",
+    "{a}.device",
+    "{a}.requires_grad",
+    "{a}.is_contiguous()",
+    "{a}.is_neg()",
+    "",
+)
+_CONTIGUOUS, _SAME_AS = 6, 8
 _CONSTANT = ("", "type({a})", "{a}")
 _FLOAT = ("", "type({a})", "repr({a})")  # and numbers of NumPy
 _READINGS = {"tensor": _TENSOR, "int": ("", "type({a})"), "constant": _CONSTANT, "float": _FLOAT}
@@ -55,6 +65,7 @@ def properties(value: Any) -> Properties:
             value.device,
             value.requires_grad,
             value.is_contiguous(),
+            value.is_neg(),
             None,
         )
     if type(value) is int:

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib
 import operator
+import struct
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -43,6 +44,7 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         "error_slot": _slot_maker(program),
         "address": ctypes.addressof,
         "error_code": _error_code,
+        "number_of": _number_of,
         "raise_index_error": raise_index_error,
         "inf": float("inf"),
         "nan": float("nan"),
@@ -183,14 +185,28 @@ def _slot_maker(program: Program) -> Callable[[], Any]:
     return lambda: word
 
 
+def _number_of(tensor: torch.Tensor) -> int | float:
+    """The element of a tensor on the CPU, as Triton kernels take it (``NUMBERS`` in artifact/triton_kernels.py)."""
+    number: int | float = tensor.item()
+    if tensor.dtype == torch.float64:
+        (number,) = struct.unpack("<q", struct.pack("<d", number))
+    return int(number) if isinstance(number, bool) else number
+
+
 def _error_code(slot: Any) -> int:
     return slot.value if isinstance(slot, ctypes.c_int64) else int(slot[0])
 
 
 def raise_index_error(code: int, kernel: str) -> NoReturn:
-    """What eager raises: IndexError for an index out of range, RuntimeError for an integer division by zero."""
+    """What eager raises: IndexError for an index out of range, RuntimeError for an integer division by zero and for
+    offsets of rows that are none."""
     if code == 2:
         raise RuntimeError("ZeroDivisionError")
+    if code == 3:
+        raise RuntimeError(
+            f"offsets of rows decrease, are negative, or end past the values (found by {kernel})\n"
+            "  next step: offsets begin with 0 or more, do not decrease, and end with at most the number of values"
+        )
     raise IndexError(f"index out of range in self (found by {kernel})")
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from symshape.activity import note
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.errors import OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
+from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.bridge.size_memory import remember
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
@@ -23,10 +25,11 @@ from symshape.frontend.importer.specialisations import check_marked, specialisat
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
 from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
-from symshape.frontend.patches.patch import Scope
+from symshape.frontend.patches.patch import Scope, is_frame_of_ours
 from symshape.frontend.patches.registry import in_force, require_known, splitting
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
+from symshape.live_line import compiling
 from symshape.options import Options
 from symshape.output_code import log_output_code
 from symshape.pipeline import DYNAMO, Timings, steps_on, timed
@@ -38,6 +41,7 @@ if TYPE_CHECKING:  # a graph from the cache needs no report
 
 
 @passing_dynamo
+@compiling("")  # what the frame's compiler has named, or a graph says
 def symshape_backend(
     gm: torch.fx.GraphModule,
     example_inputs: list[Any],
@@ -53,6 +57,31 @@ def symshape_backend(
     if parsed is not options and parsed.policy != SpecialisationPolicy():
         raise OptionError("torch.compile takes no policy", next_step="use symshape.compile(fn, policy=...)")
     assumed = assumptions or Assumptions(parsed.assume)
+    if repro_after() != "dynamo":
+        return _compiled(gm, example_inputs, parsed, reports, assumed)
+    from symshape.tools.repro.watch import compile_watched, refuse_comparison, run_watched, watched
+
+    if not is_frame_of_ours():
+        refuse_comparison()
+    graph = watched(gm, "example_value", parsed, _entry())
+    run = compile_watched(graph, lambda: _compiled(gm, example_inputs, parsed, reports, assumed))
+    return run_watched(graph, run, boxed=False)
+
+
+def _entry() -> str:
+    """What compiles the frame at hand."""
+    return "symshape.compile" if is_frame_of_ours() else "torch.compile"
+
+
+def _compiled(
+    gm: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    parsed: Options,
+    reports: list[GraphReport] | None,
+    assumed: Assumptions,
+) -> Any:
+    """What is to be called in the place of Dynamo's graph."""
+    entry = _entry()
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
     timings: Timings = []  # of steps before the graph at hand is compiled
@@ -64,7 +93,7 @@ def symshape_backend(
         graph = rewrite(graph) if kind == "inference" else graph
         env = shape_env_of(graph)
         _add_guards(graph, env, assumed, timings)
-        compiled = compile_or_reuse(graph, parsed, kind=kind, keep_stages=reports is not None)
+        compiled, run = _compiled_graph(graph, parsed, kind, reports is not None, entry)
         log_output_code(compiled)
         if parsed.stage:  # a report that was kept on disk is read when it is asked for
             staged.append(compiled.report)
@@ -72,9 +101,9 @@ def symshape_backend(
             compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
             reports.append(_completed(compiled.report, env, masks, fallbacks))
         if kind == "backward" or not base_arguments(graph):
-            return compiled.run
+            return run
         bases.append(graph)
-        return check_bases(graph, env, compiled.run)
+        return check_bases(graph, env, run)
 
     how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
     how["decompositions"] = decomposition_table(parsed.random == "eager")
@@ -87,6 +116,7 @@ def symshape_backend(
         del masks[:], fallbacks[:], bases[:], staged[:]
         try:
             with in_force(scope):
+                note("AOTAutograd")
                 run = aot_compile(gm, example_inputs, **how)
                 _require_fit(parsed, staged)
                 track_sources(traced_env_of(gm))
@@ -97,6 +127,21 @@ def symshape_backend(
             if not mark_failing_call(gm, error):
                 return _as_calls(gm, error, parsed, reports, assumed)
         replace_marked(gm)
+
+
+def _compiled_graph(
+    graph: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool, entry: str
+) -> tuple[Any, Any]:
+    """A compiled graph of AOTAutograd's, and what runs it."""
+    compile_ = functools.partial(compile_or_reuse, graph, options, kind=kind, keep_stages=keep_stages)
+    if repro_after() != "aot":
+        compiled = compile_()
+        return compiled, compiled.run
+    from symshape.tools.repro.watch import compile_watched, run_watched, watched
+
+    traced = watched(graph, "val", options, entry)
+    compiled = compile_watched(traced, compile_)
+    return compiled, run_watched(traced, compiled.run, boxed=True)
 
 
 def _require_fit(options: Options, staged: Sequence[GraphReport]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,9 +45,12 @@ from symshape.prover.numbers.condition import Condition
 from symshape.recording import Recording, record_graph
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import load_program
+from symshape.stack_room import with_room
 from symshape.stage_files import with_file
+from symshape.stage_header import with_header
 from symshape.tools.constraint_report import read_constraints
 from symshape.tools.report import Fallback, GraphReport, KernelReport
+from symshape.trace_artifacts import trace
 
 Runner = Callable[[list[Any]], Any]
 Result = TypeVar("Result")
@@ -106,20 +111,19 @@ class Built:
 
 @dataclass(frozen=True)
 class Watch:
-    """Who sees the IR of each stage: the report, where ``keep`` says so, and a recording."""
+    """Who sees the IR of each stage: the report, where ``keep`` says so, a recording, and PyTorch's trace."""
 
     keep: bool = False
     recording: Recording | None = None
 
     def stage(self, report: GraphReport, stage: str, module: ir.Module) -> None:
         """The module is in this stage."""
-        if not self.keep and self.recording is None:
-            return
-        text = text_of(module)
+        text = functools.cache(functools.partial(text_of, module))
+        trace(f"ir_{stage}", lambda: with_header(stage, text()))
         if self.keep:
-            report.stages[stage] = text
+            report.stages[stage] = text()
         if self.recording is not None:
-            self.recording.stage(stage, text)
+            self.recording.stage(stage, text())
 
 
 def compile_graph(
@@ -148,7 +152,7 @@ def attempts(
     while True:
         try:
             with collected_later():
-                return compile_once(attempt), attempt.fallbacks
+                return with_room(compile_once, attempt), attempt.fallbacks
         except Exception as error:
             if recording is not None:
                 recording.failed(error)
@@ -170,7 +174,7 @@ def _compile(
     context = ir.Context()
     dialects.load(context)
     with timed("import-graph", timings), _importing(gm, options):
-        imported = import_graph(graph, context, env, kind=kind)
+        imported = import_graph(graph, context, env, kind=kind, device=device)
     if watch.recording is not None:
         watch.recording.imported(target, device, imported.constants)
     start = Start(
@@ -210,7 +214,7 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
         timings += loop_steps.timings.items()
         functions = main_functions(module)
         with timed("program", timings), _replayable("program", "program", module, options):
-            text = emit_program(functions, pointers=target == "cpu", checking=kernels.checking, device=start.device)
+            text = emit_program(functions, kernels.callees)
     program = Program(
         text.source, text.targets, text.checks, start.constants, start.device, target == "cpu", text.user_lines
     )
@@ -257,34 +261,42 @@ def _unless(disabled: Set[str], step: Any) -> list[Any]:
 
 
 def choose_target(gm: torch.fx.GraphModule, options: Options) -> tuple[str, str]:
-    """("cpu" | "triton", device of the buffers). CompileError for a device that we do not generate for."""
-    devices: dict[torch.device, str] = {}
+    """("cpu" | "triton", device of kernels and buffers): of several GPUs the one that most tensors are on.
+
+    What lies on other devices is left to library calls, and so is all that is on "meta". CompileError for a device that
+    we generate no code for.
+    """
+    found: list[tuple[torch.device, str]] = []
     for node in _nodes(gm):
         value = node.meta.get("val")
         for item in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(item, torch.Tensor):
-                devices.setdefault(item.device, node.name)
-    unknown = {d: n for d, n in devices.items() if d.type not in ("cpu", "cuda")}
-    for foreign, name in unknown.items():
+                found.append((item.device, node.name))
+    return target_of_devices(found, options)
+
+
+def target_of_devices(tensors: Iterable[tuple[torch.device, str]], options: Options) -> tuple[str, str]:
+    """``choose_target``, for the device of each tensor and its name."""
+    devices: Counter[torch.device] = Counter()
+    first: dict[torch.device, str] = {}
+    for device, name in tensors:
+        devices[device] += 1
+        first.setdefault(device, name)
+    for foreign in (d for d in devices if d.type not in ("cpu", "cuda", "meta")):
         raise CompileError(
             f"no code is generated for device {foreign}",
-            where=f"tensor {name}",
+            where=f"tensor {first[foreign]}",
             next_step="move it to cpu or cuda, or leave this part out of torch.compile",
         )
-    cuda = [d for d in devices if d.type == "cuda"]
-    if len(cuda) > 1:
-        raise CompileError(
-            f"tensors on several GPUs: {', '.join(map(str, cuda))}", next_step="compile the parts separately"
-        )
-    device = str(cuda[0]) if cuda else "cpu"
+    cuda = [d for d, _ in devices.most_common() if d.type == "cuda"]
     if options.target == "cpu" and cuda:
         raise OptionError(
             "target 'cpu' was asked for, but a tensor is on a GPU",
-            where=devices[cuda[0]],
+            where=first[cuda[0]],
             next_step="leave the target out, or move the tensors to the CPU",
         )
     target = "triton" if cuda or options.target == "triton" else "cpu"
-    return target, device
+    return target, str(cuda[0]) if cuda else "cpu"
 
 
 def _nodes(gm: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:

@@ -92,6 +92,11 @@ class KernelFailure(StepFailure, KernelError):
     """A step of code generation failed for one kernel or more."""
 
 
+class AccuracyError(SymshapeError):
+    """Compiled code computes other numbers than eager mode. Only raised where numbers are compared, when that is asked
+    for (``TORCHDYNAMO_REPRO_LEVEL=4``)."""
+
+
 class FallbackWarning(UserWarning):
     """A part of a graph was not compiled: what failed, what is done instead, and the command that replays it."""
 

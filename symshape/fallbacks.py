@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +81,7 @@ def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path)
 
 def may_fall_back(error: Exception, strict: bool) -> bool:
     """Whether something else may be tried after a failure. Raises what is the user's own error as that."""
-    causes = list(_causes(error))
+    causes = list(causes_of(error))
     for one in causes:
         if isinstance(one, USER_ERRORS) and one is not error:
             raise one from None
@@ -92,6 +94,8 @@ def say(fallbacks: tuple[Fallback, ...] | list[Fallback], kind: str) -> None:
     """One warning for the fallbacks of a graph; the same failure in other graphs is only logged."""
     if not fallbacks:
         return
+    if (told := _HEARD.get()) is not None:
+        told += fallbacks
     text = "".join(f"\n  {one}" + (f"\n    replay it with: {one.command}" if one.command else "") for one in fallbacks)
     log.info("%s graph:%s", kind, text)
     hint = '\n  options={"strict": True} or SYMSHAPE_STRICT=1 make it an error'
@@ -123,6 +127,21 @@ def graph_instead(gm: torch.fx.GraphModule, error: Exception, options: Options) 
     return GraphReport(kind="eager", target="calls", called=called, fallbacks=[fallback], program_source=gm.code)
 
 
+# Where fallbacks are noted that are said.
+_HEARD: ContextVar[list[Fallback] | None] = ContextVar("symshape_fallbacks", default=None)
+
+
+@contextmanager
+def heard() -> Iterator[list[Fallback]]:
+    """All that are said in here."""
+    told: list[Fallback] = []
+    token = _HEARD.set(told)
+    try:
+        yield told
+    finally:
+        _HEARD.reset(token)
+
+
 _said: set[tuple[tuple[str, str], ...]] = set()
 
 
@@ -141,10 +160,10 @@ def several_ranks() -> bool:
 def is_local(error: BaseException) -> bool:
     """Whether a failure may be this process's alone: of its memory, its disk, its libraries."""
     kinds = (OSError, MemoryError, ImportError, torch.OutOfMemoryError)
-    return any(isinstance(one, kinds) or getattr(one, "step", "") == _LOAD for one in _causes(error))
+    return any(isinstance(one, kinds) or getattr(one, "step", "") == _LOAD for one in causes_of(error))
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes_of(error: BaseException) -> Iterator[BaseException]:
     """The error and what it was raised from."""
     one: BaseException | None = error
     seen: set[int] = set()

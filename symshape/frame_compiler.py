@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import torch
 
+from symshape.activity import note
 from symshape.errors import OptionError
 from symshape.frontend.bridge.dynamo import is_control_flow, name_of_code
 from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
@@ -31,6 +33,7 @@ from symshape.frontend.bridge.frame_callback import (
 )
 from symshape.frontend.bridge.general_shape_env import environments_made
 from symshape.frontend.bridge.refused_questions import refused
+from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
 from symshape.frontend.patches.dynamo_errors import raised_by_patch, users_error
 from symshape.frontend.patches.patch import Scope
@@ -38,8 +41,10 @@ from symshape.frontend.patches.registry import in_force
 from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, configured
 from symshape.garbage import collected_later
 from symshape.graphs import FurtherGraph, further_graph, tell
+from symshape.live_line import compiling
 from symshape.policy import SpecialisationPolicy
 from symshape.specialisation_limits import Limits
+from symshape.stack_room import with_room
 
 
 def compile_with(
@@ -115,12 +120,13 @@ class FrameCompiler(FrameCallback):
         self._backend = backend_of(self)
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        started = time.perf_counter()
+        started, code = time.perf_counter(), frame.f_code
         try:
-            return self._called(frame, cache_entry, frame_state)
+            with compiling(f"{name_of_code(code)} ({Path(code.co_filename).name}:{code.co_firstlineno})"):
+                note("trace")
+                return self._called(frame, cache_entry, frame_state)
         finally:
             if self._tracing.traced is not None:
-                code = frame.f_code
                 line = f"{code.co_filename}:{code.co_firstlineno}"
                 self._tracing.traced(name_of_code(code), line, time.perf_counter() - started)
 
@@ -134,7 +140,7 @@ class FrameCompiler(FrameCallback):
             if not self._tracing.one_graph and limits.is_beyond(failed):
                 return only_run()
         with collected_later(), environments_made() as made, refused(frozenset(self._decisions.refused)):
-            found = self._compiled(usual, frame, limits)
+            found = with_room(self._compiled, usual, frame, limits)
         if has_guards(found):
             keep(found.guarded_code.guard_manager, len(entries) + 1, made[-1] if made else None)
         elif entries and limits.has_decided and was_skipped(found):
@@ -170,7 +176,9 @@ class FrameCompiler(FrameCallback):
             return self._traced_by_usual_rules(usual, frame, more, error)
 
     def _traced(self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], patched: bool) -> Any:
-        with in_force(Scope("frame", run_operators=self._tracing.probe, only_settings=not patched), more):
+        of_failures = repro_after() == "dynamo"
+        scope = Scope("frame", self._tracing.probe, only_settings=not patched, writes_failures=of_failures)
+        with in_force(scope, more):
             policy = self._tracing.policy
             names = frozenset(policy.static), frozenset(policy.dynamic)
             return compile_with_decisions(usual, Frame(self._decisions, self._tracing.one_graph, frame, *names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -10,18 +9,20 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.dialects import verify
-from symshape.dialects.accessors import body_of, is_branch, is_layer, kernel_functions, main_functions
+from symshape.dialects.accessors import body_of, is_layer, is_subgraph, kernel_functions, main_functions
+from symshape.dialects.short_form import read_short
 from symshape.errors import CompileError, OptionError
 from symshape.passes.framework.diagnostics import collect_diagnostics
 from symshape.passes.stages import STAGES
+from symshape.stage_header import headed_stage
 
-_HEADER: Final = re.compile(r"^//\s*stage:\s*([\w-]+)", re.MULTILINE)
 _SAY: Final = f"give stage=..., or begin the text with `// stage: NAME`; stages: {', '.join(STAGES)}"
 
 
-def text_of(module: ir.Module) -> str:
-    """The text that a module can be made from again: with locations, which programs show in errors."""
-    text: str = module.operation.get_asm(enable_debug_info=True, assume_verified=True)
+def text_of(module: ir.Module, *, locations: bool = True) -> str:
+    """The text that a module, which need not be valid, can be made from again: with locations, which programs show in
+    errors."""
+    text: str = module.operation.get_asm(enable_debug_info=locations, assume_verified=True)
     return text
 
 
@@ -38,10 +39,12 @@ def read_text(source: str | Path) -> tuple[str, str]:
 
 
 def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
-    """A verified module. CompileError with what is wrong, and in which line of ``name``."""
+    """A verified module; our ops are in generic or in short form. CompileError with what is wrong, and in which line of
+    ``name``."""
+    long = read_short(text, name)
     with context, ir.Location.unknown(context), collect_diagnostics(context) as errors:
         try:
-            module = ir.Module.parse(text)
+            module = ir.Module.parse(long)
             valid = verify(module)
         except ir.MLIRError:
             valid = False
@@ -54,7 +57,7 @@ def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
 
 def main_function(module: ir.Module, name: str) -> Any:
     """The function that a program is made of. CompileError where there is none, or several."""
-    mains = [function for function in main_functions(module) if not is_branch(function) and not is_layer(function)]
+    mains = [function for function in main_functions(module) if not is_subgraph(function) and not is_layer(function)]
     if len(mains) != 1:
         what = f"a program is made of one main function, not of {len(mains)}"
         raise CompileError(what, where=name, next_step="a recorded file (SYMSHAPE_RECORD) shows one")
@@ -67,11 +70,11 @@ def stage_of(text: str, module: ir.Module, name: str) -> str:
     Library calls alone are taken for ``imported``: the passes up to ``linalg`` find nothing to do in IR that they have
     seen. CompileError where it cannot be told.
     """
-    header = _HEADER.search(text)
-    if header is not None:
-        if header[1] not in STAGES:
-            raise OptionError(f"the header names no stage: {header[1]!r}", where=name, next_step=_SAY)
-        return header[1]
+    said = headed_stage(text)
+    if said is not None:
+        if said not in STAGES:
+            raise OptionError(f"the header names no stage: {said!r}", where=name, next_step=_SAY)
+        return said
     shown = set(_shown(module))
     has_kernels = bool(kernel_functions(module))
     if has_kernels and "linalg" in shown:

@@ -6,8 +6,9 @@ docs/reference/environment.md is generated from this file.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -34,6 +35,18 @@ class Variable(Generic[T]):
         """The value that the environment gives now."""
         text = os.environ.get(self.name, "")
         return self.parse(text) if text else self.default
+
+    @contextlib.contextmanager
+    def set_to(self, text: str) -> Iterator[None]:
+        """While entered, the variable has this text."""
+        before = os.environ.get(self.name)
+        os.environ[self.name] = text
+        try:
+            yield
+        finally:
+            del os.environ[self.name]
+            if before is not None:
+                os.environ[self.name] = before
 
 
 def _is_on(text: str) -> bool:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from symshape.activity import note
 from symshape.errors import OptionError
 from symshape.passes.framework.registry import TABLE, lookup, names
 from symshape.passes.stages import STAGES
@@ -115,6 +116,7 @@ def check_optional(wanted: Iterable[str], more: Iterable[str] = ()) -> None:
 @contextmanager
 def timed(name: str, timings: Timings) -> Iterator[None]:
     """Notes how long the step in here takes, whether it fails or not."""
+    note(name)
     start = time.perf_counter()
     try:
         yield

@@ -27,6 +27,8 @@ from symshape.frontend.bridge.shape_env import replacements, symbol_hint, symbol
 from symshape.machine.instruction_sets import processor
 from symshape.options import Options
 from symshape.policy import SpecialisationPolicy
+from symshape.random_tensors import extent
+from symshape.stage_header import with_header
 
 if TYPE_CHECKING:  # a graph from the cache needs neither
     from symshape.tools.report import GraphReport
@@ -86,7 +88,7 @@ class Recording:
 
     def stage(self, stage: str, text: str) -> None:
         """The IR after a stage; a later attempt at the compile writes it again."""
-        self._write(f"{stage}.mlir", f"// stage: {stage}\n{text.rstrip()}\n")
+        self._write(f"{stage}.mlir", with_header(stage, text))
 
     def failed(self, error: Exception) -> None:
         """An attempt at the compile has failed."""
@@ -300,8 +302,7 @@ def _stand_in(described: Mapping[str, Any], seed: int) -> Any:
         return None
     dtype = getattr(torch, described["dtype"].removeprefix("torch."))
     shape, strides = described["shape"], described["stride"]
-    needed = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)) if all(shape) else 0
-    values = torch.randint(0, 2, (needed,), generator=torch.Generator().manual_seed(seed))
+    values = torch.randint(0, 2, (extent(shape, strides),), generator=torch.Generator().manual_seed(seed))
     return values.to(dtype).to(described["device"]).as_strided(shape, strides)
 
 

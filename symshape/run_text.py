@@ -11,15 +11,17 @@ import torch
 from torch_mlir import ir
 
 from symshape import dialects
-from symshape.compiler import Compiled, Start, Watch, attempts, build, load
+from symshape.compiler import Compiled, Start, Watch, attempts, build, load, target_of_devices
+from symshape.dialects.foreign_tensors import Foreign
 from symshape.dialects.types import DTYPES
 from symshape.errors import CompileError, OptionError
 from symshape.fallbacks import Attempt, say
 from symshape.ir_text import parse_module, read_text, stage_of
+from symshape.live_line import compiling
 from symshape.options import Options
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition
-from symshape.signature import Signature, read_signature, strides_text
+from symshape.signature import Signature, constant_text, read_signature
 from symshape.signature_inputs import checked_inputs
 from symshape.stage_files import require_fit
 
@@ -45,16 +47,17 @@ def run_ir(
     """
     parsed = Options.parse(options)
     text, name = read_text(source)
-    target, device = _where(inputs, parsed)
     ready = read_ir(text, name, stage)
-    given = checked_inputs(ready.signature, inputs)
-    _check_constants(ready.signature, constants)
+    target, device = _where(ready.signature, inputs, parsed)
+    given = checked_inputs(ready.signature, inputs, device)
+    _check_constants(ready.signature, constants, device)
 
     def once(attempt: Attempt) -> Compiled:
         start = ready.start(target, device, constants=constants)
         return load(build(start, parsed, attempt, Watch()), parsed, start.require)
 
-    made, fallbacks = attempts(once, parsed)
+    with compiling(name):
+        made, fallbacks = attempts(once, parsed)
     say(fallbacks, made.report.kind)
     require_fit(parsed, [made.report])
     with torch.no_grad():
@@ -103,21 +106,18 @@ def read_ir(text: str, name: str, stage: str | None = None) -> ReadyIR:
         return ReadyIR(text, name, stage or stage_of(text, module, name), read_signature(module, name))
 
 
-def _where(inputs: Sequence[Any], options: Options) -> tuple[str, str]:
-    """Target and device, by the tensors. OptionError for several GPUs, or the target "cpu" and a GPU."""
-    devices = sorted({str(value.device) for value in inputs if isinstance(value, torch.Tensor)} - {"cpu"})
-    if len(devices) > 1 or (devices and options.target == "cpu"):
-        raise OptionError(
-            f"the tensors are on {', '.join(devices)}, and the target is {options.target}",
-            next_step="move all of them to the CPU, or to one GPU",
-        )
-    target = "triton" if devices or options.target == "triton" else "cpu"
-    return target, devices[0] if devices else "cpu"
+def _where(signature: Signature, inputs: Sequence[Any], options: Options) -> tuple[str, str]:
+    """Target and device, by the tensors of which the graph says nothing else."""
+    arguments = [argument for argument in signature.arguments if argument.shape is not None]
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    pairs = enumerate(zip(arguments, tensors))
+    own = [(value.device, f"input {i}") for i, (argument, value) in pairs if not argument.bound_device]
+    return target_of_devices(own, options)
 
 
-def _check_constants(signature: Signature, constants: Sequence[Any]) -> None:
+def _check_constants(signature: Signature, constants: Sequence[Any], device: str) -> None:
     for position, type_ in signature.constants:
-        given = _constant_text(constants[position]) if position < len(constants) else "not given"
+        given = _constant_text(constants[position], device) if position < len(constants) else "not given"
         if given != type_:
             wanted = ", ".join(f"{i}: {t}" for i, t in signature.constants)
             raise OptionError(
@@ -126,10 +126,12 @@ def _check_constants(signature: Signature, constants: Sequence[Any]) -> None:
             )
 
 
-def _constant_text(constant: Any) -> str:
-    """As a signature has it; the Python type of what is no tensor."""
+def _constant_text(constant: Any, device: str) -> str:
+    """As a signature has it; the Python type of what is no tensor. ``device``: the program's."""
     if not isinstance(constant, torch.Tensor):
         return type(constant).__name__
     sizes, strides = ([str(number) for number in numbers] for numbers in (constant.size(), constant.stride()))
     dtype = DTYPES.get(str(constant.dtype).removeprefix("torch."), "none")
-    return f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>" + strides_text(sizes, strides)
+    elsewhere, negated = str(constant.device) if str(constant.device) != device else "", constant.is_neg()
+    foreign = Foreign(elsewhere, negated) if elsewhere or negated else None
+    return constant_text(f"tensor<{''.join(f'{size}x' for size in sizes)}{dtype}>", sizes, strides, foreign)

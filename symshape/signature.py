@@ -20,25 +20,38 @@ from symshape.dialects.accessors import (
     symbol_source,
 )
 from symshape.dialects.conditions import read_condition
-from symshape.dialects.function_facts import INT64_MAX, facts_of
+from symshape.dialects.foreign_tensors import Foreign
+from symshape.dialects.function_facts import facts_of
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.symbols import SYMBOLS
 from symshape.ir_text import main_function
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.decided import decided
-from symshape.prover.numbers.facts import Facts
+from symshape.prover.numbers.facts import INT64_MAX, Facts
 
 
 @dataclass(frozen=True)
 class Argument:
     """``type``: MLIR's text for it; ``shape`` (None: a size that varies) and ``dtype`` of a tensor, else None and "".
-    ``layout``: of a tensor with strides. ``used``: whether anything reads it."""
+    ``layout``: of a tensor with strides. ``used``: whether anything reads it. ``foreign``: why kernels cannot read it,
+    if so."""
 
     type: str
     shape: tuple[int | None, ...] | None
     dtype: str
     layout: Layout | None
     used: bool
+    foreign: Foreign | None = None
+
+    @property
+    def bound_device(self) -> str:
+        """Where the tensor lies; "" for where kernels run."""
+        return self.foreign.device if self.foreign is not None else ""
+
+    @property
+    def is_negated(self) -> bool:
+        """Whether it is a negative view."""
+        return self.foreign is not None and self.foreign.negated
 
     @property
     def is_size(self) -> bool:
@@ -81,7 +94,7 @@ def range_text(low: int, high: int, divisor: int) -> str:
 class Signature:
     """Arguments and results of a main function. ``returned``: the text of what it returns, ``$i`` the i-th result;
     ``ranges``: minimum, maximum and divisor of every symbol, data-dependent ones among them; ``assumed``: what else
-    must hold of symbols; ``constants``: position, type and strides of each tensor that the graph has in it;
+    must hold of symbols; ``constants``: position and `constant_text` of each tensor that the graph has in it;
     ``reads_storage``: storage offsets matter."""
 
     arguments: tuple[Argument, ...]
@@ -94,17 +107,22 @@ class Signature:
     reads_storage: bool
 
     def __str__(self) -> str:
-        arguments = [_shown(a.type, a.layout) for a in self.arguments]
+        arguments = [_shown(argument) for argument in self.arguments]
         symbols = [f"{s.name} = {s.binding}" for s in self.symbols]
         text = f"({', '.join(arguments)}) -> ({', '.join(self.results)})"
         return text + (f" with {', '.join(symbols)}" if symbols else "") + f", returning {self.returned}"
 
 
-def _shown(type_: str, layout: Layout | None) -> str:
-    if layout is None:
-        return type_
-    sizes, strides = (", ".join(map(str, part)) for part in (layout.sizes, layout.strides))
-    return f"{type_} of sizes [{sizes}], strides [{strides}]"
+def _shown(argument: Argument) -> str:
+    text, layout = argument.type, argument.layout
+    if layout is not None:
+        sizes, strides = (", ".join(map(str, part)) for part in (layout.sizes, layout.strides))
+        text += f" of sizes [{sizes}], strides [{strides}]"
+    return _marked(text, argument.foreign)
+
+
+def _marked(text: str, foreign: Foreign | None) -> str:
+    return text if foreign is None else f"{text}, {foreign}"
 
 
 def read_signature(module: ir.Module, name: str) -> Signature:
@@ -114,7 +132,7 @@ def read_signature(module: ir.Module, name: str) -> Signature:
     block = function.regions[0].blocks[0]
     sizes = Sizes(block)
     sizes.learn(operations)
-    arguments = tuple(_argument(a, sizes.layouts.get(a)) for a in block.arguments)
+    arguments = tuple(_argument(a, sizes) for a in block.arguments)
     symbols = tuple(_symbol(op) for op in operations if op.name == "symshape.symbol")
     returned = operations[-1]
     template = output_template(returned)
@@ -124,7 +142,7 @@ def read_signature(module: ir.Module, name: str) -> Signature:
     return Signature(
         arguments,
         symbols,
-        tuple(f"{v.type} {one}" for v, one in zip(returned.operands, relations)),
+        tuple(_marked(f"{v.type} {one}", sizes.foreign.get(v)) for v, one in zip(returned.operands, relations)),
         shown,
         {symbol_name(op): symbol_range(op) for op in operations if op.name in SYMBOLS},
         tuple(_assumed(operations, sizes)),
@@ -133,13 +151,14 @@ def read_signature(module: ir.Module, name: str) -> Signature:
     )
 
 
-def _argument(value: ir.Value, layout: Layout | None) -> Argument:
+def _argument(value: ir.Value, sizes: Sizes) -> Argument:
     type_ = value.type
     used = any(use.owner.operation.name != "symshape.bind" for use in value.uses)
     if not isinstance(type_, ir.RankedTensorType):
         return Argument(str(type_), None, "", None, used)
     shape = tuple(None if type_.is_dynamic_dim(d) else type_.get_dim_size(d) for d in range(type_.rank))
-    return Argument(str(type_), shape, str(type_.element_type), layout, used)
+    layout, foreign = sizes.layouts.get(value), sizes.foreign.get(value)
+    return Argument(str(type_), shape, str(type_.element_type), layout, used, foreign)
 
 
 def _symbol(op: ir.Operation) -> Symbol:
@@ -161,13 +180,14 @@ def _constant(value: ir.Value, sizes: Sizes) -> str:
     layout = sizes.layouts.get(value)
     if layout is None:
         return str(value.type)
-    numbers = [[str(expr) for expr in exprs] for exprs in (layout.sizes, layout.strides)]
-    return str(value.type) + strides_text(*numbers)
+    numbers, steps = ([str(expr) for expr in exprs] for exprs in (layout.sizes, layout.strides))
+    return constant_text(str(value.type), numbers, steps, sizes.foreign.get(value))
 
 
-def strides_text(sizes: Sequence[str], strides: Sequence[str]) -> str:
-    """Where the elements of a tensor lie: its strides, but for dims of one element, which may have any."""
-    return ", strides [" + ", ".join("-" if size == "1" else step for size, step in zip(sizes, strides)) + "]"
+def constant_text(type_: str, sizes: Sequence[str], strides: Sequence[str], foreign: Foreign | None) -> str:
+    """Its type, and where its elements lie: its strides, but for dims of one element, which may have any."""
+    steps = ", ".join("-" if size == "1" else step for size, step in zip(sizes, strides))
+    return _marked(f"{type_}, strides [{steps}]", foreign)
 
 
 def difference(file: ir.Module, graph: ir.Module, name: str) -> str:
@@ -187,7 +207,7 @@ def difference(file: ir.Module, graph: ir.Module, name: str) -> str:
 
 
 def _compared(signature: Signature) -> tuple[object, ...]:
-    arguments = [(argument.type, argument.layout) for argument in signature.arguments]
+    arguments = [(argument.type, argument.layout, argument.foreign) for argument in signature.arguments]
     symbols = sorted((symbol.name, symbol.binding) for symbol in signature.symbols)
     return arguments, symbols, signature.results, signature.returned
 

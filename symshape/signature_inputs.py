@@ -15,21 +15,22 @@ from symshape.dialects.sizes import Layout
 from symshape.dialects.types import DTYPES, TORCH_NAMES
 from symshape.errors import CompileError, OptionError, ShapeConstraintError
 from symshape.prover.numbers.expr import Expr
+from symshape.random_tensors import strided_tensor
 from symshape.signature import Argument, Signature, Symbol
 
 _NUMBERS = {"index": int, "f64": float, "i1": bool}
 
 
-def checked_inputs(signature: Signature, given: Sequence[Any]) -> list[Any]:
-    """All arguments in order; integers that were left out are read off the tensors.
+def checked_inputs(signature: Signature, given: Sequence[Any], device: str) -> list[Any]:
+    """All arguments in order; integers that were left out are read off the tensors. ``device``: the program's.
 
-    ShapeConstraintError (a RuntimeError) for inputs that the graph was not made for: their number, type, rank, sizes,
-    strides, or what it takes for granted of sizes.
+    ShapeConstraintError (a RuntimeError) for inputs that the graph was not made for: their number, type, device, rank,
+    sizes, strides, or what it takes for granted of sizes.
     """
     values = _spread(signature, given)
     for position, (argument, value) in enumerate(zip(signature.arguments, values)):
         if value is not None or not argument.is_size:
-            _check_kind(signature, position, argument, value)
+            _check_kind(signature, position, argument, value, device)
     symbols = _symbol_values(signature, values)
     for position, (argument, value) in enumerate(zip(signature.arguments, values)):
         if argument.is_size and value is None:
@@ -53,7 +54,7 @@ def random_inputs(signature: Signature, sizes: Mapping[str, int], device: str, s
         if argument.is_size:
             made.append(_integer(signature, position, symbols))
         elif argument.shape is not None:
-            made.append(_random_tensor(position, argument, symbols, generator).to(device))
+            made.append(_random_tensor(position, argument, symbols, generator).to(argument.bound_device or device))
         elif argument.type in _NUMBERS:
             made.append(_NUMBERS[argument.type](1))
         else:
@@ -82,14 +83,19 @@ def _refuse(signature: Signature, position: int, what: str) -> NoReturn:
     raise ShapeConstraintError(what, where=f"argument {position}", next_step=f"the graph is {signature}")
 
 
-def _check_kind(signature: Signature, position: int, argument: Argument, value: Any) -> None:
+def _check_kind(signature: Signature, position: int, argument: Argument, value: Any, device: str) -> None:
     if argument.shape is None:
         kind = _NUMBERS.get(argument.type)
         if kind is not None and type(value) is not kind:
             _refuse(signature, position, f"a {kind.__name__} is wanted, not {value!r}")
         return
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_conj() or value.is_neg():
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_conj():
         _refuse(signature, position, f"a dense tensor is wanted, not a {type(value).__name__}")
+    if value.is_neg() and not argument.is_negated:
+        _refuse(signature, position, "a tensor without the negative bit is wanted")
+    wanted = argument.bound_device or device
+    if str(value.device) != wanted:
+        _refuse(signature, position, f"it is on {value.device}, not on {wanted}")
     dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))
     if dtype != argument.dtype:
         _refuse(signature, position, f"its type is {value.dtype}, not torch.{TORCH_NAMES[argument.dtype]}")
@@ -218,16 +224,5 @@ def _random_tensor(
     if layout is None:
         raise CompileError("nothing says how a tensor is laid out", where=f"argument {position}", next_step=_OWN_INPUTS)
     sizes, strides = ([expr.evaluate(symbols) for expr in part] for part in (layout.sizes, layout.strides))
-    offset = layout.offset.evaluate(symbols)
-    needed = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
-    flat = random_values(max(needed, offset) if min(sizes, default=1) > 0 else offset, argument.dtype, generator)
-    return flat.as_strided(sizes, strides, offset)
-
-
-def random_values(count: int, dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """A flat tensor; ``dtype`` as MLIR calls it."""
-    wanted = getattr(torch, TORCH_NAMES[dtype])
-    if wanted.is_floating_point or wanted.is_complex:
-        base = torch.complex64 if wanted.is_complex else torch.float32
-        return torch.randn(count, generator=generator, dtype=base).to(wanted)
-    return torch.randint(0, 2, (count,), generator=generator).to(wanted)
+    dtype = getattr(torch, TORCH_NAMES[argument.dtype])
+    return strided_tensor(sizes, strides, layout.offset.evaluate(symbols), dtype, generator)

@@ -20,10 +20,9 @@ from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.prover.numbers.condition import TRUE, Condition, at_least, equals
 from symshape.prover.numbers.expr import Expr, product
-from symshape.prover.numbers.facts import Row
+from symshape.prover.numbers.facts import INT64_MAX, Row
 from symshape.prover.solver.condition_store import ConditionStore
 
-_INT64_MAX = 2**63 - 1
 _NONE: Mapping[int, Expr] = {}
 
 
@@ -169,9 +168,9 @@ def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]
 
 def _range_constraints(reading: Expr, symbol: SymbolRange) -> list[Constraint]:
     found = []
-    if symbol.minimum > -_INT64_MAX:
+    if symbol.minimum > -INT64_MAX:
         found.append(Constraint(at_least(reading, symbol.minimum)))
-    if symbol.maximum < _INT64_MAX:
+    if symbol.maximum < INT64_MAX:
         found.append(Constraint(at_least(symbol.maximum, reading)))
     if symbol.divisor > 1:
         found.append(Constraint(equals(reading % symbol.divisor, 0)))

@@ -6,7 +6,8 @@ their binds promise; every constraint that was not proven is checked as soon as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch_mlir import ir
@@ -16,14 +17,15 @@ from symshape.codegen.host.entry_guards import read_entry
 from symshape.codegen.host.error_lines import FALLIBLE, lines_of
 from symshape.codegen.host.guard_stub import Constraint, check_lines, check_texts
 from symshape.codegen.host.program_text import Buffer, LibraryCall, ProgramText
+from symshape.codegen.host.subgraph_calls import write_cond, write_scan, write_while
 from symshape.dialects.accessors import (
-    branches_of,
     call_arguments,
     call_target,
     callee_of,
+    calls_subgraphs,
     function_name,
-    is_branch,
     is_checked,
+    is_subgraph,
     message_of,
     output_template,
     reading_of,
@@ -34,6 +36,7 @@ from symshape.dialects.accessors import (
     symbol_source,
 )
 from symshape.dialects.conditions import condition_of, read_condition
+from symshape.dialects.in_flight import read_until
 from symshape.dialects.locations import source_line, source_lines
 from symshape.dialects.reals import is_real, python
 from symshape.dialects.sizes import Layout, Sizes
@@ -52,15 +55,24 @@ _EXACT_STRIDES = frozenset(
 Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element type
 
 
-def emit_program(functions: Sequence[Any], *, pointers: bool, checking: frozenset[str], device: str) -> ProgramText:
-    """``functions``: of a module, those that are no kernels: main, and branches of ``host.cond``, which become Python
-    functions of their names. ``pointers``: kernels take data pointers (CPU) instead of tensors; ``checking``: kernels
-    with an error slot."""
-    branches = [f for f in functions if is_branch(f)]
-    (main,) = (f for f in functions if f not in branches)
+@dataclass(frozen=True)
+class Callees:
+    """How kernels are launched. ``pointers``: they take data pointers (CPU) instead of tensors; ``checking``: those
+    with an error slot; ``by_value``: positions of tensors of which a kernel takes the number, by its name."""
+
+    pointers: bool
+    checking: frozenset[str]
+    by_value: Mapping[str, frozenset[int]] = field(default_factory=dict)
+
+
+def emit_program(functions: Sequence[Any], callees: Callees) -> ProgramText:
+    """``functions``: of a module, those that are no kernels: main, and branches and loop bodies, which become Python
+    functions of their names."""
+    subgraphs = [f for f in functions if is_subgraph(f)]
+    (main,) = (f for f in functions if f not in subgraphs)
     text = ProgramText()
-    for function in (main, *branches):
-        writer = _Writer(function.regions[0].blocks[0], pointers, checking, device, text)
+    for function in (main, *subgraphs):
+        writer = Writer(function.regions[0].blocks[0], callees, text)
         stub = writer.write()
         name = "program" if function is main else function_name(function)
         head, *lines = [f"def {name}(args):\n", *(f"    {line}\n" for line in writer.lines)]
@@ -73,13 +85,11 @@ def emit_program(functions: Sequence[Any], *, pointers: bool, checking: frozense
     return text
 
 
-class _Writer:
+class Writer:
     """Writes the lines of one function; what functions share goes into ``text``."""
 
-    def __init__(
-        self, block: ir.Block, pointers: bool, checking: frozenset[str], device: str, text: ProgramText
-    ) -> None:
-        self.block, self.pointers, self.checking, self.device, self.text = block, pointers, checking, device, text
+    def __init__(self, block: ir.Block, callees: Callees, text: ProgramText) -> None:
+        self.block, self.callees, self.text = block, callees, text
         self.sizes = Sizes(block)
         self.lines: list[str] = []
         self.user_lines: list[tuple[int, str]] = []
@@ -113,7 +123,7 @@ class _Writer:
             stub = stub or (len(self.lines) if _is_work(op) else 0)
             handler = _HANDLERS.get(op.name)
             if op.name in FALLIBLE:
-                self.user_lines.append((len(self.lines), "\n".join(lines_of(op, self.checking))))
+                self.user_lines.append((len(self.lines), "\n".join(lines_of(op, self.callees.checking))))
             if handler is not None:
                 handler(self, op)
             elif op.name not in _SILENT and not op.name.startswith("arith."):
@@ -129,6 +139,8 @@ class _Writer:
                 tensors = [v for v in dests if isinstance(v.type, ir.RankedTensorType)]
                 for result, dest in zip(op.results, tensors[len(tensors) - len(op.results) :]):
                     self.alias[dest] = result
+                    if dest in self.names:  # an argument that is written to
+                        self.names[result] = self.names[dest]
             elif op.name == "symshape.view":
                 source = op.operands[0]
                 self.roots[op.results[0]] = self.roots.get(source, source)
@@ -147,13 +159,14 @@ class _Writer:
     def _last_uses(self, operations: list[Any]) -> dict[int, list[ir.Value]]:
         """Position -> tensors that no later operation uses."""
         seen: dict[ir.Value, int] = {}
+        in_flight = read_until(operations)
         for position, op in enumerate(operations):
             if op.name == "symshape.bind":
                 continue
             operands = [self.roots[op.results[0]]] if op.name == "symshape.view" else list(op.operands)
             if op.name == "symshape.view" and op.results[0] not in self.used:
                 continue
-            for value in (*operands, *op.results):
+            for value in (*operands, *in_flight.get(op, ()), *op.results):
                 if isinstance(value.type, ir.RankedTensorType):
                     seen[self.alias.get(value, value)] = position
         result: dict[int, list[ir.Value]] = {}
@@ -225,8 +238,28 @@ class _Writer:
             return f"({condition.python()})"
         return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
 
+    def is_used(self, result: ir.Value) -> bool:
+        """Whether anything but its bind reads a result."""
+        return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
 
-def _symbol(w: _Writer, op: Any) -> None:
+    def result_name(self, result: ir.Value) -> str:
+        """What a result is assigned to."""
+        if result in self.sizes:  # an integer result is a symbol of its own name
+            return self.sizes.expr(result).python()
+        return self.name(result)
+
+    def ensure_layout(self, result: ir.Value) -> None:
+        """Results may come back with other strides than the tracer foresaw: no kernel may read them wrongly."""
+        layout = self.sizes.layouts.get(result)
+        if layout is None or not layout.sizes or not self.is_used(result):
+            return
+        pending = [e for e in (*layout.sizes, *layout.strides) if not all(map(self.is_defined, e.symbols))]
+        if not pending:
+            name = self.name(result)
+            self.lines.append(f"{name} = with_layout({name}, {self.tuple(layout.sizes)}, {self.tuple(layout.strides)})")
+
+
+def _symbol(w: Writer, op: Any) -> None:
     w.sizes.read(op)
     name, binding = symbol_name(op), symbol_binding(op)
     w.sources[name] = symbol_source(op)
@@ -234,7 +267,7 @@ def _symbol(w: _Writer, op: Any) -> None:
     w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
 
 
-def _unbacked(w: _Writer, op: Any) -> None:
+def _unbacked(w: Writer, op: Any) -> None:
     name, (kind, dim) = symbol_name(op), reading_of(op)
     source = w.name(op.operands[0])
     w.sources[name] = f"{kind} at {source_line(op.location)}"
@@ -242,14 +275,14 @@ def _unbacked(w: _Writer, op: Any) -> None:
     w.lines.append(f"{name} = {reading}")
 
 
-def _expect_true(w: _Writer, op: Any) -> None:
+def _expect_true(w: Writer, op: Any) -> None:
     condition = condition_of(w.sizes, op.operands[0])
     if condition == TRUE:
         return
     w.pending.append(Constraint(condition, message_of(op), "\n".join(source_lines(op.location))))
 
 
-def _empty(w: _Writer, op: Any) -> None:
+def _empty(w: Writer, op: Any) -> None:
     value = w.alias[op.results[0]]
     layout = w.layout(value)
     dtype = TORCH_NAMES[dtype_of(op.results[0])]
@@ -257,14 +290,14 @@ def _empty(w: _Writer, op: Any) -> None:
     w.lines.append(f"{w.name(value)} = empty_strided({sizes}, {strides}, {dtype})")
 
 
-def _reuse(w: _Writer, op: Any) -> None:
+def _reuse(w: Writer, op: Any) -> None:
     """Dead memory goes by a new name. The tensor that stands for it becomes one of the new type and shape only where
     that can be seen: kernels take addresses on a CPU, and know the layout of their arguments everywhere."""
     source, value = w.alias.get(op.operands[0], op.operands[0]), w.alias[op.results[0]]
     sizes, strides, dtype = w.held(source)
     users = {use.owner.operation.name for use in value.uses} - {"symshape.bind", "symshape.reuse"}
     text, wanted = w.name(source), dtype_of(value)
-    if dtype != wanted and not (w.pointers and users <= {"host.launch"}):
+    if dtype != wanted and not (w.callees.pointers and users <= {"host.launch"}):
         text = f"reinterpret({text}, {w.tuple([product(sizes)])}, (1,), 0).view({TORCH_NAMES[wanted]})"
         sizes, strides, dtype = (product(w.layout(value).sizes),), (Expr.const(1),), wanted
     shape = w.layout(value).sizes, w.layout(value).strides
@@ -275,27 +308,30 @@ def _reuse(w: _Writer, op: Any) -> None:
     w.lines.append(f"{w.name(value)} = {text}")
 
 
-def _launch(w: _Writer, op: Any) -> None:
+def _launch(w: Writer, op: Any) -> None:
     callee = callee_of(op)
     if callee not in w.text.kernels:
         w.text.kernels.append(callee)
     args = []
     indices = tuple(w.sizes.expr(v) for v in op.operands if not isinstance(v.type, ir.RankedTensorType))
     w.text.launches.append((callee, indices))
-    for value in op.operands:
-        if isinstance(value.type, ir.RankedTensorType):
-            args.append(w.name(value) + (".data_ptr()" if w.pointers else ""))
+    numbers = w.callees.by_value.get(callee, frozenset())
+    for position, value in enumerate(op.operands):
+        if position in numbers:
+            args.append(f"number_of({w.name(value)})")
+        elif isinstance(value.type, ir.RankedTensorType):
+            args.append(w.name(value) + (".data_ptr()" if w.callees.pointers else ""))
         else:
             args.append(w.size(w.sizes.expr(value)))
-    if callee in w.checking:
+    if callee in w.callees.checking:
         w.lines.append("slot = error_slot()")
-        w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.pointers else 'slot'})")
+        w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.callees.pointers else 'slot'})")
         w.lines.append(f"if error_code(slot): raise_index_error(error_code(slot), {callee!r})")
     else:
         w.lines.append(f"{callee}({', '.join(args)})")
 
 
-def _view(w: _Writer, op: Any) -> None:
+def _view(w: Writer, op: Any) -> None:
     result = op.results[0]
     if result not in w.used:
         return  # only a step to another view
@@ -309,7 +345,7 @@ def _view(w: _Writer, op: Any) -> None:
     w.lines.append(f"{w.name(result)} = {function}({w.name(source)}, {sizes}, {strides}, {offset})")
 
 
-def _call(w: _Writer, op: Any) -> None:
+def _call(w: Writer, op: Any) -> None:
     target = call_target(op)
     arguments = substitute(call_arguments(op), [w.operand(v) for v in op.operands])
     if target == "symshape.constant":
@@ -323,7 +359,7 @@ def _call(w: _Writer, op: Any) -> None:
         return
     python_name = "".join(c if c.isalnum() else "_" for c in target)
     w.text.targets[python_name] = target
-    w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(_is_used, op.results)]))))
+    w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(w.is_used, op.results)]))))
     text = f"{python_name}{_call_arguments(arguments)}"
     results = list(op.results)
     if not results:
@@ -333,58 +369,26 @@ def _call(w: _Writer, op: Any) -> None:
     if indices is not None:
         w.lines.append(f"results = {text}")
         for result, i in zip(results, indices):
-            w.lines.append(f"{_result_name(w, result)} = results[{i}]")
+            w.lines.append(f"{w.result_name(result)} = results[{i}]")
         w.lines.append("del results")
     else:
-        w.lines.append(f"{_result_name(w, results[0])} = {text}")
+        w.lines.append(f"{w.result_name(results[0])} = {text}")
     if is_checked(op):
         for result in results:
             _ensure_promised(w, result, target, source_line(op.location))
     elif target not in _EXACT_STRIDES:
         for result in results:
-            _ensure_layout(w, result)
-
-
-def _cond(w: _Writer, op: Any) -> None:
-    predicate, *operands = op.operands
-    true, false = branches_of(op)
-    arguments = ", ".join(w.operand(v) for v in operands)
-    names = ", ".join(_result_name(w, result) for result in op.results)
-    chosen = f"({true} if {w.operand(predicate)} else {false})([{arguments}])"
-    w.lines.append(f"{names}{',' if len(op.results) == 1 else ''} = {chosen}" if names else chosen)
-    for result in op.results:
-        _ensure_layout(w, result)
-
-
-def _is_used(result: ir.Value) -> bool:
-    return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
+            w.ensure_layout(result)
 
 
 def _call_arguments(arguments: str) -> str:
     return arguments[:-2] + ")" if arguments.endswith(",)") else arguments
 
 
-def _result_name(w: _Writer, result: ir.Value) -> str:
-    if result in w.sizes:  # an integer result is a symbol of its own name
-        return w.sizes.expr(result).python()
-    return w.name(result)
-
-
-def _ensure_layout(w: _Writer, result: ir.Value) -> None:
-    """Library results may come back with other strides than the tracer foresaw: no kernel may read them wrongly."""
-    layout = w.sizes.layouts.get(result)
-    if layout is None or not layout.sizes or not _is_used(result):
-        return
-    pending = [e for e in (*layout.sizes, *layout.strides) if not all(map(w.is_defined, e.symbols))]
-    if not pending:
-        name = w.name(result)
-        w.lines.append(f"{name} = with_layout({name}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)})")
-
-
-def _ensure_promised(w: _Writer, result: ir.Value, target: str, line: str) -> None:
+def _ensure_promised(w: Writer, result: ir.Value, target: str, line: str) -> None:
     """Sizes and type of a custom operator's result are what its rule says, or an error: kernels rely on them."""
     layout = w.sizes.layouts.get(result)
-    if layout is None or not _is_used(result):
+    if layout is None or not w.is_used(result):
         return
 
     def known(exprs: Sequence[Expr]) -> bool:
@@ -416,7 +420,7 @@ def _owners(values: Sequence[ir.Value], relations: Sequence[str]) -> dict[ir.Val
     return found
 
 
-def _return(w: _Writer, op: Any) -> None:
+def _return(w: Writer, op: Any) -> None:
     relations = returned_relations(op)
     owners = _owners(list(op.operands), relations)
     names = []
@@ -441,12 +445,12 @@ def _is_work(op: Any) -> bool:
     """Does it do something with tensors, other than to bring in a constant?"""
     if op.name == "host.call":
         return call_target(op) != "symshape.constant"
-    return op.name in _WORK
+    return op.name in _WORK or calls_subgraphs(op)
 
 
-_WORK = frozenset({"tensor.empty", "symshape.reuse", "host.cond", "host.launch", "symshape.view", "func.return"})
+_WORK = frozenset({"tensor.empty", "symshape.reuse", "host.launch", "symshape.view", "func.return"})
 _SILENT = frozenset({"symshape.bind", "symshape.assume", "symshape.guard"})
-_HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
+_HANDLERS: dict[str, Callable[[Writer, Any], None]] = {
     "symshape.symbol": _symbol,
     "symshape.unbacked_symbol": _unbacked,
     "symshape.expect_true": _expect_true,
@@ -455,6 +459,8 @@ _HANDLERS: dict[str, Callable[[_Writer, Any], None]] = {
     "host.launch": _launch,
     "symshape.view": _view,
     "host.call": _call,
-    "host.cond": _cond,
+    "host.cond": write_cond,
+    "host.while": write_while,
+    "host.scan": write_scan,
     "func.return": _return,
 }

@@ -107,6 +107,10 @@ class TritonBody:
         return [f"({self.index.holds(e)})" for e in instr.mask]
 
     def _read(self, instr: Instr, address: str, axes: Axes, needs: Axes, masks: list[str]) -> None:
+        arg = self.kernel.args[instr.arg]
+        if arg.by_value:
+            self._define(instr, arg.name, ())
+            return
         mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
         # A mask may be known at compile time where it has no axis; the pointer then is a scalar, and so is the mask.
         text = f"tl.load({self._pointer(instr.arg, address, axes, needs)}{mask})"
@@ -175,7 +179,7 @@ class TritonBody:
         lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
         shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
         self.line(f"v{number}_ok = ({value} >= 0) & ({value} < {size})")
-        self.line(f"tl.store(error_slot + ({shape}), 1, mask=(v{number}_ok == 0) & {lanes})")
+        self.line(f"tl.store(error_slot + ({shape}), {instr.value or 1}, mask=(v{number}_ok == 0) & {lanes})")
         self.line("if DEBUG:")
         self.line(f'    tl.device_assert(v{number}_ok | ~({lanes}), "index out of range")')
         self._define(instr, f"tl.maximum(tl.minimum({value}, {size} - 1), 0)", self._axes[instr.operands[0]])

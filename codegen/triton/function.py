@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from symshape.analysis.loops import Dim, Instr, LoopKernel
+from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
 from symshape.codegen.online import Online
 from symshape.codegen.triton.body import TritonBody
 from symshape.codegen.triton.index import IndexText
+from symshape.codegen.triton.ops import TYPES
 from symshape.codegen.triton.reduce import accumulate, finish, start
 from symshape.codegen.triton.schedule import Schedule
 from symshape.prover.numbers.expr import Expr, product
@@ -38,6 +39,9 @@ class FunctionText:
         self.constants = ["INDEX", *blocks]
         for symbol in kernel.symbols:
             self.line(f"{symbol} = tl.cast({symbol}, INDEX)")
+        for arg in kernel.args:
+            if arg.by_value:
+                self.line(f"{arg.name} = {number(arg)}")
 
     def line(self, *texts: str) -> None:
         for text in texts:
@@ -113,6 +117,13 @@ class FunctionText:
         for instr in reductions:
             self.line(*finish(instr))
             self.body.known(instr.results)
+
+
+def number(arg: Arg) -> str:
+    """The element of an argument that is passed by value, in its own type."""
+    if arg.dtype == "f64":
+        return f"tl.cast({arg.name}, tl.int64).to(tl.float64, bitcast=True)"
+    return f"{arg.name} != 0" if arg.dtype == "i1" else f"tl.cast({arg.name}, {TYPES[arg.dtype]})"
 
 
 def online_state(online: Online) -> list[str]:

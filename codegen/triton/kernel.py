@@ -9,11 +9,12 @@ from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVa
 from symshape.codegen.triton.body import check_types
 from symshape.codegen.triton.forms import function_of, stage_of
 from symshape.codegen.triton.function import ALIGNED, FunctionText
-from symshape.codegen.triton.launcher import launcher_text
+from symshape.codegen.triton.launcher import by_value, launcher_text
 from symshape.codegen.triton.register_pressure import fit
 from symshape.codegen.triton.scatter import emit_scatter
 from symshape.codegen.triton.split import SplitWriter
 from symshape.codegen.variants import Variant, general
+from symshape.errors import KernelError
 from symshape.prover.numbers.expr import product
 
 __all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
@@ -40,6 +41,8 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
     name = name or kernel.name
     if kernel.scatter is not None:
         return emit_scatter(kernel, name)
+    if kernel.is_scan:
+        raise KernelError("there is no Triton code for scans", where=name, next_step="compile it for target cpu")
     check_types(kernel)
     reduces = any(d.reduced for d in kernel.dims)
     planned = [fit(variant, kernel) for variant in variants or [general(reduces)]]
@@ -74,9 +77,8 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
         variants=tuple(variant for _, variant in emitted),
         functions={f.name: f.own for f in functions.values()},
         workspace=workspace.sizes() if workspace else (),
-        launcher=launcher_text(
-            [n for n, _ in tensors], kernel.symbols, kernel.checks_index, sizes["xnumel"], emitted, workspace
-        ),
+        launcher=launcher_text(kernel.args, kernel.symbols, kernel.checks_index, sizes["xnumel"], emitted, workspace),
+        by_value=by_value(kernel.args),
     )
 
 

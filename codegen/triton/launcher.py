@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from symshape.analysis.loops import Arg
 from symshape.artifact.triton_kernels import TritonVariant
 from symshape.codegen.triton.split import Workspace
 from symshape.codegen.variants import Variant, condition_text
@@ -33,8 +34,26 @@ from symshape.prover.numbers.condition import TRUE, Condition, all_of
 _ADDRESS = "address"
 
 
+def by_value(args: Sequence[Arg]) -> tuple[str, ...]:
+    """Names of the arguments of which a kernel takes the number."""
+    return tuple(arg.name for arg in args if arg.by_value)
+
+
+def first_lines(args: Sequence[Arg]) -> list[str]:
+    """The addresses of tensors, by their positions, and the device, which is that of all of them. Outputs are tensors,
+    so that there is one."""
+    placed = [(i, arg.name) for i, arg in enumerate(args) if not arg.by_value]
+    addresses, values = ", ".join(f"{_ADDRESS}{i}" for i, _ in placed), ", ".join(f"{n}.data_ptr()" for _, n in placed)
+    return [f"{addresses} = {values}", f"device = {placed[0][1]}.device"]
+
+
+def given_tensors(args: Sequence[Arg]) -> list[str]:
+    """What launches get: numbers as they are, tensors as ``{name}``."""
+    return [arg.name if arg.by_value else f"{{{arg.name}}}" for arg in args]
+
+
 def launcher_text(
-    tensors: Sequence[str],
+    args: Sequence[Arg],
     symbols: Sequence[str],
     checks_index: bool,
     xnumel: str,
@@ -43,12 +62,9 @@ def launcher_text(
 ) -> str:
     """``xnumel``: Python for the number of parallel points."""
     tests, chosen = _conditions([variant.condition for variant, _ in variants])
-    body = [f"xnumel = {xnumel}", "if xnumel <= 0:", "    return"]
-    addresses = [f"{_ADDRESS}{i}" for i in range(len(tensors))]
-    body.append(f"{', '.join(addresses)} = {', '.join(f'{name}.data_ptr()' for name in tensors)}")
-    body.append(f"device = {tensors[0]}.device")
-    values = [*tensors, *symbols, *(["error_slot"] if checks_index else [])]
-    given = [*(f"{{{name}}}" for name in tensors), *values[len(tensors) :]]
+    body = [f"xnumel = {xnumel}", "if xnumel <= 0:", "    return", *first_lines(args)]
+    values = [*(arg.name for arg in args), *symbols, *(["error_slot"] if checks_index else [])]
+    given = [*given_tensors(args), *values[len(args) :]]
     defined: set[str] = set()
     for (plan, variant), (condition, names) in zip(variants, chosen, strict=True):
         used = plan.condition.symbols | (plan.splits.symbols if plan.splits is not None else frozenset())

@@ -7,15 +7,17 @@ lane for each point of the parallel dims, which goes along the reduced ones in o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from symshape.analysis.loops import LoopKernel
+from symshape.analysis.loops import Arg, LoopKernel
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.codegen.scatter_kernels import copy_of, memories, operation
 from symshape.codegen.triton.body import TritonBody, check_types
 from symshape.codegen.triton.forms import pointwise
 from symshape.codegen.triton.function import FunctionText
+from symshape.codegen.triton.launcher import by_value, first_lines, given_tensors
 from symshape.codegen.triton.ops import op_text
 from symshape.prover.numbers.expr import ceildiv, product
 
@@ -72,18 +74,17 @@ def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
         variants=variants,
         functions={head.name: (), function.name: ()},
         workspace=(),
-        launcher=_launcher([n for n, _ in tensors], [*kernel.symbols, *slot], (source, dest), stages),
+        launcher=_launcher(kernel.args, [*kernel.symbols, *slot], (source, dest), stages),
+        by_value=by_value(kernel.args),
     )
 
 
-def _launcher(tensors: list[str], values: list[str], memory: tuple[int, int], stages: list[TritonStage]) -> str:
+def _launcher(args: Sequence[Arg], values: list[str], memory: tuple[int, int], stages: list[TritonStage]) -> str:
     """A launch that has no points is left out: the other one may have some."""
-    given = ", ".join([*(f"{{{name}}}" for name in tensors), *values])
-    addresses = [f"address{i}" for i in range(len(tensors))]
+    given = ", ".join([*given_tensors(args), *values])
     copy, write = (stage.programs for stage in stages)
     lines = [
-        f"{', '.join(addresses)} = {', '.join(f'{name}.data_ptr()' for name in tensors)}",
-        f"device = {tensors[0]}.device",
+        *first_lines(args),
         f"copies, writes = {copy}, {write}",
         f"if address{memory[0]} == address{memory[1]}:",
         f"    if writes > 0: in_place(device, writes, {given})",
@@ -91,7 +92,8 @@ def _launcher(tensors: list[str], values: list[str], memory: tuple[int, int], st
         f"if copies > 0: copied_0(device, copies, {given})",
         f"if writes > 0: copied_1(device, writes, {given})",
     ]
-    return "\n".join([f"def launch({', '.join([*tensors, *values])}):", *(f"    {line}" for line in lines), ""])
+    names = ", ".join([*(arg.name for arg in args), *values])
+    return "\n".join([f"def launch({names}):", *(f"    {line}" for line in lines), ""])
 
 
 def _points(kernel: LoopKernel, name: str) -> FunctionText:

@@ -29,6 +29,7 @@ from torch import _prims_common
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import FloorDiv
 
+from symshape.activity import note
 from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
@@ -113,6 +114,7 @@ class GeneralShapeEnv(ShapeEnv):
         fallback_value: bool | None = None,
         **kwargs: Any,
     ) -> Any:
+        note()  # tracing has no steps, and asks all the time
         if (size_oblivious or fallback_value is not None) and not self.only_at_hand:
             general = self._general_answer(orig_expr, fallback_value)
             if general is not None:

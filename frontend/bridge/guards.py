@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from symshape.frontend.bridge.shape_env import symint_of
 from symshape.frontend.bridge.source_lines import user_frame
@@ -34,9 +36,17 @@ def track_sources(env: Any) -> None:
 
 
 def _symbols(fake: Any) -> set[Any]:
-    """The symbols of an input's sizes, strides and offset, or of a number."""
+    """The symbols of an input's sizes, strides and offset, or of a number; of a tensor that is made of others, of their
+    sizes as well as its own: the ragged size of a nested tensor is a symbol that no tensor inside has."""
+    if is_traceable_wrapper_subclass(fake):
+        names, _ = fake.__tensor_flatten__()
+        inside = {symbol for name in names for symbol in _symbols(getattr(fake, name))}
+        return inside | _free((*fake.size(), *fake.stride()))
     strided = isinstance(fake, torch.Tensor) and fake.layout is torch.strided
-    numbers = (*fake.size(), *fake.stride(), fake.storage_offset()) if strided else (fake,)
+    return _free((*fake.size(), *fake.stride(), fake.storage_offset()) if strided else (fake,))
+
+
+def _free(numbers: Sequence[Any]) -> set[Any]:
     symbolic = [number for number in numbers if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool)]
     return {symbol for number in symbolic for symbol in number.node.expr.free_symbols}
 

@@ -283,6 +283,13 @@ def expanded_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
     return sizes
 
 
+def expand(x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
+    """``aten.expand`` where the kernels for autograd are not asked: in the rules of nested tensors, which run below. A
+    dim that may be repeated is, as there; the layout of a view would be that of one that is not."""
+    spread = _spread(x, sizes)
+    return NotImplemented if spread is None else aten.expand.default(spread, sizes, **options)
+
+
 def _expand(usual: Any, x: torch.Tensor, sizes: Sequence[Size], **options: Any) -> Any:
     spread = _spread(x, sizes)
     return usual(x if spread is None else spread, sizes, **options)

@@ -10,6 +10,7 @@ import torch
 
 from symshape.frontend.bridge.decomposition_tables import MEAN, inductor_table, torch_decompositions
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
+from symshape.frontend.decompositions.broadcasting import expand
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
 from symshape.frontend.decompositions.distances import cdist_forward, pdist_forward
 from symshape.frontend.decompositions.eager_layouts import as_eager
@@ -167,6 +168,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.avg_pool2d_backward.default, avg_pool_backward),
     (aten.avg_pool3d_backward.default, avg_pool_backward),
     (aten.isin.Tensor_Tensor, isin),
+    (aten.expand.default, expand),
 )
 
 # Operator, what makes a decomposition of the one that it has. Applied in this order.

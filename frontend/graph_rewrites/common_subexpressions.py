@@ -13,6 +13,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from symshape.frontend.bridge.operators import schema_of
+from symshape.frontend.graph_rewrites.collectives import communicates
 from symshape.frontend.graph_rewrites.draw_order import draws
 
 aten = torch.ops.aten
@@ -41,9 +42,9 @@ def merged_to_read(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
 def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
     """A copy of the graph, with one node for calls of one function with equal arguments.
 
-    Kept apart are: draws of random numbers; uninitialised memory; nodes that read one value into data-dependent sizes
-    of their own, for what follows is traced with both; calls before and after a write to memory; and values that share
-    memory with a result, for eager mode returns two tensors.
+    Kept apart are: draws of random numbers; collectives, for another rank waits for each; uninitialised memory; nodes
+    that read one value into data-dependent sizes of their own, for what follows is traced with both; calls before and
+    after a write to memory; and values that share memory with a result, for eager mode returns two tensors.
     """
     merged = torch.fx.Graph()
     new: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -63,7 +64,7 @@ def merged_nodes(graph: torch.fx.Graph) -> torch.fx.Graph:
 
 
 def _may_merge(node: torch.fx.Node, of_results: set[StorageWeakRef]) -> bool:
-    if node.op in _KEPT or draws(node) or node.meta.get("unbacked_bindings"):
+    if node.op in _KEPT or draws(node) or communicates(node) or node.meta.get("unbacked_bindings"):
         return False
     if getattr(node.target, "overloadpacket", node.target) in _UNINITIALISED:
         return False

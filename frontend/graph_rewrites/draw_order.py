@@ -1,4 +1,5 @@
 """The order of draws of random numbers: every draw of eager mode is made, once, in eager mode's order.
+Where backward is reordered, that holds of collectives too.
 
 A draw moves the generator on, which the operators' schemas do not show. PyTorch's partitioner may move a draw from
 backward to forward, repeat one in backward, drop one that nothing reads, and change their order in backward; here it
@@ -18,6 +19,7 @@ import torch
 
 from symshape.frontend.bridge.aot_autograd import is_recomputed
 from symshape.frontend.bridge.operators import run_with_states
+from symshape.frontend.graph_rewrites.collectives import communicates
 from symshape.runtime.draw import draw_and_save_state, draw_from_state
 
 Tag = torch.Tag
@@ -108,39 +110,40 @@ def _is_on_cpu(node: torch.fx.Node) -> bool:
 
 
 def reordered(gm: torch.fx.GraphModule, reorder: Callable[..., Any]) -> torch.fx.GraphModule:
-    """The reordered graph with all draws, in the order in which they were."""
-    order = [node for node in gm.graph.nodes if draws(node)]
+    """The reordered graph with all draws and collectives, each kind in the order in which they were."""
+    orders = [[node for node in gm.graph.nodes if kind(node)] for kind in (draws, communicates)]
+    kept = [node for order in orders for node in order]
     found: torch.fx.GraphModule = reorder(gm)
-    if not order or found is gm:
+    if not kept or found is gm:
         return found
     made = {node.name: node for node in found.graph.nodes}
     (output,) = found.graph.find_nodes(op="output")
     with found.graph.inserting_before(output):
-        for node in _ancestors(order):
+        for node in _ancestors(gm.graph, kept):
             if node.name not in made:
                 made[node.name] = found.graph.node_copy(node, lambda one: made[one.name])
-    _sort(found.graph, [made[node.name] for node in order])
+    _sort(found.graph, [[made[node.name] for node in order] for order in orders])
     found.recompile()
     return found
 
 
-def _ancestors(nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
+def _ancestors(graph: torch.fx.Graph, nodes: list[torch.fx.Node]) -> list[torch.fx.Node]:
     """The nodes and all that they are computed from, in the order of the graph."""
     found, waiting = set(nodes), list(nodes)
     while waiting:
         new = [one for one in waiting.pop().all_input_nodes if one not in found]
         found.update(new)
         waiting += new
-    return [node for node in nodes[0].graph.nodes if node in found]
+    return [node for node in graph.nodes if node in found]
 
 
-def _sort(graph: torch.fx.Graph, chain: list[torch.fx.Node]) -> None:
-    """Topological order in which the nodes of ``chain`` come one after the other, as near to the present one as it can
+def _sort(graph: torch.fx.Graph, chains: list[list[torch.fx.Node]]) -> None:
+    """Topological order in which the nodes of each chain come one after the other, as near to the present one as it can
     be."""
     nodes = list(graph.nodes)
     position = {node: i for i, node in enumerate(nodes)}
     needed = {node: set(node.all_input_nodes) for node in nodes}
-    for first, second in zip(chain, chain[1:]):
+    for first, second in (pair for chain in chains for pair in zip(chain, chain[1:])):
         needed[second].add(first)
     users: dict[torch.fx.Node, list[torch.fx.Node]] = {node: [] for node in nodes}
     for node, inputs in needed.items():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from symshape.frontend.graph_rewrites.collectives import keep_collectives
 from symshape.frontend.graph_rewrites.common_subexpressions import merged_nodes
 from symshape.frontend.graph_rewrites.draw_order import keep_draws
 from symshape.frontend.graph_rewrites.saved_for_backward import save_what_is_compared, save_what_reads_mutated_inputs
@@ -23,6 +24,7 @@ def ready_to_split(rewrite: Rewrite) -> Rewrite:
         save_what_reads_mutated_inputs(joint)
         save_what_is_compared(joint)
         keep_draws(joint)
+        keep_collectives(joint)
         keep_symbols(joint)
         return joint
 

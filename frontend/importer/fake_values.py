@@ -12,12 +12,14 @@ import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from symshape.dialects.conditions import emit_condition
+from symshape.dialects.sizes import Layout
 from symshape.dialects.types import DTYPES, tensor_type
 from symshape.frontend.bridge.shape_env import path_to_symbol, symbol_range, symbols_of
-from symshape.frontend.importer.traced_symbols import INT64_MAX, SymbolRow, layout_of, size_expr
+from symshape.frontend.importer.traced_symbols import SymbolRow, layout_of, size_expr
 from symshape.frontend.importer.unbacked_offsets import start_offset
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import INT64_MAX
 
 if TYPE_CHECKING:
     from symshape.frontend.importer.import_fx import Importer
@@ -73,8 +75,25 @@ def bind(importer: Importer, value: ir.Value, fake: Any, location: ir.Location) 
     if layout is None or not isinstance(value.type, ir.RankedTensorType):
         return
     sizes, strides, offset = layout
-    operands = [importer.sizes.value(e) for e in (*sizes, *strides, offset)]
-    ir.Operation.create("symshape.bind", [], [value, *operands], loc=location)
+    known = Layout(tuple(sizes), tuple(strides), offset)
+    bind_layout(importer, value, known, str(fake.device), location, negated=fake.is_neg())
+
+
+def bind_layout(
+    importer: Importer,
+    value: ir.Value,
+    layout: Layout,
+    device: str,
+    location: ir.Location,
+    *,
+    negated: bool = False,
+) -> None:
+    """Says where a tensor's elements lie. ``negated``: they are those in memory times -1."""
+    operands = [importer.sizes.value(e) for e in (*layout.sizes, *layout.strides, layout.offset)]
+    attributes: dict[str, ir.Attribute] = {} if device == importer.device else {"device": ir.StringAttr.get(device)}
+    if negated:
+        attributes["negated"] = ir.UnitAttr.get()
+    ir.Operation.create("symshape.bind", [], [value, *operands], attributes, loc=location)
 
 
 ResultDims = set[tuple[int, str, int]]  # of sizes and strides: result, which of both, dim

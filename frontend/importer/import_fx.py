@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from symshape.artifact.compiled_program import target_name
 from symshape.artifact.relations import OWN
 from symshape.dialects.accessors import (
     function_name,
-    mark_branch,
     mark_call,
+    mark_subgraph,
     set_output_template,
+    set_reason_kept,
     set_returned_relations,
 )
 from symshape.dialects.conditions import read_condition
@@ -28,6 +29,7 @@ from symshape.errors import CompileError
 from symshape.frontend.bridge.operators import returns_views
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_values import fill_values
+from symshape.frontend.graph_rewrites.collectives import communicates
 from symshape.frontend.graph_rewrites.draw_order import draws
 from symshape.frontend.importer.fake_values import (
     Constant,
@@ -42,9 +44,11 @@ from symshape.frontend.importer.fake_values import (
     type_of,
     unchecked,
 )
-from symshape.frontend.importer.import_cond import Branch, import_cond
+from symshape.frontend.importer.import_cond import import_cond
+from symshape.frontend.importer.import_loops import import_scan, import_while
 from symshape.frontend.importer.returned_tensors import relations
 from symshape.frontend.importer.shape_env_constraints import emit_condition, import_constraints, import_facts
+from symshape.frontend.importer.subgraphs import ImportFunction, Kept, Subgraph, copied, layout_of_copy
 from symshape.frontend.importer.sym_floats import emit_real
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.numbers.expr import Expr
@@ -72,6 +76,14 @@ class Importer:
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | Constant | None
     files: dict[tuple[str, int], ir.Location] = field(default_factory=dict)
     kind: str = "inference"  # of the graph
+    device: str = "cpu"  # that kernels run on
+    collectives: int = 0  # of the function, so far
+
+    def mark(self, call: Any, node: torch.fx.Node, *, fresh: bool = False, checked: bool = False) -> None:
+        """Says of a call what it does besides returning results."""
+        number = self.collectives if communicates(node) else None
+        self.collectives += number is not None
+        mark_call(call, fresh=fresh, draws=draws(node), checked=checked, collective=number)
 
     def free_name(self, wanted: str) -> str:
         """A name that no function of the module has."""
@@ -92,22 +104,32 @@ class Importer:
 
 
 def import_graph(
-    gm: torch.fx.GraphModule, context: ir.Context, env: Any, name: str = "main", kind: str = "inference"
+    gm: torch.fx.GraphModule,
+    context: ir.Context,
+    env: Any,
+    name: str = "main",
+    kind: str = "inference",
+    device: str = "cpu",
 ) -> Imported:
     """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
     ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``kind``: "inference", "forward" or
     "backward"; the last is only called after another one of the same ShapeEnv, which has checked the guards.
+    ``device``: that the graph's kernels run on; binds of tensors on others say so.
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
         block, fakes = _create_function(module, gm, name)
-        importer = Importer(module, env, Sizes(block), kind=kind)
-        rows = collect_symbols(fakes, env)
+        importer = Importer(module, env, Sizes(block), kind=kind, device=device)
+        rows = collect_symbols(fakes, env, offsets_needed=kind != "backward" or _reads_offsets(gm))
         guards_hold = kind == "backward"
         _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env, guards_hold))
     return Imported(module, importer.constants, rows)
+
+
+def _reads_offsets(gm: torch.fx.GraphModule) -> bool:
+    return any("storage_offset" in str(node.target) or "as_strided" in str(node.target) for node in gm.graph.nodes)
 
 
 def _create_function(module: ir.Module, gm: torch.fx.GraphModule, name: str) -> tuple[ir.Block, list[Any]]:
@@ -133,9 +155,9 @@ def _import_body(
     fakes: list[Any],
     rows: list[SymbolRow],
     facts: Callable[[], None],
-    outputs: Sequence[Any] | None = None,
+    subgraph: Subgraph | None = None,
 ) -> None:
-    """Symbols, layouts of arguments, what ``facts`` writes, then the nodes. ``outputs``: what a branch returns."""
+    """Symbols, layouts of arguments, what ``facts`` writes, then the nodes. ``subgraph``: where it is one."""
     block = importer.sizes.block
     with ir.InsertionPoint(block):
         for row in rows:
@@ -146,28 +168,28 @@ def _import_body(
             importer.values[node] = argument if known is None else known
             bind(importer, argument, value, importer.location(node))
         facts()
-        results = _import_nodes(importer, gm, outputs)
+        results = _import_nodes(importer, gm, subgraph)
     arguments = [argument.type for argument in block.arguments]
     block.owner.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, results))
 
 
-def _import_branch(outer: Importer, branch: Branch) -> None:
-    """Adds the function of a branch. Facts of symbols are those of the whole graph, and what its predicate says; of a
+def _import_subgraph(outer: Importer, subgraph: Subgraph) -> None:
+    """Adds the function of a subgraph. Facts of symbols are those of the whole graph, and what its predicate says; of a
     data-dependent size only that it is one: the rest comes from checks that may not have run."""
-    block, fakes = _create_function(outer.module, branch.graph, branch.name)
-    importer = Importer(outer.module, outer.env, Sizes(block), outer.constants, files=outer.files)
-    mark_branch(block.owner)
+    block, fakes = _create_function(outer.module, subgraph.graph, subgraph.name)
+    importer = Importer(outer.module, outer.env, Sizes(block), outer.constants, files=outer.files, device=outer.device)
+    mark_subgraph(block.owner)
     rows = [unchecked(row, fakes) if row.hint < 0 else row for row in collect_symbols(fakes, outer.env)]
-    facts = functools.partial(import_facts, importer.sizes, outer.env, branch.assumed)
-    _import_body(importer, branch.graph, fakes, rows, facts, branch.returned)
+    facts = functools.partial(import_facts, importer.sizes, outer.env, subgraph.assumed)
+    _import_body(importer, subgraph.graph, fakes, rows, facts, subgraph)
 
 
-def _import_nodes(importer: Importer, gm: torch.fx.GraphModule, outputs: Sequence[Any] | None) -> list[ir.Type]:
+def _import_nodes(importer: Importer, gm: torch.fx.GraphModule, subgraph: Subgraph | None) -> list[ir.Type]:
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             continue
         if node.op == "output":
-            return _import_output(importer, node) if outputs is None else _import_branch_output(importer, outputs)
+            return _import_output(importer, node) if subgraph is None else _import_subgraph_output(importer, subgraph)
         with importer.location(node):
             if node.op == "get_attr":
                 importer.values[node] = _import_constant(importer, gm, node)
@@ -232,7 +254,7 @@ def _is_scalar_operator(target: Any) -> bool:
     return getattr(target, "__module__", "") in ("_operator", "torch", "math")
 
 
-def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) -> Any:
+def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any, reason: str = "") -> Any:
     operands: list[ir.Value] = []
     text = template(importer, node.args, node.kwargs, operands)
     tuple_result = isinstance(value, (tuple, list, dict))
@@ -244,7 +266,9 @@ def _import_library_call(importer: Importer, node: torch.fx.Node, value: Any) ->
     indices = kept if tuple_result else None
     call = CallOp(f"flat.{target}" if nested else target, text, operands, types, result_indices=indices)
     op = call.operation
-    mark_call(op, fresh=_is_fresh(node.target), draws=draws(node), checked=_is_custom(node.target))
+    importer.mark(op, node, fresh=_is_fresh(node.target), checked=_is_custom(node.target))
+    if reason:
+        set_reason_kept(op, reason)
     results: list[Any] = [None] * len(fakes)
     for i, result in zip(kept, op.results):
         results[i] = result
@@ -308,9 +332,18 @@ def _own_message(text: str) -> str:
     return "" if text.startswith("Runtime assertion failed for expression") else text
 
 
-def _import_cond(importer: Importer, node: torch.fx.Node) -> Any:
-    results = import_cond(importer, node, _import_branch)
-    return _import_library_call(importer, node, node.meta.get("val")) if results is None else results
+def _import_subgraphs(
+    import_operator: Callable[[Importer, torch.fx.Node, ImportFunction], list[Any]],
+) -> Callable[[Importer, torch.fx.Node], Any]:
+    """An operator with subgraphs: they become functions, or it is a library call that says why."""
+
+    def imported(importer: Importer, node: torch.fx.Node) -> Any:
+        try:
+            return import_operator(importer, node, _import_subgraph)
+        except Kept as kept:
+            return _import_library_call(importer, node, node.meta.get("val"), reason=str(kept))
+
+    return imported
 
 
 def _ignore(importer: Importer, node: torch.fx.Node) -> Any:
@@ -318,7 +351,11 @@ def _ignore(importer: Importer, node: torch.fx.Node) -> Any:
 
 
 _SPECIAL: dict[str, Callable[[Importer, torch.fx.Node], Any]] = {
-    "cond": _import_cond,
+    "cond": _import_subgraphs(import_cond),
+    "while_loop": _import_subgraphs(import_while),
+    "while_loop_stack_output": _import_subgraphs(import_while),
+    "scan": _import_subgraphs(import_scan),
+    "map_impl": _import_subgraphs(import_scan),
     "aten._local_scalar_dense.default": _import_item,
     "aten._assert_scalar.default": _import_assert,
     "aten.sym_constrain_range.default": _ignore,
@@ -388,10 +425,16 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     return [v.type for v in operands]
 
 
-def _import_branch_output(importer: Importer, outputs: Sequence[Any]) -> list[ir.Type]:
-    values = [importer.values[v] if isinstance(v, torch.fx.Node) else v for v in outputs]
-    values = [importer.sizes.value(v) if type(v) is int else v for v in values]
-    if not all(isinstance(v, ir.Value) for v in values):
-        raise CompileError("a branch returns what is no tensor or size")
-    ir.Operation.create("func.return", [], values)
-    return [v.type for v in values]
+def _import_subgraph_output(importer: Importer, subgraph: Subgraph) -> list[ir.Type]:
+    """The return: what is given to the next step of a loop has the layout of what was given to this one."""
+    returned = []
+    for position, item in enumerate(subgraph.returned):
+        value = importer.values[item] if isinstance(item, torch.fx.Node) else item
+        value = importer.sizes.value(value) if type(value) is int else value
+        if not isinstance(value, ir.Value):
+            raise CompileError("its function returns what is neither a tensor nor a size")
+        like = subgraph.like[position] if position < len(subgraph.like) else None
+        fake = item.meta["val"] if isinstance(item, torch.fx.Node) else item
+        returned.append(copied(importer, value, layout_of_copy(importer, fake, like), fake))
+    ir.Operation.create("func.return", [], returned)
+    return [value.type for value in returned]

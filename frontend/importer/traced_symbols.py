@@ -17,11 +17,9 @@ from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.importer.shape_env_guards import Known, known_conditions
 from symshape.prover.numbers.decided import learn
 from symshape.prover.numbers.expr import Expr, has_functions
-from symshape.prover.numbers.facts import Facts, Row
+from symshape.prover.numbers.facts import INT64_MAX, Facts, Row
 from symshape.prover.numbers.sympy_bridge import from_sympy
 from symshape.runtime.torch_c import first_seen
-
-INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -118,11 +116,15 @@ def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
         yield f"arg{i}.offset", offset
 
 
-def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> list[SymbolRow]:
+def collect_symbols(
+    values: list[Any], env: Any, *, all_needed: bool = True, offsets_needed: bool = True
+) -> list[SymbolRow]:
     """One row per free symbol of the inputs, in the order in which they are met.
 
     Raises CompileError when a symbol occurs only inside expressions that show no value of its own; without
-    ``all_needed`` it is left out.
+    ``all_needed`` it is left out. Without ``offsets_needed`` an unbacked symbol that only offsets of inputs have is
+    read off one of them as if it were that: where an input begins is then no part of any result, for kernels and views
+    count from there. (A tangent is traced with the offset of an output, which it does not have.)
     """
     bindings: dict[str, str] = {}
     needed: dict[str, str] = {}
@@ -135,15 +137,19 @@ def collect_symbols(values: list[Any], env: Any, *, all_needed: bool = True) -> 
         solved = None if bindings.keys() >= expr.symbols else _solved(expr, reading)
         if solved:
             bindings.setdefault(*solved)
+    symbols, loose = symbols_of(env), {}
     for name in needed if all_needed else ():
-        if name not in bindings:
+        if name in bindings:
+            continue
+        if not offsets_needed and needed[name].endswith(".offset") and symbol_hint(env, symbols.get(name)) is None:
+            loose[name] = SymbolRow(name, -INT64_MAX, INT64_MAX, -1, "", needed[name])
+        else:
             raise CompileError(
                 f"symbol {name} cannot be read off any input",
                 where=f"{needed[name]} of the graph",
                 next_step="pass a tensor or integer whose size is the symbol itself",
             )
-    symbols = symbols_of(env)
-    return [_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()]
+    return [*(_row(name, symbols.get(name), env, binding) for name, binding in bindings.items()), *loose.values()]
 
 
 def _solved(expr: Expr, reading: str) -> tuple[str, str] | None:

@@ -47,13 +47,14 @@ KNOWN_VERSIONS = Versions()  # what the tests were run with; pyproject.toml has 
 @dataclass(frozen=True)
 class Scope:
     """What is being traced. Of a frame: ``run_operators``: users' operators without a fake rule are run on made-up
-    operands; ``only_settings``: PyTorch's tracing rules stay as they are. Of a graph: ``eager_draws``: random numbers
-    are eager mode's."""
+    operands; ``only_settings``: PyTorch's tracing rules stay as they are; ``writes_failures``: of Dynamo's graphs, as
+    files. Of a graph: ``eager_draws``: random numbers are eager mode's."""
 
     phase: Phase
     run_operators: bool = True
     eager_draws: bool = True
     only_settings: bool = False
+    writes_failures: bool = False
 
 
 _SCOPES: list[Scope] = []  # those that are entered, under the compile lock, the innermost last
@@ -67,6 +68,11 @@ def may_run_operators() -> bool:
 def outermost_phase() -> Phase:
     """What is being traced: scopes of graphs are inside of a frame's, or on their own."""
     return _SCOPES[0].phase
+
+
+def is_frame_of_ours() -> bool:
+    """Whether a frame is being compiled by ``symshape.compile``; not by ``torch.compile``."""
+    return any(scope.phase == "frame" for scope in _SCOPES)
 
 
 _MISSING: Any = object()

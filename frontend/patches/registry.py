@@ -38,8 +38,11 @@ from symshape.frontend.patches import (
     layout_questions,
     lazy_modules,
     needless_work,
+    nested_views,
     operator_rules,
     random_draws,
+    repro_files,
+    scan_gradients,
     scattered_sources,
     silent_logs,
     size_reads,
@@ -70,8 +73,11 @@ _OUTPUT = "torch._dynamo.output_graph"
 _PARTITIONERS = "torch._functorch.partitioners"
 _AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
+_NESTED = "torch.nested._internal.nested_tensor.NestedTensor"
+_BUILDER = f"{_VARIABLES}.builder"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
+_DEBUG = "torch._dynamo.repro.after_dynamo.WrapBackendDebug"
 _DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
 _FUNCTIONS = ("_sym_sqrt", "_sym_log2", "_sym_asin", "_sym_acos")
 
@@ -111,6 +117,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{_VIEWS}._view_has_unbacked_input", "a, shape"),
             Says(f"{_VIEWS}._view_meta", "_view_has_unbacked_input"),
             Exists(f"{_VIEWS}._view_unbacked_meta"),
+        ),
+    ),
+    Patch(
+        "nested tensors that are views",
+        ("frame",),
+        (added(f"{_NESTED}._is_view"),),
+        nested_views.nested_views_are_tensors,
+        "of a view the base is traced and guarded, which a nested tensor that an operator made does not have",
+        (
+            Exists(f"{_NESTED}._is_view"),
+            Says(f"{_BUILDER}._automatic_dynamic", "_is_view"),
+            Says(f"{_BUILDER}.VariableBuilder.wrap_tensor", "_is_view"),
+            Says("torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor", "_is_view"),
         ),
     ),
     Patch(
@@ -797,6 +816,20 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (Takes("torch._higher_order_ops.cond._merge_output", "a, b, mode"),),
     ),
     Patch(
+        "values that steps of a scan save",
+        ("frame",),
+        ("torch._higher_order_ops.scan.ScanAutogradImpl._optimize_forward_intermediates",),
+        scan_gradients.values_saved_by_steps_are_copies,
+        "a carry that is saved for backward as well, as in most recurrent cells, is refused as an alias of itself",
+        (
+            Takes("torch._higher_order_ops.scan.ScanAutogradImpl._optimize_forward_intermediates", "self"),
+            Takes(
+                "torch._higher_order_ops.scan.ScanAutogradImpl._insert_clone",
+                "self, need_copy_node, output_node",
+            ),
+        ),
+    ),
+    Patch(
         "messages of checks",
         ("frame",),
         torch_checks.targets(torch_checks.CHECK),
@@ -868,16 +901,29 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         versions=Versions(last="2.13"),
     ),
     Patch(
-        "DistributedDataParallel",
+        "DistributedDataParallel and FSDP2",
         ("frame",),
         ("torch._dynamo.trace_rules.check",),
         data_parallel.module_of_data_parallel_is_traced,
-        "Dynamo skips the forward method of a wrapped module whose class is one of torch.nn",
+        "Dynamo skips the forward method of a wrapped or sharded module whose class is one of torch.nn",
         (
             Takes("torch._dynamo.trace_rules.check", "obj, is_inlined_call | obj, is_inlined_call, frame"),
             Exists("torch.nn.parallel.DistributedDataParallel._get_active_ddp_module"),
+            Exists("torch.distributed.fsdp.FSDPModule"),
             HasLocal("torch.nn.Sequential.forward", "self"),
         ),
+    ),
+    Patch(
+        "files of failures",
+        ("frame",),
+        (f"{_DEBUG}.__call__",),
+        repro_files.backends_are_called,
+        "PyTorch's search for failures makes sizes constants, and fails itself where an integer is a symbol",
+        (
+            Takes(f"{_DEBUG}.__call__", "self, gm, example_inputs, **kwargs"),
+            Says(f"{_DEBUG}.__call__", "_torchdynamo_orig_backend"),
+        ),
+        when=repro_files.where_failures_are_written,
     ),
     Patch(
         "draws of checkpoints",

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import is_branch, main_functions, message_of, status_of
+from symshape.dialects.accessors import is_subgraph, main_functions, message_of, status_of
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
@@ -72,7 +72,7 @@ def read_entries(module: ir.Module, context: PassContext) -> list[Entry]:
     with module.context:
         for block in main_blocks(module):
             own = _read(block, Sizes(block))
-            in_branch = is_branch(block.owner)
+            in_branch = is_subgraph(block.owner)
             entries += [e for e in own if not in_branch or e.kind != "assume"]  # they are those of main
     return entries + context.constraints
 

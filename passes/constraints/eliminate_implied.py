@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import is_branch
+from symshape.dialects.accessors import is_subgraph
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Sizes
@@ -161,7 +161,7 @@ class _State:
         self.counts["kept"] += 1
         if answer == "unknown":
             now.assume(condition)
-        elif op.block == self.program.block and not is_branch(op.parent):
+        elif op.block == self.program.block and not is_subgraph(op.parent):
             where = ", ".join(source_lines(op.location))
             fail(op, f'can never hold: {condition} is false at every size, "{message_of(op)}" ({where})')
 

@@ -13,6 +13,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
+from symshape.activity import note
 from symshape.dialects import verify
 from symshape.errors import CompileError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.passes.framework import registry
@@ -83,6 +84,7 @@ def run_pipeline(
         name = step_name(step)
         if hooks.before:
             hooks.before(name, module)
+        note(name)
         start = time.perf_counter()
         _run_step(module, step, context, debug_dir, allow_unregistered)
         hooks.timings.append((name, time.perf_counter() - start))

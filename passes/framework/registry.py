@@ -37,6 +37,8 @@ TABLE: dict[str, str] = {
     "plan-index-width": "symshape.passes.plans.plan_index_width:PlanIndexWidth",
     "plan-alignment": "symshape.passes.plans.plan_alignment:PlanAlignment",
     "inline-layers": "symshape.passes.layers.inline_layers:InlineLayers",
+    "sink-waits": "symshape.passes.memory.sink_waits:SinkWaits",
+    "write-slices": "symshape.passes.memory.write_slices:WriteSlices",
     "reuse-buffers": "symshape.passes.memory.reuse_buffers:ReuseBuffers",
 }
 

@@ -11,8 +11,9 @@ CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored
 
 
 def choose_anchors(graph: Graph) -> set[Compute]:
-    """Reductions, values that something needs in memory, and values too dear to be computed by each of the readers."""
-    anchors = {n for n in graph.computes if n.is_reduction or any(r in graph.buffer_uses for r in n.results)}
+    """Reductions, scans, values that something needs in memory, and values too dear to be computed by each of the
+    readers."""
+    anchors = {n for n in graph.computes if n.accumulates or any(r in graph.buffer_uses for r in n.results)}
     for node in graph.computes:
         _anchor_guarded(graph, node, anchors)
     readers: dict[Compute, frozenset[Compute]] = {}  # of a value: the anchors that compute it again if it floats
@@ -29,7 +30,7 @@ def read_by_one_kernel(grouping: Grouping) -> set[Compute]:
     may float, and need no memory."""
     graph = grouping.graph
     readers: dict[Compute, set[Group]] = {}
-    must = {n for n in grouping.anchors if n.is_reduction or any(r in graph.buffer_uses for r in n.results)}
+    must = {n for n in grouping.anchors if n.accumulates or any(r in graph.buffer_uses for r in n.results)}
     for reader, reads in grouping.reads.items():
         for access in reads:
             producer = graph.producer.get(access.base)
@@ -66,7 +67,7 @@ def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
             producer = graph.producer.get(access.base)
             inner = tuple(e.substitute(replacement) for e in access.map)
             whole = every <= set().union(*(e.symbols for e in inner))
-            if producer is not None and not producer.is_reduction and (whole or len(producer.users) == 1):
+            if producer is not None and not producer.accumulates and (whole or len(producer.users) == 1):
                 stack.append((producer, inner))
             elif whole:
                 large[access.base] = ITEM_SIZE.get(dtype_of(access.base), 16)

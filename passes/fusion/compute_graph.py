@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import draws_numbers, symbol_name
+from symshape.dialects.accessors import SCAN, combiner_of, orders_of, scan_results, symbol_name
 from symshape.dialects.reals import sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.views import read_domain, read_map
@@ -64,7 +64,8 @@ class Access:
 
 @dataclass(eq=False)
 class Compute:
-    """A ``linalg.generic``: its iteration dims (sizes, which are reduced), its reads, and its results."""
+    """A ``linalg.generic``: its iteration dims (sizes, which are reduced), its reads, and its results; of a scan those
+    over all dims."""
 
     index: int
     op: Any
@@ -76,16 +77,23 @@ class Compute:
     weight: int  # scalar operations in the body
     heavy: bool
     raises: bool  # its body may find an error: an index out of range, an integer division by zero
+    is_scan: bool  # what it carries along its reduced dims is a result at each of their points
     users: list[Any] = field(default_factory=list)  # Computes, and other ops that need a result as a buffer
 
     @property
     def is_reduction(self) -> bool:
+        """Whether the results lack dims that it iterates over."""
+        return any(self.reduced) and not self.is_scan
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a point is computed of others: a reduction or a scan."""
         return any(self.reduced)
 
     @property
     def result_dims(self) -> list[int]:
         """The iteration dims that the results have."""
-        return [i for i, r in enumerate(self.reduced) if not r]
+        return [i for i, r in enumerate(self.reduced) if self.is_scan or not r]
 
     @property
     def result_sizes(self) -> tuple[Expr, ...]:
@@ -108,7 +116,7 @@ class Graph:
     dead: list[Any] = field(default_factory=list)  # tensor.empty, tensor.splat: they vanish with their generics
     buffer_uses: dict[ir.Value, list[Any]] = field(default_factory=dict)  # computed value -> ops that need it stored
     symbol_tensors: dict[str, ir.Value] = field(default_factory=dict)  # data-dependent size -> what it is read from
-    drawn_before: dict[Any, Any] = field(default_factory=dict)  # call that draws random numbers -> the one before it
+    called_before: dict[Any, list[Any]] = field(default_factory=dict)  # of calls that keep their order: those before
 
     def layout(self, value: ir.Value) -> Layout:
         """Where a tensor lies: as its bind says; contiguous, for a value inside a lowering that no bind speaks of."""
@@ -144,8 +152,12 @@ def read_graph(block: ir.Block) -> Graph:
     operations = [view.operation for view in block.operations]
     for op in operations:
         graph.sizes.read(op)
-    drawing = [op for op in operations if draws_numbers(op)]
-    graph.drawn_before = dict(zip(drawing[1:], drawing))
+    last: dict[str, Any] = {}  # of each kind of calls that keep their order
+    for op in operations:
+        for kind in orders_of(op):
+            if kind in last:
+                graph.called_before.setdefault(op, []).append(last[kind])
+            last[kind] = op
     for op in operations:
         name = op.name
         if name == "symshape.view":
@@ -198,7 +210,9 @@ def _read_generic(graph: Graph, op: Any) -> None:
         sizes = graph.tensor_sizes[outs[0]]
     captured, weight, heavy, raises = _scan_body(op)
     inputs = [graph.resolve(v, rank) for v in ins]
-    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, list(op.results), weight, heavy, raises)
+    is_scan = combiner_of(op) == SCAN
+    results = list(scan_results(op)) if is_scan else list(op.results)
+    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, results, weight, heavy, raises, is_scan)
     graph.computes.append(node)
     for access in inputs:
         if access.base in graph.producer:

@@ -93,7 +93,7 @@ class FuseKernels(Pass):
         for node in graph.computes:
             if node in grouping.anchors:
                 group, new = place(grouping, node, vertical=self.vertical)
-                if self.siblings and new and node.is_reduction:
+                if self.siblings and new and node.accumulates:
                     siblings.merge(group, [node])
                 else:
                     siblings.enter(group, [node])

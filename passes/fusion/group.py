@@ -1,6 +1,6 @@
 """Grouping: which values are computed in which kernel.
 
-Anchors are the values that must exist: reductions, values that a library call or a result needs in memory, and
+Anchors are the values that must exist: reductions, scans, values that a library call or a result needs in memory, and
 values too dear to compute again for each reader. All other values float: each kernel that reads one computes it where
 it needs it. A group is a set of anchors over one iteration space; an anchor joins a group when its own space is that
 space (proven), when it reads members only at the point at hand, and when no path leaves the group and comes back.
@@ -33,6 +33,10 @@ class Group:
     @property
     def has_reduction(self) -> bool:
         return any(self.reduced)
+
+    @property
+    def has_scan(self) -> bool:
+        return any(node.is_scan for node in self.placements)
 
     def reduced_names(self) -> set[str]:
         return {f"k{i}" for i, r in enumerate(self.reduced) if r}
@@ -203,8 +207,10 @@ def _complete(node: Compute, group: Group, solved: list[Expr | None], facts: Fac
 
 def _reduced_after(node: Compute, group: Group, placement: tuple[Expr, ...]) -> list[bool] | None:
     """Which dims of the space are reduced once the node is in it; None when that contradicts what is there."""
-    if not node.is_reduction:
+    if not node.accumulates:
         return group.reduced
+    if node.is_scan and not _in_order(node, placement) or group.has_reduction and node.is_scan != group.has_scan:
+        return None  # a scan goes over the points once, in order; a reduction is there after all of them
     over: set[str] = set().union(*(placement[i].symbols for i, r in enumerate(node.reduced) if r))
     kept: set[str] = set().union(*(placement[i].symbols for i, r in enumerate(node.reduced) if not r), set())
     names = {f"k{i}" for i in range(len(group.space))}
@@ -217,6 +223,12 @@ def _reduced_after(node: Compute, group: Group, placement: tuple[Expr, ...]) -> 
     if not _covers(node, group, placement) or not over:
         return None
     return [f"k{i}" in over for i in range(len(group.space))]
+
+
+def _in_order(node: Compute, placement: tuple[Expr, ...]) -> bool:
+    """Whether the kernel goes along one dim where the scan does."""
+    along = [placement[i] for i, r in enumerate(node.reduced) if r]
+    return all(e == Expr.symbol(name) for e in along for name in e.symbols)
 
 
 def _covers(node: Compute, group: Group, placement: tuple[Expr, ...]) -> bool:

@@ -21,7 +21,7 @@ def in_place_pairs(plan: KernelPlan, graph: Graph) -> list[tuple[int, int]]:
     gathered = {v for item in plan.items if isinstance(item, Step) for v in item.node.captured}
     pairs = []
     for i, value in enumerate(plan.inputs):
-        if value in gathered:
+        if value in gathered or value in graph.sizes.foreign:
             continue
         maps = {item.map for item in plan.items if isinstance(item, Load) and item.base == value}
         pairs += [(i, j) for j, s in enumerate(plan.stores) if maps == {s.map} and _same_memory(graph, value, s)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes
+from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes, scan_results
 from symshape.dialects.affine_maps import affine_map, is_dim
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.reals import rebuild, sizes_in
@@ -120,9 +120,11 @@ class KernelWriter:
         return function
 
     def _attributes(self) -> dict[str, ir.Attribute]:
-        kind = "reduction" if self.has_reduction else "pointwise"
+        scan = any(isinstance(item, Step) and item.node.is_scan for item in self.plan.items)
+        kind = "scan" if scan else "reduction" if self.has_reduction else "pointwise"
         pairs = in_place_pairs(self.plan, self.graph)
-        return kernel_attributes(kind, len(self.plan.inputs), len(self.plan.stores), pairs)
+        by_value = [i for i, value in enumerate(self.plan.inputs) if value in self.graph.sizes.foreign]
+        return kernel_attributes(kind, len(self.plan.inputs), len(self.plan.stores), pairs, by_value)
 
     def _assume_rows(self) -> None:
         """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
@@ -175,21 +177,22 @@ class KernelWriter:
         ins = [self.results[i][j] for i, j in item.inputs]
         rank = len(self._level_sizes(loop_row))
         maps = [self._input_map(ref, loop_row) for ref in item.inputs]
-        if node.is_reduction and all(self._is_row(ref) for ref in item.inputs):
+        if node.accumulates and all(self._is_row(ref) for ref in item.inputs):
             # linalg reads the size of every loop off an operand, and no operand has the reduced dims.
             ins[0], maps[0] = self._at_full_level(ins[0]), ir.AffineMap.get_identity(rank)
-        dtypes = [dtype_of(r) for r in node.results]
-        outs = [self._init(node, i, item.row, t) for i, t in enumerate(dtypes)]
-        target = self._projection() if node.is_reduction else ir.AffineMap.get_identity(rank)
-        iterators = self.plan.reduced if node.is_reduction else [False] * rank
-        attributes = _loop_attributes([*maps, *[target] * len(outs)], iterators, len(outs))
+        carried = [self._start(node, i) for i in range(len(node.results)) if node.accumulates]
+        full = [] if node.is_reduction else [self._empty(item.row, dtype_of(r)) for r in node.results]
+        outs, identity = [*carried, *full], ir.AffineMap.get_identity(rank)
+        targets = [*[self._projection()] * len(carried), *[identity] * len(full)]
+        iterators = self.plan.reduced if node.accumulates else [False] * rank
+        attributes = _loop_attributes([*maps, *targets], iterators, len(outs))
         attributes |= combiner_attribute(combiner_of(node.op))
         source, at = node.op.regions[0].blocks[0], self._at_level(item.map, loop_row)
         outer = self._outer_values(node.op, source, at, rank)
         op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*ins, *outs], attributes, regions=1)
         block = op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*ins, *outs)))
         self._clone_body(source, block, at, rank, outer)
-        return list(op.results)
+        return scan_results(op) if node.is_scan else list(op.results)
 
     def _at_full_level(self, value: ir.Value) -> ir.Value:
         """A row value at every point of its row."""
@@ -212,16 +215,18 @@ class KernelWriter:
             return self._projection()
         return ir.AffineMap.get_identity(len(self._level_sizes(row)))
 
-    def _init(self, node: Any, result: int, row: bool, dtype: str) -> ir.Value:
-        type_ = self._level_type(row, dtype)
-        if not node.is_reduction:
-            return ir.Operation.create("tensor.empty", [type_], self._dynamic(row)).result
+    def _empty(self, row: bool, dtype: str) -> ir.Value:
+        return ir.Operation.create("tensor.empty", [self._level_type(row, dtype)], self._dynamic(row)).result
+
+    def _start(self, node: Any, result: int) -> ir.Value:
+        """What a reduction or a scan starts from, in each row."""
         segments = list(ir.DenseI32ArrayAttr(node.op.attributes["operandSegmentSizes"]))
-        scalar = self._neutral(node.op.operands[segments[0] + result].owner)
-        return ir.Operation.create("tensor.splat", [type_], [scalar, *self._dynamic(row)]).result
+        start = node.op.operands[segments[0] + result]
+        scalar, type_ = self._neutral(start.owner), self._level_type(True, dtype_of(start))
+        return ir.Operation.create("tensor.splat", [type_], [scalar, *self._dynamic(True)]).result
 
     def _neutral(self, init: Any) -> ir.Value:
-        """What a reduction starts from: the operand of a splat. MLIR folds one of static sizes to a constant."""
+        """The operand of a splat. MLIR folds one of static sizes to a constant."""
         if init.name == "arith.constant":
             value = ir.DenseElementsAttr(init.attributes["value"]).get_splat_value()
             return ir.Operation.create(init.name, [value.type], attributes={"value": value}).result

@@ -77,6 +77,6 @@ class Order:
         if op not in self._needs:
             self._needs[op] = 0  # also keeps a circle, which valid IR does not have, from hanging
             self._needs[op] = self.needs(v for v in op.operands if isinstance(v.type, ir.RankedTensorType))
-            if op in self.graph.drawn_before:
-                self._needs[op] |= self._of(self.graph.drawn_before[op])
+            for before in self.graph.called_before.get(op, ()):
+                self._needs[op] |= self._of(before)
         return self._needs[op]

@@ -94,7 +94,8 @@ class _Function:
         space = [_expr(size) for size in space]
         mentioned = [*space, *(e for value in tensors for e in (*layouts[value].sizes, *layouts[value].strides))]
         symbols = list(dict.fromkeys(name for e in mentioned for name in sorted(e.symbols)))
-        writer = _Kernel(tensors, [layouts[v] for v in tensors], symbols, self.facts)
+        by_value = [i for i, value in enumerate(tensors) if value in self.sizes.foreign]
+        writer = _Kernel(tensors, [layouts[v] for v in tensors], symbols, self.facts, by_value)
         with ir.InsertionPoint(self.module.body), ir.Location.unknown():
             along = _Along(tuple(value_dims), repeats, tuple(dims), tuple(index_dims))
             function = writer.write(space, along, combiner, wraps, call.location)
@@ -140,10 +141,14 @@ class _Along:
 
 
 class _Kernel:
-    """Writes the function of a scatter: ``tensors`` are its source, values, indices and destination."""
+    """Writes the function of a scatter: ``tensors`` are its source, values, indices and destination; those at
+    ``by_value`` are numbers that the host reads."""
 
-    def __init__(self, tensors: list[ir.Value], layouts: list[Layout], symbols: list[str], facts: Facts) -> None:
+    def __init__(
+        self, tensors: list[ir.Value], layouts: list[Layout], symbols: list[str], facts: Facts, by_value: list[int]
+    ) -> None:
         self.tensors, self.layouts, self.symbols, self.facts = tensors, layouts, symbols, facts
+        self.by_value = by_value
 
     def write(
         self,
@@ -189,7 +194,7 @@ class _Kernel:
     def _attributes(self) -> dict[str, ir.Attribute]:
         source, dest = self.layouts[0], self.layouts[-1]
         over_source = (source.sizes, source.strides) == (dest.sizes, dest.strides)
-        return kernel_attributes("scatter", len(self.tensors) - 1, 1, [(0, 0)] if over_source else [])
+        return kernel_attributes("scatter", len(self.tensors) - 1, 1, [(0, 0)] if over_source else [], self.by_value)
 
     def _scatter(
         self,

@@ -52,6 +52,8 @@ class Siblings:
         return keys
 
     def _mergeable(self, first: Group, second: Group) -> bool:
+        if first.has_reduction and first.has_scan != second.has_scan:
+            return False
         if first.reduced != second.reduced or not first.placements or not second.placements:
             return False
         if len(first.placements) + len(second.placements) > self.grouping.max_members:

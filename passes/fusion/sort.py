@@ -8,23 +8,23 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import draws_numbers
+from symshape.dialects.accessors import orders_of
 
 
 def sort_block(block: ir.Block) -> None:
     """Topological order, as near to the present one as it can be; the terminator stays last, and calls that draw random
-    numbers stay in their order."""
+    numbers stay in their order, as collectives do."""
     operations = [view.operation for view in block.operations]
     terminator = operations.pop()
     position = {result: i for i, op in enumerate(operations) for result in op.results}
     waiting: list[int] = []
     users: list[list[int]] = [[] for _ in operations]
-    drawn = -1
+    last: dict[str, int] = {}  # of each kind of calls that keep their order
     for i, op in enumerate(operations):
         producers = {position[value] for value in _used(op) if value in position}
-        if draws_numbers(op):
-            producers |= {drawn} if drawn >= 0 else set()
-            drawn = i
+        for kind in orders_of(op):
+            producers |= {last[kind]} if kind in last else set()
+            last[kind] = i
         waiting.append(len(producers))
         for producer in producers:
             users[producer].append(i)

@@ -74,6 +74,8 @@ def find_layers(block: ir.Block, targets: Targets) -> tuple[Layers | None, bool]
     what it computes for backward to the end of forward.
     """
     reader = _Reader(block, targets)
+    if reader.sizes.foreign:  # a layer would have to say which of its operands kernels cannot read
+        return None, False
     moved = any(reader.move_into_layers(*candidate) for candidate in _candidates(reader.kinds)[:1])
     reader = _Reader(block, targets) if moved else reader
     for period, start, end in _candidates(reader.kinds):

@@ -150,7 +150,7 @@ def _read(graph: Graph, access: Access, indices: dict[str, Expr]) -> _Value | No
         return None
     index = tuple(e.substitute(indices) for e in access.map)
     node = graph.producer.get(access.base)
-    if node is None or node.is_reduction or node.raises or _is_stored(graph, access.base):
+    if node is None or node.accumulates or node.raises or _is_stored(graph, access.base):
         leaf = _Value(access.base, index)
         return leaf if not leaf.is_gathered() or all(_is_simple(e) for e in index) else None
     if _has_index(node) and not all(_is_simple(e) for e in index):

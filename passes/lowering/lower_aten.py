@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import call_arguments, call_target, reading_of
+from symshape.dialects.accessors import call_arguments, call_target, reading_of, reason_kept
+from symshape.dialects.foreign_tensors import Foreign
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.locations import node_names, source_line
 from symshape.dialects.reals import is_real
@@ -25,7 +26,18 @@ from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 from symshape.passes.lowering.aten.views import ALIASING
 
 # One file each.
-TABLES = ("pointwise", "factories", "views", "reductions", "indexing", "scatters", "strided", "compact_reads")
+TABLES = (
+    "pointwise",
+    "factories",
+    "views",
+    "reductions",
+    "scans",
+    "indexing",
+    "jagged",
+    "scatters",
+    "strided",
+    "compact_reads",
+)
 # Results that jump: eager mode takes one side by the number that it has stored, and so do kernels, for which a half
 # type's rounding is not left out before them. Whatever gives integers or bools jumps too.
 JUMPING = frozenset(
@@ -133,6 +145,9 @@ class LowerAten(Pass):
             if self.keep and not keep.isdisjoint(node_names(op.location)):
                 kept[target] = "asked for"
                 continue
+            if foreign := _foreign_tensor(op, sizes.foreign):
+                kept[target] = foreign
+                continue
             try:
                 _lower_call(builder, rule, op, binds)
                 lowered += 1
@@ -146,6 +161,17 @@ class LowerAten(Pass):
         return lowered, calls - lowered
 
 
+def _foreign_tensor(op: Any, foreign: Mapping[ir.Value, Foreign]) -> str:
+    """Why kernels, which run on one device and read memory as it is, cannot do a call; "" where they can.
+
+    Kernels on a GPU are given the number that a tensor without dims on the CPU is, as eager mode's are.
+    """
+    results = [f"its result is {foreign[value]}" for value in op.results if value in foreign]
+    read = [foreign[value] for value in op.operands if value in foreign]
+    operands = [f"an operand is {one}" for one in read if not one.by_value]
+    return next(iter([*results, *operands]), "")
+
+
 def _update_results(function: Any, terminator: Any) -> None:
     """A size that is found to be a number is part of the type of what has it, of what is returned too."""
     kinds = ir.FunctionType(ir.TypeAttr(function.operation.attributes["function_type"]).value)
@@ -156,9 +182,10 @@ def _update_results(function: Any, terminator: Any) -> None:
 
 
 def _reason(op: Any, target: str, before: str | None) -> str:
-    """Why a call stays that has no rule. What cannot be traced has the name of no operator: its lines are listed."""
+    """Why a call stays that has no rule: what the importer said of it, if it did. What cannot be traced has the name of
+    no operator: its lines are listed."""
     if not target.startswith("symshape.opaque_"):
-        return before or "no rule"
+        return before or reason_kept(op) or "no rule"
     text = call_arguments(op)
     function = re.search(r'"function": "(?:\S+ )?([^"]+)"', text)
     why = re.search(r'"why": "([^"]+)"', text)

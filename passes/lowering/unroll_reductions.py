@@ -88,7 +88,7 @@ def _has_index(node: Compute) -> bool:
 def _is_alone(graph: Graph, node: Compute) -> bool:
     """Nothing else uses what it reduces, and to compute that costs next to nothing."""
     producers = [graph.producer[a.base] for a in node.inputs if a.base in graph.producer]
-    return all(len(p.users) == 1 and not p.heavy and not p.is_reduction for p in producers)
+    return all(len(p.users) == 1 and not p.heavy and not p.accumulates for p in producers)
 
 
 def _stays_small(node: Compute) -> bool:
@@ -103,7 +103,7 @@ def _stays_small(node: Compute) -> bool:
         seen.add(user)
         if len(seen) > _FAR or len([size for size in user.sizes if size.as_int() != 1]) > points:
             return False
-        stack.extend(() if user.is_reduction else user.users)
+        stack.extend(() if user.accumulates else user.users)
     return True
 
 

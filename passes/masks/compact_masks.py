@@ -112,6 +112,8 @@ class _Function:
         values = [v for v in (read.mask, read.x, read.op.results[0]) if v is not None]
         if any(v not in layouts or dtype_of(v) not in NATIVE for v in values) or dtype_of(read.mask) != "i1":
             return "its element type has no kernels"
+        if foreign := [self.sizes.foreign[v] for v in values if v in self.sizes.foreign]:
+            return f"kernels cannot read a tensor of it, which is {foreign[0]}"
         if any(reading_of(symbol) != ("size", read.dim) for symbol in _symbols(read.op.results[0])):
             return "its number is read in another way"
         mask = layouts[read.mask].sizes

@@ -19,6 +19,7 @@ from symshape.dialects.accessors import (
     symbol_name,
 )
 from symshape.dialects.function_facts import facts_of
+from symshape.dialects.in_flight import read_until
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import ITEM_SIZE, dtype_of
 from symshape.passes.framework.base import Pass, PassContext
@@ -43,8 +44,10 @@ class ReuseBuffers(Pass):
         %r = "host.launch"(%t, %d, %s0) {callee = @kernel_1}
 
     A tensor is dead after the last use of it and of all its views; during that use already, where the kernel may write
-    in place (``symshape.in_place``). Arguments are never written to. What is returned takes only memory that was
-    allocated here, not that of a library call's result, which may be larger than it looks.
+    in place (``symshape.in_place``). What a collective reads is used until the wait for its result. Nothing takes over
+    arguments. What is returned takes only memory that was allocated here, not that of a library call's result, which
+    may be larger than it looks. Memory of tensors that kernels cannot read (of other devices, negative views) is left
+    alone.
 
     ``in_place``  let a kernel write over an input that dies with it
     """
@@ -147,7 +150,7 @@ class _Function:
     # What lies where, and until when.
 
     def _read(self) -> None:
-        fixed = _unbacked(self.operations)
+        fixed, in_flight = _unbacked(self.operations), read_until(self.operations)
         for position, op in enumerate(self.operations):
             if op.name == "symshape.bind":
                 continue
@@ -162,6 +165,8 @@ class _Function:
                     memory.returned |= op.name == "func.return"
                     if not known:  # it may keep the tensor, or return it
                         memory.bytes = None if op.name != "func.return" else memory.bytes
+            for value in in_flight.get(op, ()):
+                self.memory[value].last = position
 
     def _define(self, op: Any, fixed: frozenset[str]) -> None:
         """Enters the memory of an operation's results, and of arguments when they are met."""
@@ -174,14 +179,15 @@ class _Function:
             for dest, result in zip(destinations(op), op.results):
                 memory = self.memory[result] = self.memory[dest]
                 memory.value = result
-                if dest.owner.name == "tensor.empty":
+                if _is_new(dest):
                     memory.bytes, memory.allocated = self._bytes(result, frozenset()), True
         elif op.name == "tensor.empty":
             self.memory[op.results[0]] = _Memory(op.results[0])
         else:
             for value in op.results:
                 if isinstance(value.type, ir.RankedTensorType):
-                    size = self._bytes(value, fixed) if is_fresh(op) else None
+                    known = is_fresh(op) and value not in self.sizes.foreign
+                    size = self._bytes(value, fixed) if known else None
                     self.memory[value] = _Memory(value, size)
 
     def _bytes(self, value: ir.Value, unknown: frozenset[str]) -> Expr | None:
@@ -203,7 +209,7 @@ class _Function:
         taken: set[_Memory] = set()
         for j, dest in enumerate(dests):
             memory = self.memory[dest]
-            if dest.owner.name != "tensor.empty" or memory.bytes is None:
+            if not _is_new(dest) or memory.bytes is None:
                 continue
             dying = [
                 inputs[i]
@@ -224,6 +230,11 @@ class _Function:
                 _replace(dest, source.value, op)
                 memory.allocated = source.allocated
         return taken
+
+
+def _is_new(dest: ir.Value) -> bool:
+    """Whether a destination is allocated here: it may be an argument."""
+    return not isinstance(dest.owner, ir.Block) and dest.owner.name == "tensor.empty"
 
 
 def _replace(dest: ir.Value, source: ir.Value, launch: Any) -> None:

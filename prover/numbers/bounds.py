@@ -129,7 +129,7 @@ class Bounds:
             lows, highs = zip(*map(self.interval, atom.args), strict=True)
             return (_largest(*lows), _all(max, highs)) if atom.kind == "max" else (_all(min, lows), _smallest(*highs))
         base, divisor = self.interval(atom.args[0]), self.interval(atom.args[1])
-        if divisor[0] is None or divisor[0] < 1:
+        if divisor[0] is None or divisor[0] < 1 or _is_empty(divisor):
             return None, None
         return _mod(base, divisor) if atom.kind == "mod" else _floordiv(base, divisor)
 
@@ -213,6 +213,8 @@ class Bounds:
         if scaled is None:
             return None
         least, greatest = self.interval(reduced)
+        if _is_empty((max(least or 1, 1), greatest)):
+            return None
         if scaled < 0:
             return -(-scaled // max(least or 1, 1))
         return -(-scaled // greatest) if greatest is not None else int(scaled > 0)
@@ -259,6 +261,12 @@ def _at_least(value: int | None, limit: int) -> bool:
 
 def _at_most(value: int | None, limit: int) -> bool:
     return value is not None and value <= limit
+
+
+def _is_empty(interval: Interval) -> bool:
+    """Of an expression in a loop without points, or under facts that cannot all hold."""
+    low, high = interval
+    return low is not None and high is not None and high < low
 
 
 def _multiply(left: Interval, right: Interval) -> Interval:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers import polynomial as poly
+from symshape.prover.numbers.condition import Condition, all_of, any_of, at_least, differs, equals
+from symshape.prover.numbers.expr import Atom, Expr
 from symshape.prover.numbers.facts import Facts
 
 
@@ -29,7 +31,7 @@ def learn(facts: Facts, condition: Condition) -> None:
 
 def decided(facts: Facts, condition: Condition) -> bool | None:
     """The truth of the condition wherever the facts hold; None when this does not find it."""
-    return _decided(facts, condition.map_exprs(facts.normal))
+    return _decided(facts, without_factors(facts, condition.map_exprs(facts.normal)))
 
 
 def _decided(facts: Facts, condition: Condition) -> bool | None:
@@ -50,3 +52,30 @@ def _decided(facts: Facts, condition: Condition) -> bool | None:
                 return decisive
             return None if None in answers else not decisive
     return condition.as_bool()
+
+
+def has_common_factor(condition: Condition) -> bool:
+    """Whether all terms of a comparison in it have a factor in common, besides numbers."""
+    if condition.kind in ("and", "or"):
+        return any(map(has_common_factor, condition.operands))
+    return condition.kind in ("eq", "ne", "ge") and bool(poly.common_monomial(condition.expr._polynomial))
+
+
+def without_factors(facts: Facts, condition: Condition) -> Condition:
+    """The same wherever the facts hold, without common factors that these say are not 0: positive ones of e >= 0, of
+    either sign of e == 0 and e != 0."""
+    if condition.kind in ("and", "or"):
+        operands = [without_factors(facts, operand) for operand in condition.operands]
+        return all_of(*operands) if condition.kind == "and" else any_of(*operands)
+    if not has_common_factor(condition):
+        return condition
+    signs = (1,) if condition.kind == "ge" else (1, -1)
+
+    def is_apart_from_zero(atom: Atom) -> bool:
+        return any(facts.nonnegative(sign * Expr({(atom,): 1}) - 1) for sign in signs)
+
+    common = poly.common_monomial(condition.expr._polynomial)
+    rest = poly.divide_exactly(condition.expr._polynomial, {tuple(filter(is_apart_from_zero, common)): 1})
+    if rest is None:
+        return condition
+    return {"eq": equals, "ne": differs, "ge": at_least}[condition.kind](Expr(rest), 0)

@@ -10,14 +10,15 @@ from typing import Final
 
 from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.bounds import Bounds, Interval, Range
+from symshape.prover.numbers.counterexamples import Conditions, Counterexamples, names_of
 from symshape.prover.numbers.expr import Atom, Expr, Function, Symbol, as_expr
-from symshape.prover.numbers.models import Conditions, Models, names_of
 from symshape.prover.numbers.polynomial import Polynomial
 from symshape.prover.numbers.simplify import Simplifier
 
 _ATTEMPTS: Final = (16, 3, 0)  # how many assumed inequalities to try as the first, the second, ... of a proof
 _MAX_MULTIPLIERS: Final = 6
 _MAX_REDUCTIONS: Final = 16
+INT64_MAX: Final = 2**63 - 1  # a bound that says nothing: as far as the numbers of a program go
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Facts:
         self._by_atom: dict[Atom, list[int]] = {}  # atom -> positions of the nonnegatives that it occurs in
         self._indexed = 0  # how many of them are in there
         self._multiples: list[tuple[Expr, Expr]] = []
-        self._models = Models()
+        self._counterexamples = Counterexamples()
         self._forget_answers()
         for name, row in rows.items():
             self._rows[name] = replace(row, divisor=1)
@@ -63,7 +64,7 @@ class Facts:
         child._rows, child._sizes = dict(self._rows), dict(self._sizes)
         child._solved, child._parts = dict(self._solved), dict(self._parts)
         child._zeros, child._nonnegatives = list(self._zeros), list(self._nonnegatives)
-        child._multiples, child._models = list(self._multiples), self._models.copy()
+        child._multiples, child._counterexamples = list(self._multiples), self._counterexamples.copy()
         return child
 
     def with_dims(self, sizes: Mapping[str, Expr | int]) -> Facts:
@@ -244,7 +245,8 @@ class Facts:
     # The machinery.
 
     def _forget_answers(self) -> None:
-        self._models.facts_changed()
+        self._counterexamples.facts_changed()
+        self._open_ranges = 0  # those that are being simplified
         self._bounds = Bounds(self._range)
         self._simplifier = Simplifier(self._proven, self._bounds.interval, self._is_exact)
         self._ranges: dict[str, Range] = {}
@@ -277,7 +279,11 @@ class Facts:
         if name not in self._ranges:
             if name in self._sizes:
                 self._ranges[name] = Expr.const(0), None  # while the size itself is being simplified
-                self._ranges[name] = Expr.const(0), self._normal(self._sizes[name] - 1)
+                self._open_ranges += 1
+                try:
+                    self._ranges[name] = Expr.const(0), self._normal(self._sizes[name] - 1)
+                finally:
+                    self._open_ranges -= 1
             else:
                 row = self._rows.get(name, Row(None, None))
                 low, high = (None if value is None else Expr.const(value) for value in (row.min, row.max))
@@ -302,7 +308,8 @@ class Facts:
         key = known, combined
         if key not in self._proofs:
             self._proofs[key] = False  # while the proof is under way
-            if self._models.refute(known, self._conditions):
+            # Values would be chosen of ranges that are not known yet.
+            if not self._open_ranges and self._counterexamples.refute(known, self._conditions):
                 return False
             low = self._bounds.lower(known)
             self._proofs[key] = (low is not None and low >= 0) or any(

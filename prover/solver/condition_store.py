@@ -6,14 +6,14 @@ contingent), bounds and divisibility (`Facts`), then isl with branch and bound (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, final
 
 from symshape.errors import ContradictionError, SymshapeError
 from symshape.prover.numbers.atoms import natural_key
 from symshape.prover.numbers.condition import Condition, at_least, equals, negation
-from symshape.prover.numbers.decided import decided, facts_from
+from symshape.prover.numbers.decided import decided, facts_from, has_common_factor, without_factors
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
 from symshape.prover.numbers.merge import Merged
@@ -21,10 +21,10 @@ from symshape.prover.numbers.truth import holds_everywhere, value_of
 from symshape.prover.solver.minimise import Minimiser
 from symshape.prover.solver.presburger import Limits, Presburger
 from symshape.prover.solver.proof import Fact, Proof, Reason
-from symshape.prover.solver.reasons import smallest
+from symshape.prover.solver.reasons import connected, smallest
 from symshape.prover.solver.satisfy import Found, extended, satisfy
 from symshape.prover.solver.search import Point, impossible
-from symshape.prover.solver.store_state import State
+from symshape.prover.solver.store_state import Entry, State
 
 # Facts that the quick tier looks at: it compares each question with all of them.
 _QUICK: Final = 24
@@ -58,7 +58,7 @@ class ConditionStore:
         self._limits = limits or Limits()
         self._presburger = Presburger()
         self._state = State()
-        self._quick: tuple[State, dict[tuple[int, ...], Facts]] = (self._state, {})
+        self._quick: tuple[Mapping[str, Any], list[int], dict[tuple[int, ...], Facts]] = ({}, [], {})
 
     # Facts.
 
@@ -119,25 +119,25 @@ class ConditionStore:
         """Whether the condition follows from the facts, or its negation, or neither."""
         _check_names(condition)
         state = self._state
-        reduced = state.reduce(condition)
+        reduced = self._without_factors(state, state.reduce(condition))
         value = reduced.condition.as_bool()
         if value is not None:
             return self._decided(state, condition, value, reduced.used)
         true_at = next((point for point in state.points if reduced.holds(point)), None)
         false_at = next((point for point in state.points if reduced.holds(point) is False), None)
         if true_at is None or false_at is None:
-            answer = self._quick_proof(state, condition)
+            answer = self._quick_proof(state, condition, reduced)
             if answer is not None:
                 return answer
         if false_at is None:
-            found = self._satisfy(state, negation(condition))
+            found = self._satisfy(state, negation(reduced.condition))
             if found.kind == "unsat":
-                return self._decided(state, condition, True, found.used)
+                return self._decided(state, condition, True, found.used | reduced.used)
             false_at = found.point
         if true_at is None:
-            found = self._satisfy(state, condition)
+            found = self._satisfy(state, reduced.condition)
             if found.kind == "unsat":
-                return self._decided(state, condition, False, found.used)
+                return self._decided(state, condition, False, found.used | reduced.used)
             true_at = found.point
         if true_at is None or false_at is None:
             return Proof("unknown")
@@ -154,19 +154,34 @@ class ConditionStore:
             _check_names(item.condition)
         return Minimiser(self._state, self._presburger, self._limits).run(merged)
 
-    def _quick_proof(self, state: State, condition: Condition) -> Proof | None:
-        reduced = state.reduce(condition)
-        positions, _ = state.surroundings(reduced.condition.symbols, _QUICK)
-        if self._quick[0] is not state:
-            self._quick = state, {}
-        known = self._quick[1]
-        key = tuple(sorted(positions))
-        if key not in known:
-            known[key] = facts_from(state.entries[position].condition for position in key)
-        answer = decided(known[key], reduced.condition)
+    def _quick_proof(self, state: State, condition: Condition, reduced: Entry) -> Proof | None:
+        key, facts = self._quick_facts(state, reduced.condition)
+        answer = decided(facts, reduced.condition)
         if answer is None:
             return None
         return self._decided(state, condition, answer, reduced.used.union(*(state.entries[p].used for p in key)))
+
+    def _quick_facts(self, state: State, condition: Condition) -> tuple[tuple[int, ...], Facts]:
+        """The positions of the entries that the quick tier looks at, and what it makes of them."""
+        if self._quick[0] is not state.by_symbol:  # there are other entries, not only other points
+            self._quick = state.by_symbol, state.touching(state.by_symbol), {}
+        _, every, known = self._quick
+        # Few facts are all told at once: what is built of them serves every question.
+        positions = every if len(every) <= _QUICK else state.surroundings(condition.symbols, _QUICK)[0]
+        key = tuple(sorted(positions))
+        if key not in known:
+            known[key] = facts_from(state.entries[position].condition for position in key)
+        return key, known[key]
+
+    def _without_factors(self, state: State, entry: Entry) -> Entry:
+        """s*e == s*f as e == f where the facts say that s is not 0, and s*e >= 0 as e >= 0 where it is positive."""
+        if not has_common_factor(entry.condition):
+            return entry
+        key, facts = self._quick_facts(state, entry.condition)
+        shorter = without_factors(facts, entry.condition)
+        if shorter == entry.condition:
+            return entry
+        return Entry.of(shorter, entry.used.union(*(state.entries[position].used for position in key)))
 
     def _decided(self, state: State, condition: Condition, value: bool, used: Iterable[int]) -> Proof:
         facts = [state.facts[number] for number in sorted(used)]
@@ -191,7 +206,8 @@ class ConditionStore:
         def suffices(part: list[Fact]) -> bool:
             return impossible([fact.condition for fact in part], goal, self._presburger, budget)
 
-        return tuple(fact.reason for fact in smallest(facts, suffices))
+        # The quick tier is told of facts that have nothing to do with the goal: leaving them out one by one costs much.
+        return tuple(fact.reason for fact in smallest(connected(facts, goal), suffices))
 
     def _contradiction(self, state: State, fact: Fact, used: Iterable[int]) -> ContradictionError:
         others = [state.facts[number] for number in sorted(used) if number < len(state.facts)]

@@ -20,6 +20,9 @@ _ATTEMPTS: Final = (128, 512, 2048, 12288)
 # then operations take long as well.
 _LONG: Final = 0.02
 _LARGEST_LONG: Final = 1 << 62
+# Python writes and reads numbers of up to 4300 digits as text; the sets whose points are so far off say nothing here.
+_MAX_DIGITS: Final = 4000
+_LARGEST: Final = 10**_MAX_DIGITS
 _QUOTA: Final = "maximal number of operations"
 
 
@@ -108,7 +111,7 @@ class Presburger:
             if found.is_void():
                 return None
             dim = self._isl.dim_type.set
-            return [found.get_coordinate_val(dim, variable).to_python() for variable in range(size)]
+            return [_number(found.get_coordinate_val(dim, variable).to_str()) for variable in range(size)]
         raise OutOfBudget
 
     def _set(self, rows: list[Row], size: int) -> Any:
@@ -127,4 +130,12 @@ class Presburger:
     def _value(self, number: int) -> Any:
         if -_LARGEST_LONG < number < _LARGEST_LONG:
             return self._isl.Val.int_from_si(self._context, number)
+        if not -_LARGEST < number < _LARGEST:
+            raise OutOfBudget
         return self._isl.Val.read_from_str(self._context, str(number))
+
+
+def _number(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise OutOfBudget
+    return int(text)

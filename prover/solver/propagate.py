@@ -12,6 +12,8 @@ from symshape.prover.solver.encode import Row
 
 # Each round goes over all rows; a chain of equalities settles in a few, and x < y < x would never end.
 _MAX_ROUNDS: Final = 6
+# Ends further from 0 are left out: those of x**4 >= x**3 would have thousands of digits after a few rounds.
+_LARGEST: Final = 1 << 512
 
 
 @final
@@ -28,15 +30,15 @@ class Ranges:
         return Ranges(list(self.low), list(self.high))
 
     def raise_low(self, variable: int, value: int) -> None:
-        """variable >= value from now on."""
-        low = self.low[variable]
-        if low is None or value > low:
+        """variable >= value from now on; of a very large value this says less."""
+        value, low = min(value, _LARGEST), self.low[variable]
+        if value >= -_LARGEST and (low is None or value > low):
             self.low[variable], self.changed = value, True
 
     def lower_high(self, variable: int, value: int) -> None:
-        """variable <= value from now on."""
-        high = self.high[variable]
-        if high is None or value < high:
+        """variable <= value from now on; of a very large value this says less."""
+        value, high = max(value, -_LARGEST), self.high[variable]
+        if value <= _LARGEST and (high is None or value < high):
             self.high[variable], self.changed = value, True
 
     def width(self, variable: int) -> int | None:

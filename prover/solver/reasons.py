@@ -1,9 +1,12 @@
-"""The smallest part of a list that still does the job."""
+"""The smallest part of a list that still does the job, and the facts that can have to do with a condition."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from symshape.prover.numbers.condition import Condition
+from symshape.prover.solver.proof import Fact
 
 T = TypeVar("T")
 
@@ -30,3 +33,12 @@ def smallest(items: Sequence[T], suffices: Callable[[list[T]], bool]) -> list[T]
         if size == 1:
             return kept
         size = (size + 1) // 2 if size > 2 else 1
+
+
+def connected(facts: Sequence[Fact], condition: Condition) -> list[Fact]:
+    """The facts that share symbols with the condition, or with another such fact, in order."""
+    known, chosen, others = set(condition.symbols), set[int](), dict(enumerate(facts))
+    while fresh := [number for number, fact in others.items() if not known.isdisjoint(fact.condition.symbols)]:
+        known.update(*(others.pop(number).condition.symbols for number in fresh))
+        chosen.update(fresh)
+    return [facts[number] for number in sorted(chosen)]

@@ -28,7 +28,7 @@ def load_tuned(kernel: TritonKernel, tuner_of: Callable[[torch.device], Autotune
     launch_of = functools.cache(lambda i: load_triton(_only(kernel, candidates[i])))
     facts = _facts(kernel, candidates)
     identity = hashlib.sha256(repr(kernel).encode()).hexdigest()
-    first = len(kernel.tensors)
+    first, (placed, _) = len(kernel.tensors), kernel.placed[0]
     known: dict[tuple[Any, ...], int] = {}
 
     def choose(device: torch.device, bucket: tuple[int, ...], able: list[int], args: tuple[Any, ...]) -> int:
@@ -42,7 +42,7 @@ def load_tuned(kernel: TritonKernel, tuner_of: Callable[[torch.device], Autotune
         xnumel, rnumel, holding = facts(*args)
         if xnumel <= 0:
             return
-        device, bucket = args[0].device, bucket_of(xnumel, rnumel)
+        device, bucket = args[placed].device, bucket_of(xnumel, rnumel)
         chosen = known.get((device, holding, bucket))
         if chosen is None:
             able = [i for i, holds in enumerate(holding) if holds]
@@ -85,7 +85,7 @@ def _only(kernel: TritonKernel, variant: TritonVariant) -> TritonKernel:
             body.append(f"workspace_{dtype} = empty({size}, {dtype!r}, device)")
             own.append(f"workspace_{dtype}")
         own.append("splits")
-    tensors = [f"{{{name}}}" for name, _ in kernel.tensors]
+    tensors = [name if name in kernel.by_value else f"{{{name}}}" for name, _ in kernel.tensors]
     given = ", ".join([*tensors, *_arguments(kernel)[len(tensors) :], *own])
     for i, stage in enumerate(variant.stages):
         name = variant.name if len(variant.stages) == 1 else f"{variant.name}_{i}"
@@ -105,8 +105,8 @@ def _facts(kernel: TritonKernel, variants: list[TritonVariant]) -> Callable[...,
 
 def _readings(kernel: TritonKernel) -> list[str]:
     """Lines that define what conditions, split counts and grids are made of."""
-    addresses = [f"address{i} = {name}.data_ptr()" for i, (name, _) in enumerate(kernel.tensors)]
-    device = [f"device = {kernel.tensors[0][0]}.device", "processors = processor_count(device)"]
+    addresses = [f"address{i} = {name}.data_ptr()" for i, name in kernel.placed]
+    device = [f"device = {kernel.placed[0][1]}.device", "processors = processor_count(device)"]
     return [f"xnumel = {kernel.xnumel}", f"rnumel = {kernel.rnumel}", *addresses, *device]
 
 

@@ -17,6 +17,9 @@ POINTERS = {
     "i64": "*i64",
     "ui8": "*u8",
 }
+# Of a number that is passed by value. Half types are exact as 32 bits; 64 come as an integer of the same bits, since
+# Triton takes a Python float for 32.
+NUMBERS = {**dict.fromkeys(("f32", "f16", "bf16"), "fp32"), **dict.fromkeys(("f64", "i64"), "i64")}
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,19 @@ class TritonKernel:
     functions: Mapping[str, tuple[str, ...]]
     workspace: tuple[tuple[str, str], ...]
     launcher: str
+    by_value: tuple[str, ...] = ()  # tensors of one element that are passed as numbers
+
+    @property
+    def placed(self) -> list[tuple[int, str]]:
+        """Position and name of the tensors that are no numbers: the kernel's outputs at least."""
+        return [(i, name) for i, (name, _) in enumerate(self.tensors) if name not in self.by_value]
 
     def arguments(self, function: str) -> tuple[tuple[str, str], ...]:
         """Name and Triton type ("*fp32"; "int" for a number) of every argument of a function that is no constexpr."""
-        tensors = [(name, POINTERS[dtype]) for name, dtype in self.tensors]
+        tensors = [
+            (name, NUMBERS.get(dtype, "i64") if name in self.by_value else POINTERS[dtype])
+            for name, dtype in self.tensors
+        ]
         slot = [("error_slot", "*i64")] if self.checks_index else []
         own = [(name, _own_type(name)) for name in self.functions[function]]
         return (*tensors, *((name, "int") for name in self.symbols), *slot, *own)

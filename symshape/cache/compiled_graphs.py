@@ -35,6 +35,7 @@ from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import symbol_hints
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.returned_tensors import relations
+from symshape.live_line import compiling
 from symshape.machine.instruction_sets import processor
 from symshape.options import Options
 from symshape.passes.framework import registry
@@ -44,6 +45,7 @@ from symshape.recording import is_recording
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import load_program, resolve_target
 from symshape.runtime.store import Cache, open_cache
+from symshape.trace_artifacts import trace_compiled, trace_graph
 
 if TYPE_CHECKING:  # at run time these would load MLIR
     from symshape.codegen.host.entry_guards import EntryGuards
@@ -99,6 +101,16 @@ def compile_or_reuse(
     """``symshape.compiler.compile_graph``, or what it made of the same graph before. With ``keep_stages``, and while
     graphs are recorded, the graph is always compiled, for stages are not kept; the result is written all the same. With
     a stage of the user's nothing is kept."""
+    trace_graph(gm, options, kind)
+    with compiling(f"{kind} graph"):
+        compiled = _compiled_or_reused(gm, options, kind, keep_stages)
+    trace_compiled(compiled)
+    return compiled
+
+
+def _compiled_or_reused(
+    gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool
+) -> Compiled | GraphAsCalls | Loaded:
     cache = open_cache(KIND) if options.cache and not options.stage else None
     if cache is None:
         return _compile(gm, options, kind, keep_stages)

@@ -133,6 +133,7 @@ class _Writer:
 
     def tensor(self, value: torch.Tensor) -> str:
         start = f"{type(value).__name__} {value.dtype} {value.device} {self.sizes(value.size())}"
+        start += " negated" if value.is_neg() else ""
         if value.layout != torch.strided:
             return f"{start} {value.layout}"
         # Which values share memory: merging equal operations looks at it.

@@ -10,12 +10,14 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 from torch.compiler import is_dynamo_compiling
 
+from symshape.activity import note
 from symshape.artifact.constraint_checks import CheckText, Origin, error_of, user_text
 from symshape.codegen.host.entry_guards import Leaf, minimal
 from symshape.codegen.host.guard_stub import Constraint, check_texts
@@ -29,6 +31,7 @@ from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.tracing import Call, trace_call
+from symshape.live_line import compiling
 from symshape.options import Options
 from symshape.runtime.checks import holds
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
@@ -218,7 +221,9 @@ class JitFunction:
         _demand(demanded, sources, inputs)
         further = self._further(modules, tree, kind, values, inputs)
         state = modules.tensors(values[:first])
-        traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
+        with compiling(f"{self.name} ({Path(self.location).name})"):
+            note("trace")
+            traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
         constraints = tuple(minimal([*traced.constraints, *demanded], traced.leaves))
         self._made += 1
         numbered = self._made, further

@@ -33,6 +33,7 @@ from symshape.options import Options
 from symshape.prover.numbers.condition import equals
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.torch_c import user_lines
+from symshape.stack_room import with_room
 from symshape.stage_files import require_fit
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import traced_entry
@@ -112,7 +113,7 @@ def trace_call(call: Call, options: Options) -> Traced:
         try:
             _apply_names(trace, call.inputs, fakes)
             _assume(trace, call, fakes)
-            return _compile(call, options, trace, state, fakes)
+            return with_room(_compile, call, options, trace, state, fakes)
         except SymshapeError:
             raise
         except Exception as error:

@@ -13,6 +13,7 @@ from symshape.errors import OptionError, SymshapeError
 from symshape.passes.stages import STAGES
 
 BENCHES = Path(__file__).resolve().parents[2] / "bench"
+_PARSED_BY_THEMSELVES = ("reduce", "corpus")  # the rest of their command lines; a benchmark's is its script's
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,6 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.add_argument("-o", "--output", help="the page, or a folder for the pages; by default NAME.html")
     report.set_defaults(run=_report)
     _add_ablate(commands)
+    _add_sweep(commands)
+    plot = commands.add_parser("plot", help="draw a result of sweep, ablate or bench/kernels.py that is kept as JSON")
+    plot.add_argument("file", metavar="FILE.json")
+    plot.add_argument("-o", "--output", metavar="FILE", help="FILE.png or FILE.svg; by default beside the result")
+    plot.set_defaults(run=_plot)
     cache = commands.add_parser("cache", help="what is kept on disk: compiled graphs, results of autotuning")
     cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show")
     cache.set_defaults(run=_cache)
@@ -53,11 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench.set_defaults(run=_bench)
     reduce = commands.add_parser("reduce", help="IR that fails becomes less IR that still fails", add_help=False)
     reduce.set_defaults(run=_reduce)
+    corpus = commands.add_parser("corpus", help="what is asked about sizes, and what solvers answer", add_help=False)
+    corpus.set_defaults(run=_corpus)
     words = sys.argv[1:] if argv is None else list(argv)
-    known, further = (words[:1], words[1:]) if words[:1] == ["reduce"] else (words, [])
+    known, further = (words[:1], words[1:]) if words and words[0] in _PARSED_BY_THEMSELVES else (words, [])
     args, rest = parser.parse_known_args(known)
     rest += further
-    if rest and args.command not in ("bench", "reduce"):  # which have arguments of their own
+    if rest and args.command not in ("bench", *_PARSED_BY_THEMSELVES):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return args.run(args, rest) or 0
@@ -77,18 +85,20 @@ def _demo(_args: Any, _rest: list[str]) -> int:
 
 def _explain(args: Any, _rest: list[str]) -> int:
     import symshape
+    from symshape.dialects.short_form import print_short
     from symshape.tools.subjects import subject
 
     found = subject(args.model)
     report = symshape.explain(found.fn, *found.inputs, **found.keywords)
-    print(report)
-    for i, graph in enumerate(report.graphs):
-        if args.stage:
-            print(f"\n// graph {i}, stage {args.stage}\n{graph.stage(args.stage)}")
-        if args.source:
-            print(f"\n# graph {i}: host program\n{graph.program_source}")
-            for kernel in graph.kernels:
-                print(f"\n# {kernel.name} ({kernel.kind})\n{kernel.source}")
+    print(report, file=sys.stderr if args.stage or args.source else sys.stdout)
+    if args.stage:
+        parts = [f"// graph {i}\n{print_short(graph.stage(args.stage))}" for i, graph in enumerate(report.graphs)]
+        print("\n// -----\n".join(parts))
+    for i, graph in enumerate(report.graphs if args.source else ()):
+        print(f"\n# graph {i}: host program\n{graph.program_source}")
+        for kernel in graph.kernels:
+            origin = "".join(f"\n# {line}" for line in kernel.lines)
+            print(f"\n# {kernel.name} ({kernel.kind}), of{origin}\n{kernel.source}")
     return 0
 
 
@@ -122,16 +132,63 @@ def _add_ablate(commands: Any) -> None:
     parser.add_argument("--without", default="", metavar="PASS,...", help="passes to leave out, each by itself")
     parser.add_argument("--with", dest="added", action="append", default=[], metavar="PASS", help="a pass to add")
     parser.add_argument("--load-pass", action="append", default=[], metavar="FILE", help="a Python file with passes")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each variant is timed")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each variant is timed")
+    _add_clock(parser)
     parser.add_argument("--out", metavar="FILE.json", help="the rows as JSON")
     parser.set_defaults(run=_ablate)
 
 
-def _ablate(args: Any, _rest: list[str]) -> int:
-    from symshape.tools.ablate import ablate
+def _add_clock(parser: Any) -> None:
+    parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
+    parser.add_argument("--threads", type=int, help="of PyTorch and of kernels; with --clock processor, one is meant")
 
+
+def _set_threads(args: Any) -> None:
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+
+
+def _ablate(args: Any, _rest: list[str]) -> int:
+    """1 where a variant gives wrong results."""
+    from symshape.tools.ablate import How, ablate, shown
+
+    _set_threads(args)
     without = [name for name in args.without.split(",") if name]
-    print(ablate(args.models, without, args.added, args.load_pass, args.rounds, args.out))
+    how = How(args.rounds, clock=args.clock)
+    rows = ablate(args.models, without, args.added, args.load_pass, how, args.out)
+    print(shown(rows))
+    return int(any(row.wrong for row in rows))
+
+
+def _add_sweep(commands: Any) -> None:
+    parser = commands.add_parser("sweep", help="a parameter of a pass or of a compile, at several values, over sizes")
+    parser.add_argument("program", help="a model of symshape.tools.zoo, FILE.py:FUNCTION or MODULE:FUNCTION")
+    parser.add_argument("parameter", help="PASS.OPTION, such as fuse-kernels.max-members, or an option: opt-level")
+    parser.add_argument("values", metavar="VALUE,...", help="two or more")
+    parser.add_argument("--sizes", default="", metavar="2x8,4x64", help="by default those that a model is measured at")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each value is timed at each size")
+    _add_clock(parser)
+    parser.add_argument("--out", metavar="FILE.json", help="the rows as JSON")
+    parser.add_argument("--plot", metavar="FILE.png", help="regret over sizes; needs matplotlib")
+    parser.set_defaults(run=_sweep)
+
+
+def _sweep(args: Any, _rest: list[str]) -> int:
+    from symshape.tools.sweep import How, sizes_of, sweep
+
+    _set_threads(args)
+    how, sizes = How(args.device, args.rounds, clock=args.clock), sizes_of(args.sizes)
+    print(sweep(args.program, args.parameter, args.values.split(","), sizes, how, args.out, args.plot))
+    return 0
+
+
+def _plot(args: Any, _rest: list[str]) -> int:
+    from symshape.tools.plot_results import draw
+
+    print(draw(args.file, args.output))
     return 0
 
 
@@ -163,6 +220,12 @@ def _reduce(_args: Any, rest: list[str]) -> int:
     from symshape.tools.reduce.command import main as reduce
 
     return reduce(rest)
+
+
+def _corpus(_args: Any, rest: list[str]) -> int:
+    from symshape.tools.corpus.command import main as corpus
+
+    return corpus(rest)
 
 
 def _bench(args: Any, rest: list[str]) -> int:

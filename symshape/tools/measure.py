@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -104,6 +105,7 @@ def _recompiled_frames() -> set[str]:
 
 
 Clock = Callable[[], float]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 def seconds_per_call(
@@ -136,8 +138,31 @@ def interleaved(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float
     return {name: statistics.median(values) for name, values in samples(runs, rounds, at_least).items()}
 
 
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Bounds between which the median of what is sampled lies with this confidence, whatever its distribution.
+
+    They are two of the samples, equally many places from the ends (H. A. David, H. N. Nagaraja: Order Statistics, 7.1).
+    Five samples or fewer are too few for 0.95: then the smallest and the largest.
+    """
+    ordered, count = sorted(values), len(values)
+    left_out, outside = 0, 2 * 0.5**count
+    while outside + 2 * math.comb(count, left_out + 1) * 0.5**count <= 1 - confidence:
+        left_out += 1
+        outside += 2 * math.comb(count, left_out) * 0.5**count
+    return ordered[left_out], ordered[count - 1 - left_out]
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     return statistics.geometric_mean(list(values))
+
+
+def quantile(ordered: Sequence[float], share: float) -> float | None:
+    """Of sorted values; None for none."""
+    if not ordered:
+        return None
+    if share == 0.5:
+        return statistics.median(ordered)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def environment() -> dict[str, Any]:

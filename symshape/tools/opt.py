@@ -51,6 +51,7 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("--print-after", {"metavar": "NAME", **_LIST}, "print it after this pass or stage, on stderr"),
     ("--mlir-print-debuginfo", _SWITCH, "print source locations"),
     ("--mlir-print-op-generic", _SWITCH, "print all ops in generic form"),
+    ("--pretty", _SWITCH, "print our ops in short form, which is read like the generic one"),
     ("--print-constraints", _SWITCH, "print the table of constraints instead of the module"),
     ("--mlir-pass-statistics", _SWITCH, "print what each pass counted, on stderr"),
     ("--mlir-timing", _SWITCH, "print the wall time of each pass, on stderr"),
@@ -175,9 +176,11 @@ def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
     for flag, text, name in named:
         if name not in (left if flag == "--print-after" else run):
             raise OptionError(f"{flag}={text} does nothing: no such pass is run", next_step=f"run: {', '.join(run)}")
+    if args.pretty and args.mlir_print_op_generic:
+        raise OptionError("--pretty and --mlir-print-op-generic ask for two forms", next_step="leave one of them out")
     dumps = args.print_after or args.mlir_print_ir_before_all or args.mlir_print_ir_after_all
     if args.print_constraints and not dumps:
-        shape = given(args, _parser(), ("--mlir-print-debuginfo", "--mlir-print-op-generic"))
+        shape = given(args, _parser(), ("--mlir-print-debuginfo", "--mlir-print-op-generic", "--pretty"))
         forbid(shape, "with --print-constraints, which prints no module", "leave one of them out")
 
 
@@ -204,15 +207,17 @@ def _process(
     from torch_mlir import ir
 
     from symshape.dialects import load, verify
+    from symshape.dialects.short_form import read_short
     from symshape.passes.constraints.constraint_table import read_entries, table_text
     from symshape.passes.framework.base import PassContext
     from symshape.passes.framework.diagnostics import collect_diagnostics
     from symshape.passes.framework.manager import PassFailure, run_pipeline
 
     foreign = args.allow_unregistered_dialect
+    text = read_short(source.text, source.file)
     with load(ir.Context()) as ctx, collect_diagnostics(ctx, only_errors=False) as diagnostics:
         try:
-            module = ir.Module.parse(source.text)
+            module = ir.Module.parse(text)
         except ir.MLIRError:
             return Outcome(None, diagnostics)
         if not verify(module, allow_unregistered=foreign):
@@ -237,12 +242,14 @@ def _process(
 
 
 def _print(module: ir.Module, args: argparse.Namespace) -> str:
+    from symshape.dialects.short_form import print_short
+
     text: str = module.operation.get_asm(
         enable_debug_info=args.mlir_print_debuginfo,
         print_generic_op_form=args.mlir_print_op_generic,
         assume_verified=True,
     )
-    return text.rstrip("\n") + "\n"
+    return (print_short(text) if args.pretty else text).rstrip("\n") + "\n"
 
 
 def _hooks(args: argparse.Namespace, timings: list[tuple[str, float]]) -> Hooks:

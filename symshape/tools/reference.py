@@ -61,7 +61,8 @@ def _ops() -> Iterable[str]:
     ops = sorted((cls for cls in classes if hasattr(cls, "OPERATION_NAME")), key=_line)
     yield from _head("Operations", "dialects/")
     yield "The ops of the dialects `symshape` and `host`, in generic assembly. Sizes are `index` values, and arithmetic"
-    yield "on them is `arith`; unsigned bytes are `ui8` in tensor types, booleans `i1`."
+    yield "on them is `arith`; unsigned bytes are `ui8` in tensor types, booleans `i1`. `dialects/short_form.py` says"
+    yield "how a short form is written: `$name` is an attribute, `%name` an operand, what is in braces may be left out."
     for module in sorted({cls.__module__ for cls in ops}, key=_OP_FILES.index):
         yield f"\n## {_file_of(module)}\n"
         yield _markdown(sys.modules[module].__doc__ or "")
@@ -79,10 +80,14 @@ def _line(cls: type) -> int:
 
 
 def _op_fields(cls: Any) -> Iterable[str]:
-    """Attributes, operands and results; the ops of ``host`` take operands of all types and declare none."""
+    """The short form, attributes, operands and results; the ops of ``host`` take operands of all types and declare
+    none."""
     from torch_mlir.dialects import ext
 
+    from symshape.dialects.short_form import FORMS
+
     fields = getattr(cls, "_fields", None)
+    yield f"\n- short form: `{f'{cls.OPERATION_NAME} {FORMS[cls.OPERATION_NAME]}'.strip()}`"
     if fields is None:
         return
     operands, attributes, results, _ = ext.partition_fields(fields)
@@ -92,7 +97,6 @@ def _op_fields(cls: Any) -> Iterable[str]:
         ("operands", [f"`{one.name}`" + ("..." if one.variadicity.name == "variadic" else "") for one in operands]),
         ("results", [f"`{one.name}`" for one in results]),
     ]
-    yield ""
     for title, names in rows:
         if names:
             yield f"- {title}: {', '.join(names)}"

@@ -15,10 +15,12 @@ import torch.utils._pytree as pytree
 
 from symshape.compiler import Built, Watch, attempts, build, load
 from symshape.errors import CompileError, OptionError
+from symshape.live_line import compiling
 from symshape.passes.stages import STAGES
 from symshape.recording import ABOUT, Recorded, constants_of, missing_constants, read_recording, recordings_in
 from symshape.run_text import ReadyIR, read_ir
 from symshape.signature_inputs import random_inputs
+from symshape.stage_header import without_header
 from symshape.tools.report import Fallback
 
 _SHOWN = 40  # lines of a difference
@@ -111,7 +113,8 @@ def compile_recorded(recorded: Recorded, *, run: bool = False) -> Replayed:
         start = ready.start(about["target"], about["device"], about["kind"], constants)
         return build(start, recorded.options, attempt, Watch(keep=True))
 
-    return Replayed(recorded, ready, *attempts(once, recorded.options))
+    with compiling(recorded.folder.name):
+        return Replayed(recorded, ready, *attempts(once, recorded.options))
 
 
 def differences(made: Replayed) -> Iterator[str]:
@@ -157,8 +160,7 @@ def _first_other_stage(made: Replayed) -> str:
 
 
 def _plain(text: str) -> str:
-    lines = text.strip().splitlines()
-    return "\n".join(lines[1:] if lines and lines[0].startswith("// stage:") else lines)
+    return without_header(text.strip()).rstrip()
 
 
 def _run(made: Replayed, how: How) -> None:

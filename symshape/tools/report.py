@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import linecache
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from symshape.codegen.host.program_text import LibraryCall
 from symshape.codegen.variants import Variant, for_loops, read_variants
-from symshape.dialects.accessors import function_name, kernel_functions
+from symshape.dialects.accessors import body_of, function_name, kernel_functions
+from symshape.dialects.locations import known_lines
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.importer.specialisations import Specialisation
 from symshape.graphs import FurtherGraph
@@ -47,7 +49,7 @@ class KernelReport:
     """One kernel.
 
     ``name``     of its function in the IR
-    ``kind``     "pointwise", "reduction" or "scatter"
+    ``kind``     "pointwise", "reduction", "scan" or "scatter"
     ``target``   "cpu" or "triton"
     ``source``   MLIR text (cpu) or Python (triton)
     ``loops``    its loop program, which the source was printed from
@@ -83,11 +85,19 @@ class KernelReport:
             return tuple(Choice(v.name, v.condition, _of_variant(v)) for v in self.plans)
         if self.loops.scatter is not None:
             return (Choice("scatter", TRUE, "points in the order of the destination"),)
+        if self.loops.is_scan:
+            return (Choice("scan", TRUE, "the points of a row in order, rows side by side"),)
         from symshape.codegen.cpu.objects.target import target_of
         from symshape.codegen.cpu.schedule.forms import forms_of, in_order
 
         forms = in_order(forms_of(self.loops, target_of(self.cpu)))
         return tuple(Choice(f.suffix.lstrip("_") or "usual", f.condition, _of_form(f)) for f in forms)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """``file:line`` of the user's lines that the kernel's operations come from, in order, each once; of a kernel
+        that ``explain`` has compiled."""
+        return _lines(self.module).get(self.name, ()) if self.module else ()
 
     def ptx(self, arch: int = 90, variant: str | None = None) -> str:
         """PTX for sm_``arch`` of a variant of the Triton code (by default the first), whatever the target.
@@ -143,18 +153,35 @@ def _of_form(form: Any) -> str:
     return ", ".join(words)
 
 
-@functools.lru_cache(maxsize=4)
-def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
-    """The variants that the kernels of a module would have on a GPU."""
+@contextlib.contextmanager
+def _parsed(module: str) -> Iterator[Any]:
     from torch_mlir import ir
 
     from symshape import dialects
-    from symshape.passes.framework.manager import run_pipeline
 
     with dialects.load(ir.Context()), ir.Location.unknown():
-        parsed = ir.Module.parse(module)
+        yield ir.Module.parse(module)
+
+
+@functools.lru_cache(maxsize=4)
+def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
+    """The variants that the kernels of a module would have on a GPU."""
+    from symshape.passes.framework.manager import run_pipeline
+
+    with _parsed(module) as parsed:
         run_pipeline(parsed, ",".join(STAGES["planned"]))
         return {function_name(k): read_variants(k) for k in kernel_functions(parsed)}
+
+
+@functools.lru_cache(maxsize=4)
+def _lines(module: str) -> dict[str, tuple[str, ...]]:
+    """The user's lines that the kernels of a module come from."""
+    with _parsed(module) as parsed:
+        found = {function_name(k): [op.location for op in body_of(k)] for k in kernel_functions(parsed)}
+        return {
+            name: tuple(dict.fromkeys(line for place in places for line in known_lines(place)))
+            for name, places in found.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -280,6 +307,11 @@ class GraphReport:
         """How many kernels a call launches."""
         return len(self.launched)
 
+    @property
+    def mask_remarks(self) -> list[str]:
+        """What passes say of boolean masks: which stay, and why."""
+        return [one for name in ("mask-to-where", "compact-masks") for one in self.remarks.get(name, ())]
+
     def stage(self, name: str) -> str:
         """The IR text after a stage; where no pass ran in it, that of the stage before."""
         names = list(STAGES)
@@ -341,13 +373,24 @@ class GraphReport:
         ]
         for name, count in Counter(self.library_calls).most_common():
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
-        lines += [f"  {one}" for name in ("mask-to-where", "compact-masks") for one in self.remarks.get(name, ())]
+        lines += [f"  {one}" for one in self.mask_remarks]
         lines += [f"  {one}" for one in (*self.specialisations, *self.stage_files, *self.fallbacks)]
         for name, counted in self.statistics.items():
             figures = ", ".join(f"{amount} {statistic.replace('_', ' ')}" for statistic, amount in counted.items())
             lines += [f"  {name}: {figures}"] if any(counted.values()) else []
-        lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in self.timings]
+        lines += [f"  {seconds * 1e3:8.1f} ms  {stage}" for stage, seconds in _longest(self.timings)]
         return "\n".join(lines)
+
+
+def _longest(timings: Sequence[tuple[str, float]], shown: int = 6) -> list[tuple[str, float]]:
+    """The steps that took longest, the others as one."""
+    steps: dict[str, float] = {}
+    for name, seconds in timings:
+        steps[name] = steps.get(name, 0.0) + seconds
+    ordered = sorted(steps.items(), key=lambda step: -step[1])
+    others = ordered[shown:]
+    rest = [(f"{len(others)} other steps", sum(seconds for _, seconds in others))] if others else []
+    return [*ordered[:shown], *rest]
 
 
 def _counts(words: Iterable[str]) -> str:
@@ -405,8 +448,9 @@ class Report:
         return file
 
     def __str__(self) -> str:
+        total = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.totals().items())
         further = ["why there are further graphs:", *map(str, self.further)] if self.further else []
-        return "\n".join([*(f"[{i}] {g}" for i, g in enumerate(self.graphs)), *further])
+        return "\n".join([total, *further, *(f"[{i}] {g}" for i, g in enumerate(self.graphs))])
 
     @property
     def specialisations(self) -> list[Specialisation]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
 
 from symshape.errors import OptionError
 from symshape.tools import zoo
@@ -27,9 +30,24 @@ class Subject:
 def subject(name: str) -> Subject:
     """A model of ``symshape.tools.zoo`` at its first shape, or FILE.py:FUNCTION or MODULE:FUNCTION with ``inputs()``
     beside it: a tuple of the function's arguments. OptionError for anything else."""
+    return find_subject(name)()
+
+
+def find_subject(name: str) -> Callable[[], Subject]:
+    """``subject``, whose model is built when it is called; the name is looked up at once."""
     if name in zoo.MODELS:
-        model = zoo.MODELS[name]
-        return Subject(name, model.build(), (), model.inputs(model.first_shapes[0]))
+        return lambda: _of_zoo(name)
+    found, make = _function(name)
+    return lambda: Subject(name, found, make())
+
+
+def _of_zoo(name: str) -> Subject:
+    model = zoo.MODELS[name]
+    return Subject(name, model.build(), (), model.inputs(model.first_shapes[0]))
+
+
+def _function(name: str) -> tuple[Any, Callable[..., Any]]:
+    """The function of FILE.py:FUNCTION or MODULE:FUNCTION, and what makes its arguments."""
     file, _, function = name.partition(":")
     module = _module(file) if function else None
     if module is None:
@@ -37,9 +55,47 @@ def subject(name: str) -> Subject:
         raise OptionError(f"no model, file or module is called {name!r}", next_step=hint)
     for needed in (function, "inputs"):
         if not hasattr(module, needed):
-            hint = "it needs the function and `inputs()`, a tuple of its arguments"
+            hint = "it needs the function and `inputs`, which returns a tuple of its arguments"
             raise OptionError(f"{file} has no {needed}", next_step=hint)
-    return Subject(name, getattr(module, function), module.inputs())
+    return getattr(module, function), module.inputs
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A program at any sizes: ``make(size)`` gives its arguments and keywords; ``sizes`` are those that it is measured
+    at where none are asked for."""
+
+    name: str
+    fn: Any
+    make: Callable[[tuple[int, ...]], tuple[Sequence[Any], dict[str, Any]]]
+    sizes: Sequence[tuple[int, ...]] = ()
+
+    def on(self, device: str) -> Any:
+        """The program; a module is moved."""
+        return self.fn.to(device) if isinstance(self.fn, torch.nn.Module) else self.fn
+
+    def inputs(self, size: tuple[int, ...], device: str) -> tuple[Sequence[Any], dict[str, Any]]:
+        return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), self.make(size))
+
+
+def sized(name: str) -> Sized:
+    """A model of ``symshape.tools.zoo``, or FILE.py:FUNCTION or MODULE:FUNCTION with ``inputs(*sizes)`` beside it.
+    OptionError for anything else."""
+    if name in zoo.MODELS:
+        model = zoo.MODELS[name]
+
+        def keywords(size: tuple[int, ...]) -> tuple[Sequence[Any], dict[str, Any]]:
+            if len(size) != len(model.axes):
+                shown = "x".join(map(str, size))
+                raise OptionError(
+                    f"{name} has no size {shown}", next_step=f"give {'x'.join(axis.upper() for axis in model.axes)}"
+                )
+            return (), model.inputs(size)
+
+        sizes = tuple(dict.fromkeys((model.first_shapes[0], *model.large_shapes)))
+        return Sized(name, model.build(), keywords, sizes)
+    found, make = _function(name)
+    return Sized(name, found, lambda size: (make(*size), {}))
 
 
 def _module(file: str) -> Any:

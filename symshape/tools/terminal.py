@@ -6,20 +6,43 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TextIO
+from typing import Final, TextIO
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 # Eighths of a cell, so that the bar moves smoothly.
 _PARTS = " ▏▎▍▌▋▊▉█"
 
+CLEAR: Final = "\r\x1b[2K"  # the line that the cursor is in
+LINE: Final = threading.Lock()  # of who draws the line of the terminal that is drawn again and again
+
 
 def is_live(stream: TextIO) -> bool:
     """Whether a stream is a terminal that wants colours (https://no-color.org)."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def may_draw(stream: TextIO) -> bool:
+    """Whether a line may be drawn there unasked: on a terminal, by a process in its foreground, and by the first of
+    a machine's ranks."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return False
+    try:
+        return is_live(stream) and not _is_in_background(stream)
+    except (AttributeError, ValueError):  # there is no stderr, it is closed, or a program has put its own there
+        return False
+
+
+def _is_in_background(stream: TextIO) -> bool:
+    """Whether a shell's prompt, or another program, has the terminal."""
+    try:
+        return os.tcgetpgrp(stream.fileno()) != os.getpgrp()
+    except OSError:  # it is not the terminal of this session, which has no jobs there
+        return False
 
 
 def style(text: str, *names: str, stream: TextIO | None = None) -> str:
@@ -39,8 +62,10 @@ class Progress:
     def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
         self.title, self.total, self.stream = title, max(total, 1), stream or sys.stderr
         self.done, self.note, self.started, self._quarter = 0, "", time.monotonic(), 0
+        self._has_line = False
 
     def __enter__(self) -> Progress:
+        self._has_line = LINE.acquire(blocking=False)
         self._draw()
         return self
 
@@ -48,8 +73,10 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if is_live(self.stream):
-            self.stream.write("\n" if error else "\r\x1b[2K")
+            self.stream.write("\n" if error else CLEAR)
             self.stream.flush()
+        if self._has_line:
+            LINE.release()
 
     def say(self, note: str) -> None:
         """What is being done now, without a step forward."""
@@ -77,7 +104,7 @@ class Progress:
         counts = f" {self.done}/{self.total} {self._elapsed()} "
         note = self.note[: max(columns - len(head) - size - len(counts) - 3, 0)]
         painted = style(bar, "cyan", stream=self.stream), style(note, "dim", stream=self.stream)
-        self.stream.write(f"\r\x1b[2K{head}▕{painted[0]}▏{counts}{painted[1]}")
+        self.stream.write(f"{CLEAR}{head}▕{painted[0]}▏{counts}{painted[1]}")
         self.stream.flush()
 
     def _elapsed(self) -> str:

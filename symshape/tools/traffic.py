@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,35 +17,24 @@ def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) 
     what a target moves. Elements under a mask count as read, up to the size of the tensor; so do gathered ones.
     ``whole``: every argument counts with its whole size, as Inductor counts what a fused kernel reads and writes.
     """
-    sizes = {d.name: d.size.evaluate(values) for d in loops.dims}
-    touched: dict[int, dict[Any, int]] = {}
-    for instr in loops.code:
-        if instr.op in ("load", "store"):
-            touched.setdefault(instr.arg, {})[instr.address] = _points(instr.address, sizes)
-        elif instr.op in ("extract", "scatter"):
-            level = [d.name for d in loops.dims if not (instr.row and d.reduced)]
-            touched.setdefault(instr.arg, {})[instr.operands] = math.prod(sizes[name] for name in level)
-    total = 0
-    for position, reads in touched.items():
-        arg = loops.args[position]
-        elements = math.prod(s.evaluate(values) for s in arg.sizes)
-        total += (elements if whole else min(elements, sum(reads.values()))) * item_size(arg.dtype)
-    return total
+    return kernel_bytes_expr(loops, whole=whole).evaluate(values)
 
 
-def kernel_bytes_expr(loops: Any) -> Expr:
-    """The same as ``kernel_bytes`` (without ``whole``), over the kernel's symbols: right for sizes from 0 on."""
+def kernel_bytes_expr(loops: Any, *, whole: bool = False) -> Expr:
+    """The same over the kernel's symbols: right for sizes from 0 on."""
     touched: dict[int, dict[Any, Expr]] = {}
     for instr in loops.code:
         if instr.op in ("load", "store"):
-            touched.setdefault(instr.arg, {})[instr.address] = _points_expr(instr.address, loops.dims)
+            touched.setdefault(instr.arg, {})[instr.address] = _points(instr.address, loops.dims)
         elif instr.op in ("extract", "scatter"):
             level = [d.size for d in loops.dims if not (instr.row and d.reduced)]
             touched.setdefault(instr.arg, {})[instr.operands] = product(level)
     total = Expr.const(0)
     for position, reads in touched.items():
         arg = loops.args[position]
-        total += minimum(product(arg.sizes), sum(reads.values(), Expr.const(0))) * item_size(arg.dtype)
+        elements = product(arg.sizes)
+        read = elements if whole else minimum(elements, sum(reads.values(), Expr.const(0)))
+        total += read * item_size(arg.dtype)
     return total
 
 
@@ -82,14 +70,9 @@ def call_bytes_expr(call: Any) -> Expr:
     return sum((product(sizes) * item_size(dtype) for sizes, dtype in call.buffers), Expr.const(0))
 
 
-def _points(address: Expr, sizes: Mapping[str, int]) -> int:
-    """Over how many points of the space the address differs: those of the dims that it mentions."""
-    used = math.prod(size for name, size in sizes.items() if name in address.symbols)
-    return used if all(sizes.values()) else 0
-
-
-def _points_expr(address: Expr, dims: Any) -> Expr:
-    """``_points``: a dim that is not mentioned counts as one point, or none where it is empty."""
+def _points(address: Expr, dims: Any) -> Expr:
+    """Over how many points of the space the address differs: those of the dims that it mentions. A dim that is not
+    mentioned counts as one point, or none where it is empty."""
     return product(d.size if d.name in address.symbols else minimum(d.size, 1) for d in dims)
 
 

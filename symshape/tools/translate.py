@@ -59,16 +59,16 @@ def triton(module: Any) -> str:
 
 def program(module: Any) -> str:
     """The host program of CPU tensors: Python that binds sizes, checks, allocates, launches and calls."""
-    from symshape.codegen.host.host_program import emit_program
-    from symshape.dialects.accessors import is_branch, main_functions
+    from symshape.codegen.host.host_program import Callees, emit_program
+    from symshape.dialects.accessors import is_subgraph, main_functions
 
     functions = main_functions(module)
-    mains = [op for op in functions if not is_branch(op)]
+    mains = [op for op in functions if not is_subgraph(op)]
     if len(mains) != 1:
         raise CompileError(f"a program is made of one main function, not of {len(mains)}", next_step="split the module")
     kernels = _kernels(module) if _functions(module) else []
     checking = frozenset(kernel.name for kernel in kernels if kernel.has_error_slot("cpu"))
-    return emit_program(functions, pointers=True, checking=checking, device="cpu").source
+    return emit_program(functions, Callees(pointers=True, checking=checking)).source
 
 
 def loops(module: Any) -> str:

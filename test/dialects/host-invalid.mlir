@@ -111,7 +111,7 @@ func.func @cond_branches(%p: tensor<i1>) {
 // -----
 
 func.func @cond_unknown(%p: tensor<i1>) {
-  // expected-error@+1 {{branch @branch is no function of this module}}
+  // expected-error@+1 {{subgraph @branch is no function of this module}}
   "host.cond"(%p) {true = @branch, false = @branch} : (tensor<i1>) -> ()
   return
 }
@@ -123,14 +123,14 @@ func.func @function() {
 }
 
 func.func @cond_no_branch(%p: tensor<i1>) {
-  // expected-error@+1 {{@function is no branch: it has no attribute 'symshape.branch'}}
+  // expected-error@+1 {{@function is no subgraph: it has no attribute 'symshape.subgraph'}}
   "host.cond"(%p) {true = @function, false = @function} : (tensor<i1>) -> ()
   return
 }
 
 // -----
 
-func.func @branch() attributes {symshape.branch} {
+func.func @branch() attributes {symshape.subgraph} {
   return
 }
 
@@ -142,7 +142,7 @@ func.func @cond_predicate(%p: tensor<2xi1>) {
 
 // -----
 
-func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.branch} {
+func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.subgraph} {
   %r = "host.call"(%x) {target = "aten.neg.default", arguments = "($0)"} : (tensor<?xf32>) -> tensor<2xf32>
   return %r : tensor<2xf32>
 }
@@ -155,7 +155,7 @@ func.func @cond_argument(%p: i1, %x: tensor<?xi64>) {
 
 // -----
 
-func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.branch} {
+func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.subgraph} {
   %r = "host.call"(%x) {target = "aten.neg.default", arguments = "($0)"} : (tensor<?xf32>) -> tensor<2xf32>
   return %r : tensor<2xf32>
 }
@@ -163,5 +163,119 @@ func.func @branch(%x: tensor<?xf32>) -> tensor<2xf32> attributes {symshape.branc
 func.func @cond_result(%p: i1, %x: tensor<?xf32>) {
   // expected-error@+1 {{result 0 is tensor<3xf32>, but @branch says tensor<2xf32>}}
   %r = "host.cond"(%p, %x) {true = @branch, false = @branch} : (i1, tensor<?xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> attributes {symshape.subgraph} {
+  return %x : tensor<?xf32>
+}
+
+func.func @while_condition(%x: tensor<?xf32>) {
+  // expected-error@+1 {{@f has to return an i1, or a tensor with one element}}
+  %r = "host.while"(%x) {cond = @f, body = @f, carried = 1 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @while_nothing(%x: tensor<?xf32>) {
+  // expected-error@+1 {{carries 2 of 1 operands}}
+  %r = "host.while"(%x) {cond = @f, body = @f, carried = 2 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @p(%x: tensor<?xf32>) -> tensor<i1> attributes {symshape.subgraph} {
+  %r = "host.call"(%x) {target = "aten.any.default", arguments = "($0,)"} : (tensor<?xf32>) -> tensor<i1>
+  return %r : tensor<i1>
+}
+
+func.func @while_carried(%x: tensor<?xf32>) {
+  // expected-error@+1 {{carried value 0 is tensor<?xf32>, but @p says tensor<i1>}}
+  %r = "host.while"(%x) {cond = @p, body = @p, carried = 1 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> attributes {symshape.subgraph} {
+  return %x : tensor<?xf32>
+}
+
+func.func @scan_slice(%x: tensor<?xf32>) {
+  // expected-error@+1 {{argument 0 is tensor<f32>, but @f says tensor<?xf32>}}
+  %r = "host.scan"(%x) {body = @f, carried = 0 : i64, sliced = 1 : i64} : (tensor<?xf32>) -> tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> attributes {symshape.subgraph} {
+  return %x : tensor<?xf32>
+}
+
+func.func @scan_stack(%x: tensor<?x?xf32>) {
+  // expected-error@+1 {{result 0 is tensor<?xf32>, but @f says tensor<?x?xf32>}}
+  %r = "host.scan"(%x) {body = @f, carried = 0 : i64, sliced = 1 : i64} : (tensor<?x?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @scan_number(%n: index) {
+  // expected-error@+1 {{slices what has no dims}}
+  %r = "host.scan"(%n) {body = @f, carried = 0 : i64, sliced = 1 : i64} : (index) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<?xf32>) -> tensor<?xf32> attributes {symshape.subgraph} {
+  return %x : tensor<?xf32>
+}
+
+func.func @scan_written(%x: tensor<?x?xf32>) {
+  // expected-error@+1 {{written results [1] are not all stacks}}
+  %r = "host.scan"(%x) {body = @f, carried = 0 : i64, sliced = 1 : i64, written = array<i64: 1>} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @collective_without_number(%x: tensor<?xf32>) {
+  // expected-error@+1 {{is a collective, and needs its number among those of the function ('collective')}}
+  %r = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')"} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+// By hand: the two were the other way round. Another rank would add what this one gathers.
+func.func @collectives_out_of_order(%x: tensor<?xf32>) {
+  // expected-error@+1 {{is collective 1 in the place of collective 0: another rank would meet another collective}}
+  %r = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')", collective = 1 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  // expected-error@+1 {{is collective 0 in the place of collective 1}}
+  %g = "host.call"(%x) {target = "_c10d_functional.all_gather_into_tensor.default", arguments = "($0, 2, '0')", collective = 0 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @collective_made_twice(%x: tensor<?xf32>) {
+  %r = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')", collective = 0 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  // expected-error@+1 {{is collective 0 in the place of collective 1}}
+  %g = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')", collective = 0 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @collective_dropped(%x: tensor<?xf32>) {
+  // expected-error@+1 {{is collective 1 in the place of collective 0}}
+  %r = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')", collective = 1 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  %w = "host.call"(%r) {target = "_c10d_functional.wait_tensor.default", arguments = "($0)"} : (tensor<?xf32>) -> tensor<?xf32>
   return
 }

@@ -41,16 +41,61 @@ func.func @cond(%p: tensor<i1>, %x: tensor<?xf32>, %n: index) -> tensor<?xf32> {
 }
 
 // CHECK-LABEL: func.func @first(
-// CHECK-SAME:    attributes {symshape.branch}
-func.func @first(%x: tensor<?xf32>, %n: index) -> tensor<1xf32> attributes {symshape.branch} {
+// CHECK-SAME:    attributes {symshape.subgraph}
+func.func @first(%x: tensor<?xf32>, %n: index) -> tensor<1xf32> attributes {symshape.subgraph} {
   %r = "host.call"(%x) {target = "aten.slice.Tensor", arguments = "($0, 0, 0, 1)"} : (tensor<?xf32>) -> tensor<1xf32>
   return %r : tensor<1xf32>
 }
 
-func.func @whole(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> attributes {symshape.branch} {
+func.func @whole(%x: tensor<?xf32>, %n: index) -> tensor<?xf32> attributes {symshape.subgraph} {
   // CHECK: "host.cond"({{.*}}) {false = @whole, true = @whole} : (i1, tensor<?xf32>, index) -> tensor<?xf32>
   %c4 = arith.constant 4 : index
   %p = arith.cmpi sge, %n, %c4 : index
   %r = "host.cond"(%p, %x, %n) {true = @whole, false = @whole} : (i1, tensor<?xf32>, index) -> tensor<?xf32>
   return %r : tensor<?xf32>
+}
+
+// CHECK-LABEL: func.func @loops(
+// CHECK-SAME:    %[[X:.*]]: tensor<?x7xf32>, %[[C:.*]]: tensor<7xf32>, %[[N:.*]]: index
+func.func @loops(%x: tensor<?x7xf32>, %c: tensor<7xf32>, %n: index) -> (tensor<7xf32>, tensor<?x7xf32>) {
+  // Carried tensors and integers, then what every step gets as it is.
+  // CHECK: %{{.*}}:2 = "host.while"(%{{.*}}, %[[C]], %[[N]]) {body = @step, carried = 2 : i64, cond = @below} : (index, tensor<7xf32>, index) -> (index, tensor<7xf32>)
+  %c0 = arith.constant 0 : index
+  %w:2 = "host.while"(%c0, %c, %n) {cond = @below, body = @step, carried = 2 : i64}
+       : (index, tensor<7xf32>, index) -> (index, tensor<7xf32>)
+  // CHECK: "host.while"({{.*}}) {body = @shift, carried = 1 : i64, cond = @small, stacked}
+  %s = "host.while"(%c) {cond = @small, body = @shift, carried = 1 : i64, stacked} : (tensor<7xf32>) -> tensor<?x7xf32>
+  // A carried tensor, one that is sliced along its first dim, and a stack.
+  // CHECK: %[[R:.*]]:2 = "host.scan"({{.*}}, %[[X]]) {body = @combine, carried = 1 : i64, sliced = 1 : i64} : (tensor<7xf32>, tensor<?x7xf32>) -> (tensor<7xf32>, tensor<?x7xf32>)
+  %r:2 = "host.scan"(%w#1, %x) {body = @combine, carried = 1 : i64, sliced = 1 : i64}
+       : (tensor<7xf32>, tensor<?x7xf32>) -> (tensor<7xf32>, tensor<?x7xf32>)
+  return %r#0, %r#1 : tensor<7xf32>, tensor<?x7xf32>
+}
+
+func.func @below(%i: index, %c: tensor<7xf32>, %n: index) -> i1 attributes {symshape.subgraph} {
+  %p = arith.cmpi slt, %i, %n : index
+  return %p : i1
+}
+
+func.func @step(%i: index, %c: tensor<7xf32>, %n: index) -> (index, tensor<7xf32>) attributes {symshape.subgraph} {
+  %c1 = arith.constant 1 : index
+  %j = arith.addi %i, %c1 : index
+  %r = "host.call"(%c) {target = "aten.neg.default", arguments = "($0,)"} : (tensor<7xf32>) -> tensor<7xf32>
+  return %j, %r : index, tensor<7xf32>
+}
+
+func.func @small(%c: tensor<7xf32>) -> tensor<i1> attributes {symshape.subgraph} {
+  %p = "host.call"(%c) {target = "aten.any.default", arguments = "($0,)"} : (tensor<7xf32>) -> tensor<i1>
+  return %p : tensor<i1>
+}
+
+func.func @shift(%c: tensor<7xf32>) -> tensor<7xf32> attributes {symshape.subgraph} {
+  %r = "host.call"(%c) {target = "aten.sub.Scalar", arguments = "($0, 1)"} : (tensor<7xf32>) -> tensor<7xf32>
+  return %r : tensor<7xf32>
+}
+
+func.func @combine(%c: tensor<7xf32>, %x: tensor<7xf32>) -> (tensor<7xf32>, tensor<7xf32>) attributes {symshape.subgraph} {
+  %r = "host.call"(%c, %x) {target = "aten.add.Tensor", arguments = "($0, $1)"} : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>
+  %s = "host.call"(%r) {target = "aten.neg.default", arguments = "($0,)"} : (tensor<7xf32>) -> tensor<7xf32>
+  return %r, %s : tensor<7xf32>, tensor<7xf32>
 }

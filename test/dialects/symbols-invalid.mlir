@@ -188,3 +188,61 @@ func.func @bind_type(%n: i64, %x: tensor<f32>) {
   "symshape.bind"(%x, %n) : (tensor<f32>, i64) -> ()
   return
 }
+
+// -----
+
+func.func @bind_device(%n: index, %x: tensor<f32>) {
+  // expected-error@+1 {{device is no name of a device}}
+  "symshape.bind"(%x, %n) {device = 3 : i64} : (tensor<f32>, index) -> ()
+  return
+}
+
+// -----
+
+func.func @native_code_of_two_devices(%n: index, %x: tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %n, %c1, %c0) {device = "cpu"} : (tensor<?xf32>, index, index, index) -> ()
+  // expected-error@+1 {{reads a tensor that is on cpu, which kernels cannot}}
+  %v = "symshape.view"(%x, %n) {map = affine_map<(d0) -> (d0)>} : (tensor<?xf32>, index) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @native_code_of_a_negative_view(%n: index, %x: tensor<f32>) {
+  "symshape.bind"(%x, %n) {negated} : (tensor<f32>, index) -> ()
+  // expected-error@+1 {{reads a tensor that is a negative view}}
+  %v = "symshape.view"(%x) {map = affine_map<() -> ()>} : (tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @a_view_of_a_number_leaves_kernels(%n: index, %x: tensor<f32>) -> tensor<f32> {
+  "symshape.bind"(%x, %n) {device = "cpu"} : (tensor<f32>, index) -> ()
+  %v = "symshape.view"(%x) {map = affine_map<() -> ()>} : (tensor<f32>) -> tensor<f32>
+  // expected-error@+1 {{reads a tensor that is on cpu}}
+  return %v : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{argument 0 is passed by value, but is no input without dims}}
+func.func private @row_by_value(%x: tensor<?xf32>, %dest: tensor<f32>) -> tensor<f32> attributes {symshape.kernel, symshape.by_value = array<i64: 0>, symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
+  return %dest : tensor<f32>
+}
+
+// -----
+
+func.func private @kernel_0(%x: tensor<f32>, %dest: tensor<f32>) -> tensor<f32> attributes {symshape.kernel, symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
+  return %dest : tensor<f32>
+}
+
+func.func @address_of_another_device(%n: index, %x: tensor<f32>) -> tensor<f32> {
+  "symshape.bind"(%x, %n) {device = "cpu"} : (tensor<f32>, index) -> ()
+  %d = tensor.empty() : tensor<f32>
+  // expected-error@+1 {{reads a tensor that is on cpu, which kernels cannot}}
+  %r = "host.launch"(%x, %d) {callee = @kernel_0} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %r : tensor<f32>
+}

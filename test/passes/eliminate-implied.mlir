@@ -212,7 +212,7 @@ func.func @main(%x: tensor<?xf32>) {
   return
 }
 
-func.func @then(%x: tensor<?xf32>) attributes {symshape.branch} {
+func.func @then(%x: tensor<?xf32>) attributes {symshape.subgraph} {
   %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
   %c4 = arith.constant 4 : index
   %c8 = arith.constant 8 : index
@@ -225,7 +225,7 @@ func.func @then(%x: tensor<?xf32>) attributes {symshape.branch} {
   return
 }
 
-func.func @otherwise(%x: tensor<?xf32>) attributes {symshape.branch} {
+func.func @otherwise(%x: tensor<?xf32>) attributes {symshape.subgraph} {
   %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
   %c4 = arith.constant 4 : index
   %more = arith.cmpi sge, %s0, %c4 : index

@@ -217,3 +217,29 @@ func.func @last_two(%x: tensor<?xf32>) -> tensor<?xf32> {
   "symshape.bind"(%r, %count, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// A graph of a GPU: what lies on the CPU is left to library calls, but for a tensor without dims, which is a number.
+// CHECK-LABEL: func.func @devices(
+// CHECK-SAME:    %[[X:.*]]: tensor<?xf32>, %[[SCALE:.*]]: tensor<f32>, %[[Y:.*]]: tensor<?xf32>
+// CHECK-DAG:     "symshape.bind"(%[[SCALE]], %{{.*}}) {device = "cpu"}
+// CHECK:         %[[S:.*]] = "symshape.view"(%[[SCALE]],
+// CHECK:         linalg.generic {{.*}} ins(%[[X]], %[[S]] :
+// CHECK:         %[[D:.*]] = "host.call"(%[[Y]]) {arguments = "($0, 2)", target = "aten.mul.Tensor"}
+// CHECK:         "host.call"(%[[D]]) {{.*}}target = "aten._to_copy.default"
+func.func @devices(%x: tensor<?xf32>, %scale: tensor<f32>, %y: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 2 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "x.size(0)", binding = "arg0.size(0)"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  "symshape.bind"(%scale, %c0) {device = "cpu"} : (tensor<f32>, index) -> ()
+  "symshape.bind"(%y, %s0, %c1, %c0) {device = "cpu"} : (tensor<?xf32>, index, index, index) -> ()
+  %r = "host.call"(%x, %scale) {target = "aten.mul.Tensor", arguments = "($0, $1)"} : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
+  "symshape.bind"(%r, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %d = "host.call"(%y) {target = "aten.mul.Tensor", arguments = "($0, 2)"} : (tensor<?xf32>) -> tensor<?xf32>
+  "symshape.bind"(%d, %s0, %c1, %c0) {device = "cpu"} : (tensor<?xf32>, index, index, index) -> ()
+  %t = "host.call"(%d) {target = "aten._to_copy.default", arguments = "($0, device=torch.device('cuda:0'))"} : (tensor<?xf32>) -> tensor<?xf32>
+  "symshape.bind"(%t, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  return %r, %t : tensor<?xf32>, tensor<?xf32>
+}

@@ -112,3 +112,39 @@ func.func private @shorten(%x: tensor<?x?xi32>, %dest: tensor<?x?xi16>, %s0: ind
     attributes {symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
   return %dest : tensor<?x?xi16>
 }
+
+// -----
+
+// %b dies in the collective for all that its operands say, and is read until the wait: %e1 and %e2 take other memory.
+// CHECK-LABEL: func.func @in_flight(
+// CHECK:         %[[B:.*]] = "host.launch"(%{{.*}}, %{{.*}}, %{{.*}}) {callee = @own}
+// CHECK:         all_reduce
+// CHECK:         %[[E1:.*]] = tensor.empty
+// CHECK:         %[[K:.*]] = "host.launch"(%{{.*}}, %[[E1]]
+// CHECK:         %[[D:.*]] = "symshape.reuse"(%[[K]])
+// CHECK:         wait_tensor
+// CHECK-NOT:     symshape.reuse
+func.func @in_flight(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e0 = tensor.empty(%s0) : tensor<?xf32>
+  %b = "host.launch"(%x, %e0, %s0) {callee = @own} : (tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%b, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %r = "host.call"(%b) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')", checked, collective = 0 : i64} : (tensor<?xf32>) -> tensor<?xf32>
+  "symshape.bind"(%r, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e1 = tensor.empty(%s0) : tensor<?xf32>
+  %k = "host.launch"(%x, %e1, %s0) {callee = @own} : (tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%k, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e2 = tensor.empty(%s0) : tensor<?xf32>
+  %l = "host.launch"(%k, %e2, %s0) {callee = @own} : (tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%l, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %w = "host.call"(%r) {target = "_c10d_functional.wait_tensor.default", arguments = "($0)", checked} : (tensor<?xf32>) -> tensor<?xf32>
+  "symshape.bind"(%w, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  return %l, %w : tensor<?xf32>, tensor<?xf32>
+}
+func.func private @own(%x: tensor<?xf32>, %dest: tensor<?xf32>, %s0: index) -> tensor<?xf32>
+    attributes {symshape.in_place = array<i64: 0, 0>, symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
+  return %dest : tensor<?xf32>
+}

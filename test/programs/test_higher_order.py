@@ -163,7 +163,7 @@ def test_cond_for_a_gpu() -> None:
     assert len(reports) == 1 and {kernel.target for kernel in reports[0].kernels} == {"triton"}
 
 
-def test_what_is_no_cond_is_a_library_call() -> None:
+def test_all_operators_in_one_graph() -> None:
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         _, a = while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x.sin() + i), (torch.tensor(0), x))
         carry, b = scan(lambda c, x: (c + x, (c * x).sin()), torch.zeros(x.shape[1:]), x + 1)
@@ -184,5 +184,4 @@ def test_what_is_no_cond_is_a_library_call() -> None:
         x, y = torch.rand(6, columns), torch.rand(columns)
         torch.testing.assert_close(program(x, y), expected(x, y))
     (report,) = reports
-    called = {call for call in report.library_calls if call.startswith("higher_order.")}
-    assert called == {"higher_order.while_loop", "higher_order.scan", "higher_order.map_impl"}
+    assert not any(call.startswith("higher_order.") for call in report.library_calls)

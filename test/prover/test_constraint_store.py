@@ -159,6 +159,34 @@ def test_products_follow_their_factors() -> None:
     assert {reason.origin for reason in proof.reasons} >= {"product"}
 
 
+def test_common_factors_that_are_not_zero_say_nothing() -> None:
+    """All of these are asked when transformers are compiled."""
+    s0, s1, s2, s3 = (Expr.symbol(f"s{i}") for i in range(4))
+    store = ConditionStore()
+    for name, row in (("s0", Row(2, 128)), ("s1", Row(1, None)), ("s2", Row(0, None)), ("s3", Row(None, -1))):
+        store.symbol(name, row)
+    refuted = store.prove(equals(4 * s0 * s0 * s1, s0 * s1))
+    assert refuted.status == "refuted"
+    assert {reason.text for reason in refuted.reasons} <= {"s0 >= 2", "s0 <= 128", "s1 >= 1"}
+    for contingent in (
+        equals(s0 * s0 * s1, 32 * s0 * s1),
+        equals(s0 * (s2 % s1), 0),
+        at_least(s1 * s2, 4 * s1),
+        at_least(s3 * s2, 4 * s3),
+        equals(s3 * s2, 4 * s3),
+        any_of(equals(s1 * s2, 4 * s1), equals(s1 * s2, 5 * s1)),
+    ):
+        assert store.prove(contingent).status == "contingent", contingent
+    assert store.prove(at_least(s1 * s2, 0)).status == "proven"
+    assert store.prove(at_least(s3 * s2, 0)).status == "contingent"  # it is s2 <= 0
+    assert store.prove(equals(s2 * s1, s2 * 7)).status == "contingent"  # s2 may be 0
+    with store.checkpoint():
+        store.assume(at_least(s1, 8))
+        assert store.prove(equals(s2 * s1, s2 * 7)).status == "contingent"
+        store.assume(at_least(s2, 1))
+        assert store.prove(equals(s2 * s1, s2 * 7)).status == "refuted"
+
+
 def test_numbers_are_unbounded() -> None:
     large = 2**63
     store = store_of(x=Row(large - 5, large + 5), y=Row(-large, -1), z=Row(None, None))
@@ -171,6 +199,16 @@ def test_numbers_are_unbounded() -> None:
         for witness, expected in zip(proof.witnesses, (True, False), strict=True):
             assert large - 5 <= witness["x"] <= large + 5 and -large <= witness["y"] <= -1
             assert condition.evaluate(witness) is expected
+
+
+def test_ranges_do_not_grow_without_end() -> None:
+    """The least value of x, once it is above 1, is squared and more in every round of propagation."""
+    store = store_of(x=Row(0, None))
+    store.assume(equals(x % 2, 1))
+    assert store.prove(at_least(x * x * x + x * x * (2 * x % 3), x * x * x * x)).status == "contingent"
+    far = store_of(x=Row(10**5000, None))  # longer than Python writes as text
+    assert far.prove(at_least(x, 10**5000)).status == "proven"
+    assert far.prove(at_least(2 * x * y, 3 * x + 7 * y * y)).status in ("contingent", "unknown")
 
 
 def test_a_spent_budget_is_unknown() -> None:
@@ -192,6 +230,15 @@ def test_reasons_are_minimal() -> None:
 
 
 # Contradictions and checkpoints.
+
+
+def test_reasons_have_to_do_with_the_question() -> None:
+    """Even where the budget ends before any fact could be left out."""
+    store = ConditionStore(Limits(reason_sets=0))
+    sizes = [store.symbol(f"s{number}", Row(1, 512)) for number in range(12)]
+    proof = store.prove(at_least(sizes[0] * sizes[1] + sizes[4] * (sizes[5] % sizes[6]), 1))
+    assert proof.status == "proven"
+    assert {reason.origin for reason in proof.reasons} == {f"symbol s{number}" for number in (0, 1, 4, 5, 6)}
 
 
 def test_contradictions_name_a_smallest_set() -> None:

@@ -185,10 +185,26 @@ def test_a_failure_after_the_passes_names_the_stage(
 
 
 def test_a_device_without_code_is_a_clear_error() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from symshape.compiler import choose_target
+
+    with FakeTensorMode(), torch.device("xpu"):
+        gm = make_fx(lambda x: x + 1)(torch.empty(3))
     with pytest.raises(
-        Exception, match=r"no code is generated for device meta\n  at: tensor .*\n  next: move it to cpu"
+        CompileError, match=r"no code is generated for device xpu:0\n  at: tensor .*\n  next: move it to cpu"
     ):
-        symshape.compile(fn)(torch.empty(3, 4, device="meta"), torch.empty(4, 6, device="meta"))
+        choose_target(gm, Options())
+
+
+def test_tensors_without_elements_are_left_to_library_calls() -> None:
+    compiled = symshape.compile(lambda a, x: ((a @ a.t()).relu(), x * 2), fullgraph=True)
+    for n in (3, 5):
+        x = torch.randn(n)
+        result, doubled = compiled(torch.empty(n, 4, device="meta"), x)
+        assert result.device.type == "meta" and result.shape == (n, n)
+        torch.testing.assert_close(doubled, x * 2)
 
 
 def test_cpu_code_for_a_gpu_is_a_clear_error() -> None:

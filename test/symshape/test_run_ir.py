@@ -15,6 +15,7 @@ from symshape import dialects
 from symshape.errors import CompileError, OptionError, ShapeConstraintError
 from symshape.ir_text import parse_module, stage_of
 from symshape.passes.stages import STAGES
+from symshape.signature import difference
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +119,8 @@ def test_constants_are_given() -> None:
     x, constant = torch.randn(4, 2), torch.tensor([3.0, 4.0])
     for text in graph.stages.values():
         torch.testing.assert_close(symshape.run_ir(text, x, constants=[constant])[0], x + constant)
-        for wrong in ([], [constant.double()], [constant[:1]], [torch.ones(4)[::2]]):
+        negated = torch.complex(constant, constant).conj().imag
+        for wrong in ([], [constant.double()], [constant[:1]], [torch.ones(4)[::2]], [negated], [constant.to("meta")]):
             with pytest.raises(OptionError, match="constant 0 of the graph is tensor<2xf32>"):
                 symshape.run_ir(text, x, constants=wrong)
 
@@ -251,3 +253,50 @@ def test_an_edited_file_is_compiled_anew(edited: str) -> None:
     text = Path(edited).read_text()
     Path(edited).write_text(text.replace(" 2.5", " 12.5") + "\n")
     torch.testing.assert_close(symshape.compile(program, options=options)(x, w), torch.clamp(x @ w, min=12.5).sum(1))
+
+
+FOREIGN = """
+func.func @main(%x: tensor<?xf32>, %s: tensor<f64>) -> tensor<?xf32> {
+  %n = symshape.symbol "s0" in [2, 64] hint 8 at "arg0.size(0)"
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  symshape.bind %x [%n] strides [%c1] offset %c0 : tensor<?xf32>
+  symshape.bind %s [] strides [] offset %c0 FOREIGN : tensor<f64>
+  %r = host.call @aten.mul.Tensor(%x, %s) : tensor<?xf32>, tensor<f64> -> tensor<?xf32>
+  symshape.bind %r [%n] strides [%c1] offset %c0 : tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("options", [{"target": "cpu"}, {"target": "triton"}, {"target": "triton", "autotune": True}])
+@pytest.mark.parametrize("foreign", ['on "cpu"', "negated"])
+def test_tensors_that_kernels_cannot_read(options: dict[str, Any], foreign: str) -> None:
+    """A number of the host, and a negative view."""
+    x, value = torch.randn(5), torch.tensor(1 / 3, dtype=torch.float64)
+    number = torch.complex(value, -value).conj().imag if foreign == "negated" else value
+    (result,) = symshape.run_ir(FOREIGN.replace("FOREIGN", foreign), x, number, options=options)
+    torch.testing.assert_close(result, x * number)
+
+
+def test_inputs_on_other_devices_are_refused() -> None:
+    x, number = torch.randn(5), torch.tensor(2.0, dtype=torch.float64)
+    for foreign in ('on "meta"', 'on "meta" negated'):
+        with pytest.raises(ShapeConstraintError, match="it is on cpu, not on meta"):
+            symshape.run_ir(FOREIGN.replace("FOREIGN", foreign), x, number)
+    with pytest.raises(ShapeConstraintError, match="a tensor without the negative bit is wanted"):
+        symshape.run_ir(FOREIGN.replace("FOREIGN", ""), x, torch.complex(number, number).conj().imag)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "shown"),
+    [('on "cpu"', "on cpu"), ("negated", "a negative view"), ('on "cpu" negated', "a negative view on cpu")],
+)
+def test_a_file_says_of_the_same_inputs_that_kernels_cannot_read_them(foreign: str, shown: str) -> None:
+    """One that says it of none would be compiled to kernels that read memory of the host, or with the wrong sign."""
+    context = ir.Context()
+    dialects.load(context)
+    file, graph = (parse_module(FOREIGN.replace("FOREIGN", own), context, "it") for own in ("", foreign))
+    with context:
+        assert f"tensor<f64> of sizes [], strides [], {shown}" in difference(file, graph, "the file")
+        assert difference(graph, graph, "the file") == ""

@@ -15,6 +15,7 @@ import symshape
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
 from symshape.frame_compiler import compile_with
 from symshape.frontend.patches.dynamo_errors import passing, users_error
+from symshape.runtime.eager_errors import copy_of_tensor
 from symshape.tools.measure import Graphs
 
 
@@ -221,3 +222,20 @@ def test_eager_errors_keep_their_types() -> None:
             fn(x)
         with pytest.raises(kind):
             symshape.compile(fn)(x)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.arange(24.0).reshape(4, 6)[1:, ::2].t(),
+        torch.ones(3, 1).expand(3, 5),
+        torch.ones(0, 3),
+        torch.eye(3).to_sparse(),
+    ],
+    ids=["strided", "expanded", "empty", "sparse"],
+)
+def test_a_graph_is_run_again_on_copies_of_any_layout(x: torch.Tensor) -> None:
+    copied = copy_of_tensor(x)
+    assert copied.layout == x.layout and torch.equal(copied.to_dense(), x.to_dense())
+    if x.layout == torch.strided:
+        assert copied.stride() == x.stride() and (copied.data_ptr() != x.data_ptr() or not x.numel())

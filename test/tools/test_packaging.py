@@ -61,8 +61,9 @@ def test_the_wheel_is_typed_and_has_its_license(wheel: zipfile.ZipFile) -> None:
     assert "License-Expression: BSD-3-Clause" in metadata
 
 
-def test_the_wheel_has_the_templates(wheel: zipfile.ZipFile) -> None:
-    folder = "symshape/tools/html_report/templates"
+@pytest.mark.parametrize("page", ["html_report", "dashboard"])
+def test_the_wheel_has_the_templates(wheel: zipfile.ZipFile, page: str) -> None:
+    folder = f"symshape/tools/{page}/templates"
     present = {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir()}
     assert present and present == {name for name in wheel.namelist() if name.startswith(f"{folder}/")}
 

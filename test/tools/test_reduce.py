@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,19 +18,24 @@ from torch_mlir import ir
 
 from symshape.dialects import load, verify
 from symshape.errors import CompileError
+from symshape.ir_text import main_function, text_of
 from symshape.passes.framework import registry
+from symshape.passes.framework.manager import run_pipeline
 from symshape.passes.framework.pipeline_text import parse_step
 from symshape.passes.stages import passes_between
+from symshape.random_tensors import Draw
+from symshape.stage_header import headed_stage, with_header, without_header
 from symshape.tools import cli
 from symshape.tools.reduce import interpreter
 from symshape.tools.reduce.edits import copied, operations_in
 from symshape.tools.reduce.failing_checks import Raises, SameFailure, error_line, pattern_of
-from symshape.tools.reduce.inputs import Draw, inputs_of
+from symshape.tools.reduce.inputs import inputs_of
 from symshape.tools.reduce.reducer import Reduction
+from symshape.tools.reduce.trial_process import Trial, TrialProcess
 from symshape.tools.reduce.wrong_numbers import WrongNumbers
 
 FILE = Path(__file__).parent / "Inputs" / "faulty_passes.py"
-CALLS, BODIES = "faulty-calls", "faulty-bodies"
+CALLS, BODIES, LAYERS = "faulty-calls", "faulty-bodies", "outline-layers"
 MOST_LEFT, SECONDS = 10, 300
 
 
@@ -269,6 +276,10 @@ def test_the_best_so_far_is_written(tmp_path: Path, capsys: pytest.CaptureFixtur
 REFUSED = [  # arguments -> what is said
     ([], "give one check"),
     (["--wrong", "--", "false"], "give one check"),
+    (["--wrong", "--pass-pipeline=builtin.module(no-such-pass)"], "no such pass or option: 'no-such-pass'"),
+    (["--wrong", "--load-pass=no-such-file.py"], "no-such-file.py"),
+    (["--passes=canonicalize", "--to-stage=shaped"], "--passes does nothing without --wrong"),
+    (["--wrong", "--from-stage=kernels", "--passes=canonicalize"], "--passes are run at the end of stage linalg"),
     (["--timeout=3", "--to-stage=shaped"], "--timeout does nothing without a command"),
     (["--to-stage=shaped"], "the input does not fail"),
     (["--wrong", "--to-stage=shaped"], "the input does not fail"),
@@ -299,7 +310,7 @@ def test_what_is_promised_and_not_so_has_no_result() -> None:
     text = blocks(1).replace("%s0, %c16, %c16, %c1, %c0", "%c16, %c16, %c16, %c1, %c0")
     with load(ir.Context()), ir.Location.unknown():
         module = ir.Module.parse(text)
-        main = interpreter.main_of(module)
+        main = main_function(module, "the module").operation
         with pytest.raises(CompileError, match="promises the sizes"):
             interpreter.run(module, [torch.ones(8, 16), *inputs_of(main, Draw(2))[1:]])
 
@@ -309,3 +320,106 @@ def test_no_fault_is_no_difference() -> None:
         module = ir.Module.parse(blocks(2))
         steps = [parse_step(element) for element in passes_between("imported", "planned")]
         assert WrongNumbers(steps).difference(module) == ""
+
+
+# --- wrong numbers through the command ----------------------------------------------------------------------------
+
+
+def _wrong(file: Path, pass_: str, flag: str = "--pass-pipeline") -> list[str]:
+    return ["reduce", str(file), "--wrong", f"--load-pass={FILE}", f"{flag}=builtin.module({pass_})"]
+
+
+def test_wrong_numbers_through_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "in.mlir"
+    file.write_text(with_header("imported", blocks(1)))
+    # bodies of linalg: the pass runs where the compiler runs it, after lower-aten
+    assert cli.main(_wrong(file, f"{BODIES}{{old=arith.subf}}", "--passes")) == 0
+    assert re.search(r"in.reduced.mlir: [12] of 15 operations", capsys.readouterr().out)
+    small = (tmp_path / "in.reduced.mlir").read_text()
+    assert small.startswith("// stage: imported\n") and SUB in small and MM not in small
+
+
+@pytest.mark.long
+def test_a_program_that_ends_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = _file(tmp_path, 1)
+    assert cli.main(_wrong(file, f"{CALLS}{{target={MM} action=target new=faulty.crash.default}}")) == 0
+    assert "1 of 15 operations" in capsys.readouterr().out
+    assert MM in (tmp_path / "in.reduced.mlir").read_text()
+
+
+@pytest.mark.long
+def test_the_process_that_tries_goes_on_after_a_death() -> None:
+    passes = (f"builtin.module({CALLS}{{target={MM} action=target new=faulty.crash.default}})",)
+    with load(ir.Context()), ir.Location.unknown():
+        dies, lives = ir.Module.parse(blocks(1)), ir.Module.parse(blocks(1).replace(MM, "aten.matmul.default"))
+        with TrialProcess(Trial(passes, (str(FILE),), 1.0, "planned")) as check:
+            for _ in range(2):
+                found = check(dies)
+                assert found is not None and found.kind == "died of SIGSEGV"
+                assert check(lives) is None
+
+
+@pytest.mark.long
+def test_a_death_after_an_answer_is_no_later_answer() -> None:
+    with load(ir.Context()), ir.Location.unknown():
+        module = ir.Module.parse(blocks(1).replace(MM, "aten.matmul.default"))
+        with TrialProcess(Trial((), (), 1.0, "planned")) as check:
+            parent = check._process.pid
+            for _ in range(3):
+                assert check(module) is None
+                (fork,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+                os.kill(int(fork), signal.SIGSEGV)
+
+
+@pytest.mark.long
+def test_what_dies_before_it_tries_anything_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise ValueError('this file is broken')")
+    with load(ir.Context()), ir.Location.unknown():
+        with TrialProcess(Trial((), (str(tmp_path / "broken.py"),), 1.0, "planned")) as check:
+            with pytest.raises(CompileError, match="this file is broken"):
+                check(ir.Module.parse(blocks(1)))
+
+
+# --- the interpreter ----------------------------------------------------------------------------------------------
+
+
+def test_layers_are_functions_that_are_called() -> None:
+    text = (Path(__file__).parents[1] / "passes" / "outline-layers.mlir").read_text().split("// -----")[0]
+    with load(ir.Context()), ir.Location.unknown():
+        plain, layered = ir.Module.parse(text), ir.Module.parse(text)
+        run_pipeline(layered, [parse_step(LAYERS)])
+        assert "host.layer" in text_of(layered)
+        inputs = inputs_of(main_function(plain, "text").operation, Draw())
+        wanted, found = interpreter.run(plain, inputs), interpreter.run(layered, inputs)
+        assert torch.equal(torch.as_tensor(found[0]), torch.as_tensor(wanted[0]))
+
+
+def test_branches_are_functions_of_which_one_is_called() -> None:
+    import symshape
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x - 1, (x,))
+
+    report = symshape.explain(fn, torch.ones(5))
+    with load(ir.Context()), ir.Location.unknown():
+        module = ir.Module.parse(report.graphs[0].stage("imported"))
+        assert "host.cond" in text_of(module)
+        for x in (torch.ones(4), -torch.ones(3)):
+            arguments = [x if isinstance(a.type, ir.RankedTensorType) else len(x) for a in _arguments(module)]
+            (found,) = interpreter.run(module, arguments)
+            assert torch.equal(found, fn(x))
+
+
+def _arguments(module: ir.Module) -> Any:
+    return main_function(module, "text").regions[0].blocks[0].arguments
+
+
+def test_a_text_may_name_constants() -> None:
+    assert interpreter._compiled("(constant[1], $0)", 1)(None, ["a", "b"], 3) == ("b", 3)
+
+
+def test_the_first_line_says_the_stage() -> None:
+    assert headed_stage(with_header("linalg", "module {}")) == "linalg"
+    assert without_header(with_header("linalg", "module {}")) == "module {}\n"
+    assert headed_stage("module {}\n// stage: linalg\n") is None
+    assert without_header("module {}\n") == "module {}\n"

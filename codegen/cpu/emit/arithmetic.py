@@ -8,7 +8,7 @@ from functools import partial
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit import division, types
 from symshape.codegen.cpu.emit.casts import CASTS, from_f32, to_f32
-from symshape.codegen.cpu.emit.expressions import per_lane, scalar
+from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.vector_math import functions as vector_math
 from symshape.errors import KernelError

@@ -8,7 +8,7 @@ from typing import TypeVar
 from symshape.analysis.loops import Dim, Instr
 from symshape.codegen.cpu.emit import rows_along_lanes, split, transpose
 from symshape.codegen.cpu.emit.combiners import Reduction, across_lanes, reduction, results
-from symshape.codegen.cpu.emit.expressions import scalar, truncated, truncated_rest
+from symshape.codegen.cpu.emit.index_arithmetic import scalar, truncated, truncated_rest
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, SweepLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import reduce
 
 from symshape.analysis.loops import LoopKernel
-from symshape.codegen.cpu.emit import launch, scatter, split, staged
+from symshape.codegen.cpu.emit import launch, scan, scatter, split, staged
 from symshape.codegen.cpu.emit.body import Body
-from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.writer import Writer
 from symshape.codegen.cpu.objects.target import Target, default
@@ -28,6 +28,8 @@ def emit_cpu(kernel: LoopKernel, target: Target | None = None) -> str:
     target = target or default()
     if kernel.scatter is not None:
         return _scatter(kernel, target)
+    if kernel.is_scan:
+        return _scan(kernel, target)
     shared: dict[str, str] = {}
     forms = forms_of(kernel, target)
     lines = _entry(kernel, forms, target)
@@ -65,6 +67,23 @@ def _scatter(kernel: LoopKernel, target: Target) -> str:
     copies = forms_of(copy, target)[:1]
     lines = _entry(copy, copies, target) + _functions(copy.name, copies[0], target, shared)
     return "\n".join([*lines, *own, *(launch.shared(name, text) for name, text in shared.items()), ""])
+
+
+def _scan(kernel: LoopKernel, target: Target) -> str:
+    shared: dict[str, str] = {}
+    writer = Writer()
+    state = State(writer, kernel, target)
+    names = launch.words(writer, launch.arguments(kernel))
+    state.symbols.update(zip(kernel.symbols, names[len(kernel.args) :], strict=False))
+    context = launch.context(writer, names)
+    plan = scan.plan(kernel, state.width)
+    launch.start(writer, f"{kernel.name}_body", context, scalar(state, plan.units), scalar(state, plan.work))
+    lines = launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
+    state = State(Writer(), kernel, target, shared=shared)
+    _enter(state, None, ("%begin", "%end"))
+    scan.compute(state, plan, "%begin", "%end")
+    lines += launch.function(f"{kernel.name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
+    return "\n".join([*lines, *(launch.shared(name, text) for name, text in shared.items()), ""])
 
 
 def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) -> list[str]:
@@ -139,12 +158,8 @@ def _entry(kernel: LoopKernel, forms: list[Form], target: Target) -> list[str]:
 def _holds(state: State, form: Form) -> str:
     """Whether the sizes are within the form's bounds."""
     pure, conditions = state.writer.pure, []
-    for size, least, most in form.bounds:
-        value = scalar(state, size)
-        if least:
-            conditions.append(pure(f"arith.cmpi sge, {value}, {state.constant(least, 'i64')} : i64"))
-        if most is not None:
-            conditions.append(pure(f"arith.cmpi sle, {value}, {state.constant(most, 'i64')} : i64"))
+    for size, how, number in form.comparisons:
+        conditions.append(pure(f"arith.cmpi {how}, {scalar(state, size)}, {state.constant(number, 'i64')} : i64"))
     return reduce(lambda left, right: pure(f"arith.andi {left}, {right} : i1"), conditions)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit import types
-from symshape.codegen.cpu.emit.expressions import per_lane, scalar
+from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
 from symshape.prover.numbers.expr import Expr, product
@@ -168,7 +168,7 @@ def check_index(state: State, instr: Instr, index: Value) -> Value:
     wide = size if index.uniform else state.broadcast(size, "i64")
     pure = state.writer.pure
     outside = pure(f"arith.cmpi uge, {name}, {wide} : {type_}")
-    report(state, outside, uniform=index.uniform, code=1)
+    report(state, outside, uniform=index.uniform, code=int(instr.value or 1))
     zero = state.constant(0, "i64") if index.uniform else state.splat(0, "i64")
     one = state.constant(1, "i64") if index.uniform else state.splat(1, "i64")
     low = pure(f"arith.minsi {name}, {pure(f'arith.subi {wide}, {one} : {type_}')} : {type_}")

@@ -13,7 +13,7 @@ from typing import Final
 from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit import arithmetic, memory, types
 from symshape.codegen.cpu.emit.body import for_units
-from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel
 from symshape.codegen.scatter_kernels import operation

@@ -17,7 +17,7 @@ from functools import partial
 
 from symshape.codegen.cpu.emit import launch, memory, split, types
 from symshape.codegen.cpu.emit.body import Body, for_units
-from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, MAX_SPLITS, SPLIT_INDEX, SPLITS, Layout

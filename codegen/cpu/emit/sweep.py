@@ -20,7 +20,7 @@ from symshape.codegen.cpu.emit.combiners import (
     wide,
     widened,
 )
-from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.layout import Layout
 from symshape.codegen.cpu.schedule.sweep_order import Sweep

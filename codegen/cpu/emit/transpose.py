@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit import types
-from symshape.codegen.cpu.emit.expressions import scalar
+from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.sweep_order import Sweep
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from symshape.codegen.cpu.emit.loop_unrolling import loop_annotation
+
 _NAME = re.compile(r"%\w+")
 Result = TypeVar("Result")
-_SHORT = 8  # operations of a loop's body
 
 
 @dataclass
@@ -126,7 +127,7 @@ class Writer:
         pairs = ", ".join(f"{name} = {initial}" for name, (initial, _) in zip(names, carried))
         state = f" iter_args({pairs}) -> ({', '.join(types)})" if carried else ""
         head = f"scf.for {induction} = {lower} to {upper} step {step}{state} : i64"
-        return self._finish(head, types, [lines], f" {{loop_annotation = {_unrolling(lines, bool(carried))}}}")
+        return self._finish(head, types, [lines], f" {{loop_annotation = {loop_annotation(lines, bool(carried))}}}")
 
     def branch(
         self,
@@ -163,20 +164,6 @@ class Writer:
             written.append(scope.lines)
         scope.lines = before + _merged(written)
         return results
-
-
-def _unrolling(body: Sequence[str], carries: bool) -> str:
-    """How often LLVM repeats a loop's body: twice if it is short and a reduction, else only where the number of rounds
-    is known (a loop of one round is none).
-
-    What could be hoisted or run side by side has been (`Writer`, `interleave`), so that a longer body saves only the
-    branch. Left to itself LLVM repeats bodies up to 16 times, which takes half of the time it needs for a kernel.
-    Short loops gain by half as many branches: their end is predicted for up to twice as many elements. Those of a sweep
-    lose: most often there is one round for each row, or none, and the rounds that are left over have their own tests.
-    So do masked loads (1.25 for sums of 131072 rows of 8 elements), whose loops run over rows.
-    """
-    short = len(body) <= _SHORT and not any(line.endswith("{") or "masked.load" in line for line in body)
-    return f"#llvm.loop_annotation<unroll = <{'count = 2 : i32' if short and carries else 'runtimeDisable = true'}>>"
 
 
 def _indented(entries: Sequence[str]) -> list[str]:

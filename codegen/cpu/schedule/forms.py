@@ -37,11 +37,15 @@ class Form:
     bounds: tuple[tuple[Expr, int, int | None], ...] = ()
 
     @property
+    def comparisons(self) -> list[tuple[Expr, str, int]]:
+        """What must hold for the bounds to: each a size that is "sge" (at least) or "sle" (at most) a number."""
+        least = [(size, "sge", bound) for size, bound, _ in self.bounds if bound]
+        return [*least, *((size, "sle", bound) for size, _, bound in self.bounds if bound is not None)]
+
+    @property
     def condition(self) -> Condition:
         """That all bounds hold."""
-        least = [at_least(size, bound) for size, bound, _ in self.bounds if bound]
-        most = [at_least(bound, size) for size, _, bound in self.bounds if bound is not None]
-        return all_of(*least, *most)
+        return all_of(*(at_least(*((s, n) if how == "sge" else (n, s))) for s, how, n in self.comparisons))
 
 
 def in_order(forms: list[Form]) -> list[Form]:

@@ -1,4 +1,4 @@
-"""What a lowering rule writes with: pointwise nodes, reductions and views over tensors of symbolic size."""
+"""What a lowering rule writes with: pointwise nodes, reductions, scans and views over tensors of symbolic size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import combiner_attribute
+from symshape.dialects.accessors import SCAN, combiner_attribute, scan_results
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
@@ -265,9 +265,44 @@ class Builder:
         tensors = [Tensor(r, tuple(sizes), t) for r, t in zip(op.results, dtypes)]
         return tuple(self._restore(t, x, reduced) if keepdim else t for t in tensors)
 
+    def scan(
+        self,
+        xs: Sequence[Tensor],
+        dim: int,
+        start: Sequence[tuple[str, Any]],
+        dtypes: Sequence[str],
+        code: Callable[[Sequence[Scalar], Sequence[Scalar]], Sequence[Scalar]],
+    ) -> tuple[Tensor, ...]:
+        """At each point along ``dim``, in order, what ``code`` makes of what it made at the point before and of the
+        elements of ``xs``, which have the same sizes. ``start``: dtype (a signed one) and number that each of the
+        values begins with; ``dtypes``: what they are cast to as results."""
+        sizes, rank = xs[0].sizes, xs[0].rank
+        dim = self.dim(dim, rank)
+        kept = [i for i in range(rank) if i != dim]
+        carried = [self._splat_of([sizes[i] for i in kept], dtype, number) for dtype, number in start]
+        full = [
+            ir.Operation.create("tensor.empty", [self.type(sizes, dtype)], self.dynamic(sizes)).result
+            for dtype in dtypes
+        ]
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        row = ir.AffineMapAttr.get(ir.AffineMap.get(rank, 0, [ir.AffineExpr.get_dim(i) for i in kept]))
+        maps = [*[identity] * len(xs), *[row] * len(start), *[identity] * len(start)]
+        iterators = [self._reduction if i == dim else self._parallel for i in range(rank)]
+        op = self._generic([x.value for x in xs], [*carried, *full], maps, iterators, SCAN)
+        block = op.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            elements = [self._scalar(a, x.dtype) for a, x in zip(block.arguments, xs)]
+            before = [Scalar(a, dtype) for a, (dtype, _) in zip(list(block.arguments)[len(xs) :], start)]
+            values = code(before, elements)
+            results = [self._leave(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+            ir.Operation.create("linalg.yield", [], [*(value.value for value in values), *results])
+        return tuple(Tensor(r, sizes, dtype) for r, dtype in zip(scan_results(op), dtypes))
+
     def _splat(self, sizes: Sequence[Expr], dtype: str, position: int, combiner: str) -> ir.Value:
+        return self._splat_of(sizes, dtype, 0 if position else _IDENTITY[combiner](dtype))
+
+    def _splat_of(self, sizes: Sequence[Expr], dtype: str, value: Any) -> ir.Value:
         body_type = ir.Type.parse(dtype)
-        value = 0 if position else _IDENTITY[combiner](dtype)
         if is_float(dtype):
             attribute = ir.FloatAttr.get(body_type, float(value))
         elif dtype == "ui8":

@@ -172,11 +172,13 @@ class Body:
         """The iteration index of a dim, as i64."""
         return self.op("arith.index_cast", "i64", self.position(dim))
 
-    def check_index(self, x: Scalar, size: Expr, message: str) -> Scalar:
-        """An integer as an index into ``size`` elements; eager's error at run time where it is not one."""
+    def check_index(self, x: Scalar, size: Expr, message: str, error: str = "") -> Scalar:
+        """An integer as an index into ``size`` elements; eager's error at run time where it is not one. ``error``: a
+        key of ``INDEX_ERRORS``."""
         index = self.op("arith.index_cast", "index", self.cast(x, "i64"))
         limit = Scalar(self._size_value(size), "index")
-        return self.op("symshape.check_index", "index", index, limit, message=ir.StringAttr.get(message))
+        more = {"error": ir.StringAttr.get(error)} if error else {}
+        return self.op("symshape.check_index", "index", index, limit, message=ir.StringAttr.get(message), **more)
 
     def wrapped(self, index: Scalar, size: Expr) -> Scalar:
         """A negative index counts from the end."""

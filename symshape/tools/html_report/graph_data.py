@@ -21,11 +21,11 @@ def graph_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
     """As plain data. Launches and library calls are counted; bytes are expressions."""
     program = read_program(graph)
     kernels = [_kernel(kernel, graph) for kernel in graph.kernels]
-    calls = iter(graph.called)
+    calls = _calls_of_steps(graph, program)
     return {
-        "symbols": _symbols(graph),
+        "symbols": _symbols(graph, program),
         "kernels": kernels,
-        "steps": [_step(step, calls, lines) for step in program.steps],
+        "steps": [_step(step, calls.get(i), lines) for i, step in enumerate(program.steps)],
         "buffers": [_buffer(buffer) for buffer in program.buffers],
         "given": _expression(program.given),
         "totals": _totals(graph, program),
@@ -37,10 +37,18 @@ def _expression(expr: Expr) -> dict[str, str]:
     return {"text": expr.python(), "js": javascript(expr)}
 
 
-def _symbols(graph: GraphReport) -> list[dict[str, Any]]:
+def _calls_of_steps(graph: GraphReport, program: Program) -> dict[int, Any]:
+    """The library call of each step that is one: the report has those of main first, then each branch's."""
+    numbers = [i for i, step in enumerate(program.steps) if step.kind == "call"]
+    numbers.sort(key=lambda i: program.functions.index(program.steps[i].branch))
+    return dict(zip(numbers, graph.called, strict=bool(numbers)))
+
+
+def _symbols(graph: GraphReport, program: Program) -> list[dict[str, Any]]:
     """Those that sizes of launches and calls are made of; unbacked ones have no source and no hint."""
     exprs = [e for _, arguments in graph.launched for e in arguments]
     exprs += [e for call in graph.called for sizes, _ in call.buffers for e in sizes]
+    exprs += [e for buffer in program.buffers for e in buffer.sizes]
     used = {symbol for expr in exprs for symbol in expr.symbols}
     rows = []
     for row in graph.symbols:
@@ -66,13 +74,13 @@ def _kernel(kernel: Any, graph: GraphReport) -> dict[str, Any]:
     }
 
 
-def _step(step: Any, calls: Any, lines: SourceLines) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": step.kind, "name": step.name}
+def _step(step: Any, call: Any, lines: SourceLines) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": step.kind, "name": step.name, "branch": step.branch}
     found["line"] = lines.number(*step.line) if step.line else None
     if step.kind == "kernel":
         found["arguments"] = [_expression(e) for e in step.arguments]
     elif step.kind == "call":
-        found["bytes"] = _expression(call_bytes_expr(next(calls)))
+        found["bytes"] = _expression(call_bytes_expr(call))
     return found
 
 
@@ -95,4 +103,9 @@ def _totals(graph: GraphReport, program: Program) -> dict[str, Any]:
         moved += kernel_bytes_expr(loops).substitute(dict(zip(loops.symbols, arguments))) * count
     for call in graph.called:
         called += call_bytes_expr(call)
-    return {"kernels": _expression(moved), "calls": _expression(called), "launches": graph.launches}
+    return {
+        "kernels": _expression(moved),
+        "calls": _expression(called),
+        "launches": graph.launches,
+        "branches": any(s.branch for s in program.steps),
+    }

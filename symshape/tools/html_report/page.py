@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from symshape.frontend.importer.specialisations import plain_source
+from symshape.prover.numbers.facts import INT64_MAX
 from symshape.tools.html_report.graph_data import graph_data
 from symshape.tools.html_report.libraries import library
 from symshape.tools.html_report.sources import Highlighter, SourceLines
@@ -19,8 +20,6 @@ from symshape.tools.html_report.timeline import GROUPS, compile_seconds, timelin
 from symshape.tools.report import GraphReport, Report
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_UNBOUNDED = (1 << 62) - 1  # ranges that reach so far say nothing
-_MASKS = ("mask-to-where", "compact-masks")
 
 
 def html_page(report: Report, title: str = "") -> str:
@@ -48,7 +47,7 @@ def html_page(report: Report, title: str = "") -> str:
         "seconds": compile_seconds(bars),
         "totals": _summary(report),
         "versions": _versions(),
-        "script": _script([graph["data"] for graph in graphs]),
+        "script": _script([_evaluated(graph["data"]) for graph in graphs]),
         "styles": _styles(),
         "code": _text("expressions.js") + _text("page.js"),
     }
@@ -69,10 +68,11 @@ def _graph(number: int, graph: GraphReport, lines: SourceLines, highlight: Highl
         "number": number,
         "report": graph,
         "data": data,
+        "largest": INT64_MAX,
         "stages": stages,
         "lines": [{"number": line, "kernels": names, **lines.rows[line]} for line, names in sorted(by_line.items())],
         "ranges": _ranges(graph),
-        "masks": [one for name in _MASKS for one in graph.remarks.get(name, ())],
+        "masks": graph.mask_remarks,
         "program": highlight(graph.program_source),
     }
 
@@ -82,7 +82,7 @@ def _ranges(graph: GraphReport) -> list[dict[str, str]]:
     found = []
     for row in graph.symbols:
         least = [f"{row.name} >= {row.min}"] if row.min > 0 else []
-        most = [f"{row.name} <= {row.max}"] if row.max < _UNBOUNDED else []
+        most = [f"{row.name} <= {row.max}"] if row.max < INT64_MAX else []
         found += [{"text": text, "source": plain_source(row.source)} for text in (*least, *most)]
     return found
 
@@ -106,6 +106,13 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+def _evaluated(data: Any) -> Any:
+    """What the script needs of the data: of expressions not the text, which is in the page."""
+    if isinstance(data, dict):
+        return {key: _evaluated(value) for key, value in data.items() if key != "text" or "js" not in data}
+    return [_evaluated(one) for one in data] if isinstance(data, list) else data
 
 
 def _script(data: Any) -> str:

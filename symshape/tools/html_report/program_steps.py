@@ -2,7 +2,8 @@
 
 A tensor's memory is there from the operation that makes it until after the last one that uses it or a view of it, as in
 the host program (``codegen/host/host_program.py``). Arguments are the caller's. What a library call returns is counted
-as memory of its own.
+as memory of its own. The steps of both branches of a ``torch.cond`` follow it, though one of the two is run; those of a
+loop's body follow the loop once, however often they are run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape import dialects
-from symshape.dialects.accessors import call_target, callee_of, destinations
+from symshape.dialects.accessors import (
+    call_target,
+    callee_of,
+    calls_subgraphs,
+    destinations,
+    function_name,
+    is_subgraph,
+    main_functions,
+    subgraphs_of,
+)
 from symshape.dialects.locations import source_location
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import dtype_of
@@ -24,6 +34,7 @@ from symshape.tools.report import GraphReport
 from symshape.tools.traffic import item_size
 
 _SAME_MEMORY = ("symshape.reuse", "symshape.view")
+_OPERATORS = {"host.cond": "torch.cond", "host.while": "while_loop", "host.scan": "scan"}
 _NO_MEMORY = ("symshape.constant", "symshape.storage")
 
 
@@ -46,21 +57,25 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: ``kind`` is "kernel", "call" or "branch"; ``line``: file and number of the user's, if known."""
+    """One step: ``kind`` is "kernel", "call", or "branch" where branches or a loop's body are called; ``line``: file
+    and number of the user's, if known; ``branch``: the branch or body that it is in, "" for main."""
 
     kind: str
     name: str
     line: tuple[str, int] | None
     arguments: tuple[Expr, ...] = ()
+    branch: str = ""
 
 
 @dataclass
 class Program:
-    """The steps in order, the buffers by the step that makes them, and the bytes of the tensors that are given."""
+    """The steps in order, the buffers by the step that makes them, and the bytes of the tensors that are given.
+    ``functions``: main ("") and the branches, in the order in which a report has their launches and calls."""
 
     steps: list[Step] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     given: Expr = field(default_factory=lambda: Expr.const(0))
+    functions: tuple[str, ...] = ()
 
 
 def read_program(graph: GraphReport) -> Program:
@@ -70,7 +85,11 @@ def read_program(graph: GraphReport) -> Program:
     text = list(graph.stages.values())[-1]
     with dialects.load(ir.Context()), ir.Location.unknown():
         module = ir.Module.parse(text)
-        return _Reader(main_function(module, "the last stage").regions[0].blocks[0]).program()
+        branches = {function_name(op): op for op in main_functions(module) if is_subgraph(op)}
+        order = ("", *branches)
+        program = _Reader(main_function(module, "the last stage"), branches).program()
+        program.functions = order
+        return program
 
 
 @dataclass
@@ -83,9 +102,12 @@ class _Memory:
 
 
 class _Reader:
-    """Walks the operations of a block once."""
+    """Walks the operations of a function once, and those of the branches that it calls: they are taken from
+    ``branches``, so that each is read once."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, function: Any, branches: dict[str, Any], branch: str = "") -> None:
+        block = function.regions[0].blocks[0]
+        self._branches, self._branch = branches, branch
         self._operations = [view.operation for view in block.operations]
         self._arguments = list(block.arguments)
         self._sizes = Sizes(block)
@@ -116,20 +138,32 @@ class _Reader:
             self._new(op.results[0], now)
         elif op.name in _SAME_MEMORY or (op.name == "host.call" and call_target(op) in _NO_MEMORY):
             self._share(op.results[0], op.operands[0] if len(op.operands) else None)
-        elif op.name in ("host.launch", "host.call", "host.cond"):
+        elif op.name in ("host.launch", "host.call") or calls_subgraphs(op):
             self._use(op, now)
             self._program.steps.append(self._step(op))
             if op.name == "host.launch":
                 for destination, result in _destinations(op):
                     self._share(result, destination)
             else:
+                if calls_subgraphs(op):
+                    self._read_branches(op)
                 for result in op.results:
-                    self._new(result, now)
+                    self._new(result, len(self._program.steps) - 1)
         elif op.name == "func.return":
             for memory in self._memories(op):
                 memory.returned = True
         elif op.name == "symshape.unbacked_symbol":
             self._use(op, now)
+
+    def _read_branches(self, op: Any) -> None:
+        """Their steps and buffers; what they return is counted as what the operation returns."""
+        for name in subgraphs_of(op):
+            function, start = self._branches.pop(name, None), len(self._program.steps)
+            if function is not None:
+                read = _Reader(function, self._branches, name).program()
+                self._program.steps += read.steps
+                inner = [buffer for buffer in read.buffers if not buffer.returned]
+                self._all += [_Memory(b.sizes, b.dtype, b.first + start, b.last + start) for b in inner]
 
     def _new(self, value: ir.Value, now: int) -> None:
         # What is empty has its layout from where it is filled.
@@ -154,10 +188,10 @@ class _Reader:
         line = (place.file, place.line) if place.line else None
         if op.name == "host.launch":
             indices = [v for v in op.operands if not isinstance(v.type, ir.RankedTensorType)]
-            return Step("kernel", callee_of(op), line, tuple(self._sizes.expr(v) for v in indices))
-        if op.name == "host.cond":
-            return Step("branch", "torch.cond", line)
-        return Step("call", call_target(op), line)
+            return Step("kernel", callee_of(op), line, tuple(map(self._sizes.expr, indices)), self._branch)
+        if op.name in _OPERATORS:
+            return Step("branch", _OPERATORS[op.name], line, branch=self._branch)
+        return Step("call", call_target(op), line, branch=self._branch)
 
 
 def _destinations(launch: Any) -> list[tuple[ir.Value, ir.Value]]:

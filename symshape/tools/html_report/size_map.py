@@ -28,10 +28,7 @@ def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:
                 "texts": [choice.condition.substitute(own).python() for choice in ways],
             }
         )
-    choices = [
-        {"name": c.name, "does": c.does, "js": javascript_condition(c.condition), "text": c.condition.python()}
-        for c in ways
-    ]
+    choices = [{"name": c.name, "does": c.does, "js": javascript_condition(c.condition)} for c in ways]
     return {"launches": rows, "choices": choices, "addresses": _addresses(ways, symbols)}
 
 

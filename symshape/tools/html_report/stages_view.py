@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from symshape.dialects.short_form import print_short
 from symshape.passes.stages import STAGES
 from symshape.tools.html_report.operations import Operation, read_operations
 from symshape.tools.html_report.sources import SourceLines
@@ -40,7 +41,8 @@ def stages_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
 
 
 def _row(operation: Operation, lines: SourceLines) -> list[Any]:
-    return [operation.number, [lines.number(*line) for line in operation.origin.lines], operation.text]
+    numbers = [lines.number(*line) for line in operation.origin.lines]
+    return [operation.number, numbers, print_short(operation.text)]
 
 
 class _Owners:

@@ -43,7 +43,7 @@ def timeline(report: Report) -> list[Bar]:
         known = sum(seconds for graph in own for _, seconds in graph.timings)
         traced = max(frame.seconds - known, 0.0)
         row = f"{frame.function}: tracing" if own else "frames without a graph"
-        bars.append(Bar(row, "tracing", now, traced, ((f"Dynamo and AOTAutograd: {frame.function}", traced),)))
+        bars.append(Bar(row, "tracing", now, traced, ((f"Dynamo and AOTAutograd: {frame.line}", traced),)))
         now += traced
         for number, graph in enumerate(own, done):
             bars += _of_graph(graph, number, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -13,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symshape.errors import OptionError
-from symshape.tools.command_line import Once
-from symshape.tools.terminal import is_live
+from symshape.stage_header import headed_stage, with_header
+from symshape.tools.command_line import Once, forbid, given
+from symshape.tools.terminal import CLEAR, LINE, is_live
 
 if TYPE_CHECKING:
     from torch_mlir import ir
 
     from symshape.tools.reduce.failing_checks import Observe
     from symshape.tools.reduce.reducer import Reduction, State
+    from symshape.tools.reduce.trial_process import Trial
 
 _ONE: dict[str, Any] = {"action": Once}
 _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -36,13 +39,22 @@ _FLAGS: tuple[tuple[str, dict[str, Any], str], ...] = (
         "what the error says; default: the line that says what is wrong, loosely",
     ),
     ("--pass-pipeline", {"metavar": "TEXT", **_ONE}, "the check: these passes raise, in this process"),
+    (
+        "--passes",
+        {"metavar": "TEXT", **_ONE},
+        'of --wrong: passes where a compile has them, at the end of stage linalg (options={"passes": [...]})',
+    ),
     ("--to-stage", {"metavar": "STAGE", **_ONE}, "the compiler's own passes up to this stage, after --pass-pipeline"),
-    ("--from-stage", {"metavar": "STAGE", **_ONE}, "with --to-stage: the stage of the input (default: imported)"),
+    (
+        "--from-stage",
+        {"metavar": "STAGE", **_ONE},
+        "the stage of the input (default: as its first line says, else imported)",
+    ),
     ("--load-pass", {"metavar": "FILE.py", "action": "append", "default": []}, "register the passes of a file"),
     (
         "--wrong",
         {"action": "store_true"},
-        "the check: what the passes make computes other numbers than PyTorch's calls",
+        "the check: compiled, it computes other numbers than PyTorch's calls, or ends the process",
     ),
     ("--tolerance", {"metavar": "FACTOR", "type": float, "default": 1.0, **_ONE}, "of --wrong: times the tolerances"),
     (
@@ -67,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
     for name, options, help_ in _FLAGS:
         parser.add_argument(name, help=help_, **options)
     args = parser.parse_args(own)
-    _check_arguments(args, command)
+    _check_arguments(args, parser, command)
     file = Path(args.input)
     try:
         text = file.read_text(encoding="utf-8")
@@ -84,22 +96,23 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return words[:at], words[at + 1 :]
 
 
-def _check_arguments(args: argparse.Namespace, command: Sequence[str]) -> None:
+def _check_arguments(args: argparse.Namespace, parser: argparse.ArgumentParser, command: Sequence[str]) -> None:
     passes = args.pass_pipeline is not None or args.to_stage is not None
     if bool(command) == (passes or args.wrong):
         raise OptionError(
             "give one check",
             next_step="a command after --, or --pass-pipeline, --to-stage, or --wrong with or without them",
         )
-    for flag, given, needs, why in (
-        ("--from-stage", args.from_stage, args.to_stage or args.wrong, "--to-stage or --wrong"),
-        ("--timeout", args.timeout, command, "a command"),
-        ("--load-pass", args.load_pass, passes or args.wrong, "passes"),
-        ("--tolerance", args.tolerance != 1.0, args.wrong, "--wrong"),
-        ("--match", args.match, not args.wrong, "another check than --wrong"),
+    for flag, needs, why in (
+        ("--from-stage", args.to_stage or args.wrong, "--to-stage or --wrong"),
+        ("--passes", args.wrong and not args.to_stage, "--wrong, or with --to-stage"),
+        ("--timeout", command, "a command"),
+        ("--load-pass", passes or args.wrong, "passes"),
+        ("--tolerance", args.wrong, "--wrong"),
+        ("--match", not args.wrong, "another check than --wrong"),
     ):
-        if given and not needs:
-            raise OptionError(f"{flag} does nothing without {why}", next_step="leave it out")
+        if not needs:
+            forbid(given(args, parser, [flag]), f"without {why}", "leave it out")
 
 
 def _reduce(text: str, output: Path, args: argparse.Namespace, command: Sequence[str]) -> None:
@@ -112,11 +125,12 @@ def _reduce(text: str, output: Path, args: argparse.Namespace, command: Sequence
     from symshape.tools.reduce.failing_checks import SameFailure
     from symshape.tools.reduce.reducer import Reduction
 
-    with load(ir.Context()) as ctx, ir.Location.unknown():
+    stage = args.from_stage or headed_stage(text)
+    with load(ir.Context()) as ctx, ir.Location.unknown(), contextlib.ExitStack() as stack:
         module = parse_module(text, ctx, "the input")
         with collect_diagnostics(ctx):
-            check = SameFailure(_observe(args, command), copied(module), args.match)
-        before, writer = len(operations_in(module)), _Writer(output)
+            check = SameFailure(_observe(args, command, stage, stack), copied(module), args.match)
+        before, writer = len(operations_in(module)), _Writer(output, stage)
         with writer, _Display(before) as display:
             reduction = Reduction(module, check, args.time_limit, display.show, writer.keep)
             _until_terminated(reduction)
@@ -135,33 +149,55 @@ def _until_terminated(reduction: Reduction) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def _observe(args: argparse.Namespace, command: Sequence[str]) -> Observe:
+def _observe(
+    args: argparse.Namespace, command: Sequence[str], stage: str | None, stack: contextlib.ExitStack
+) -> Observe:
+    from torch_mlir import ir
+
     from symshape.passes.framework import registry
-    from symshape.passes.framework.manager import parse_pipeline
-    from symshape.passes.framework.pipeline_text import parse_step
-    from symshape.passes.stages import STAGES, passes_between
+    from symshape.passes.framework.manager import check_steps
+    from symshape.passes.framework.pipeline_text import parse_pipeline
+    from symshape.passes.stages import passes_between
     from symshape.tools.reduce.failing_checks import Command, Raises
 
     if command:
-        return Command(command, bool(args.match), args.timeout)
+        return Command(command, bool(args.match), args.timeout, stage)
+    own = [args.pass_pipeline] if args.pass_pipeline else []
+    elements = [*own, *(passes_between(stage or "imported", args.to_stage) if args.to_stage else [])]
     for file in args.load_pass:
         registry.load_pass_file(file)
-    steps = parse_pipeline(args.pass_pipeline) if args.pass_pipeline else []
-    last = args.to_stage or (list(STAGES)[-1] if args.wrong else None)
-    if last is not None:
-        steps += [parse_step(element) for element in passes_between(args.from_stage or "imported", last)]
-    if not args.wrong:
-        return Raises(steps)
-    from symshape.tools.reduce.wrong_numbers import WrongNumbers
+    steps = [step for element in elements for step in parse_pipeline(element)]
+    with ir.Context() as ctx:
+        check_steps([*steps, *parse_pipeline(args.passes or "")], ctx)  # a wrong name is no failure of the input
+    if args.wrong:
+        from symshape.tools.reduce.trial_process import TrialProcess
 
-    return WrongNumbers(steps, args.tolerance)
+        return stack.enter_context(TrialProcess(_trial(args, own, elements, stage or "imported")))
+    return Raises(steps)
+
+
+def _trial(args: argparse.Namespace, own: Sequence[str], elements: Sequence[str], stage: str) -> Trial:
+    """--pass-pipeline on the input; then, with --to-stage, the passes up to there, and code generation; else what the
+    compiler does from its stage on."""
+    from symshape.passes.stages import STAGES, stages_after
+    from symshape.tools.reduce.trial_process import Trial
+
+    files = tuple(args.load_pass)
+    if args.to_stage:
+        return Trial(tuple(elements), files, args.tolerance, list(STAGES)[-1])
+    if args.passes and "linalg" not in stages_after(stage):
+        raise OptionError(
+            f"--passes are run at the end of stage linalg, and the input is in stage {stage}",
+            next_step="give them as --pass-pipeline",
+        )
+    return Trial(tuple(own), files, args.tolerance, stage, {"passes": [args.passes] if args.passes else []})
 
 
 class _Writer:
     """Writes the best module to a file, which is never half written; at most once a second, and at the end."""
 
-    def __init__(self, output: Path) -> None:
-        self.output, self.written = output, 0.0
+    def __init__(self, output: Path, stage: str | None) -> None:
+        self.output, self.stage, self.written = output, stage, 0.0
         self.latest: ir.Module | None = None
 
     def __enter__(self) -> _Writer:
@@ -177,11 +213,12 @@ class _Writer:
             self._write(module)
 
     def _write(self, module: ir.Module) -> None:
-        from symshape.tools.reduce.simplification import located, text_of
+        from symshape.ir_text import text_of
+        from symshape.tools.reduce.simplification import located
 
         draft = self.output.with_name(f"{self.output.name}.{os.getpid()}.part")
         text = text_of(module, locations=bool(located(module))).rstrip("\n") + "\n"
-        draft.write_text(text, encoding="utf-8")
+        draft.write_text(with_header(self.stage, text) if self.stage else text, encoding="utf-8")
         draft.replace(self.output)
         self.written, self.latest = time.monotonic(), None
 
@@ -190,17 +227,18 @@ class _Display:
     """One line on a terminal that says how far it is; nothing elsewhere."""
 
     def __init__(self, before: int) -> None:
-        self.before, self.live = before, is_live(sys.stderr)
+        self.before, self.live = before, is_live(sys.stderr) and LINE.acquire(blocking=False)
 
     def __enter__(self) -> _Display:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self.live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            print(CLEAR, end="", file=sys.stderr, flush=True)
+            LINE.release()
 
     def show(self, state: State) -> None:
         if self.live:
             counts = f"{state.operations}/{self.before} operations  {state.tries} tries  {state.seconds:.0f} s"
             line = f"reduce: {counts}  {state.doing}"[: shutil.get_terminal_size().columns - 1]
-            print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
+            print(f"{CLEAR}{line}", end="", file=sys.stderr, flush=True)

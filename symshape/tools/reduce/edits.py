@@ -11,23 +11,23 @@ from torch_mlir import ir
 from symshape.dialects.accessors import (
     body_of,
     function_name,
-    is_branch,
     is_kernel,
     is_layer,
+    is_subgraph,
     output_template,
     returned_relations,
     set_output_template,
     set_returned_relations,
     symbol_binding,
 )
-from symshape.dialects.function_facts import INT64_MAX
 from symshape.dialects.symbols import SYMBOLS
+from symshape.prover.numbers.facts import INT64_MAX
 
 BIND: Final = "symshape.bind"
 # What an operation stands on, and is not counted as one.
 SCAFFOLD: Final = frozenset({*SYMBOLS, BIND, "arith.constant", "func.return"})
 _ARGUMENT = re.compile(r"\barg(\d+)")
-_CALLEES = ("callee", "true", "false")
+_CALLEES = ("callee", "true", "false", "cond", "body")
 
 
 def copied(module: ir.Module) -> ir.Module:
@@ -50,7 +50,7 @@ def functions_of(module: ir.Module) -> list[ir.Operation]:
 
 def is_main(function: Any) -> bool:
     """Whether nothing in the module calls a function: its arguments and results may then be changed."""
-    return not (is_kernel(function) or is_branch(function) or is_layer(function))
+    return not (is_kernel(function) or is_subgraph(function) or is_layer(function))
 
 
 def block_of(function: Any) -> ir.Block:
@@ -195,12 +195,6 @@ def new_symbol(function: Any, binding: str, hint: int = 3, low: int = 0, high: i
     attributes: dict[str, ir.Attribute] = {key: ir.IntegerAttr.get(i64, value) for key, value in numbers.items()}
     attributes |= {key: ir.StringAttr.get(text) for key, text in (("name", name), ("source", ""), ("binding", binding))}
     return ir.Operation.create("symshape.symbol", [ir.IndexType.get()], attributes=attributes).result
-
-
-def symbols_on(function: Any, position: int) -> list[ir.Operation]:
-    """The symbols that are read off an argument."""
-    symbols = [op for op in body_of(function) if op.name == "symshape.symbol"]
-    return [op for op in symbols if (m := _ARGUMENT.search(symbol_binding(op))) and int(m[1]) == position]
 
 
 def unused_arguments(function: Any) -> list[int]:

@@ -14,9 +14,10 @@ from typing import Final
 from torch_mlir import ir
 
 from symshape.errors import OptionError
+from symshape.ir_text import text_of
 from symshape.passes.framework.base import PassContext
 from symshape.passes.framework.manager import PassFailure, Step, run_pipeline
-from symshape.tools.reduce.simplification import text_of
+from symshape.stage_header import with_header
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class Failure:
 
 
 NOT_COMPARED: Final = "not compared"  # a kind: no failure, but nothing that could be asked either
+_NO_FAILURE: Final = (
+    "run the check on it, with all its options; a pass may meet nothing that it changes in this stage "
+    "(--passes runs it where a compile does)"
+)
 Observe = Callable[[ir.Module], Failure | None]  # None: it does not fail
 
 
@@ -44,7 +49,7 @@ class SameFailure:
         if first is None or first.kind == NOT_COMPARED:
             if first is not None:
                 raise OptionError(f"the input cannot be compared: {first.output}")
-            raise OptionError("the input does not fail", next_step="run the check on it, with all its options")
+            raise OptionError("the input does not fail", next_step=_NO_FAILURE)
         self.failure = first
         self.pattern = re.compile(match or pattern_of(error_line(first.output)))
         if not self.pattern.search(first.output):
@@ -90,11 +95,13 @@ class Command:
     command: Sequence[str]
     zero_fails: bool = False
     timeout: float | None = None
+    stage: str | None = None  # for the first line of the file
 
     def __call__(self, module: ir.Module) -> Failure | None:
         with tempfile.TemporaryDirectory(prefix="symshape-reduce-") as folder:
             file = str(Path(folder) / "input.mlir")
-            Path(file).write_text(text_of(module) + "\n")
+            text = text_of(module) + "\n"
+            Path(file).write_text(with_header(self.stage, text) if self.stage else text)
             words = [word.replace(_HOLE, file) for word in self.command]
             words += [] if any(_HOLE in word for word in self.command) else [file]
             try:

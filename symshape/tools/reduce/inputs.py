@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,19 +12,11 @@ from torch_mlir import ir
 from symshape.dialects.accessors import body_of, call_arguments, symbol_binding
 from symshape.dialects.symbols import parse_binding, parse_inverse
 from symshape.dialects.types import TORCH_NAMES
+from symshape.random_tensors import SIZE_WITHOUT_HINT, Draw, strided_tensor
 from symshape.tools.reduce.edits import binds_of
 from symshape.tools.reduce.scalars import hint_of, sizes_at_hints
 
-_UNKNOWN_SIZE = 3
 _NUMBERS = {"f64": float, "i1": bool}
-
-
-@dataclass(frozen=True)
-class Draw:
-    """How numbers are drawn: integers from 0 to ``integers - 1``, and whether floats are from 0.5 to 1.5 or normal."""
-
-    integers: int
-    positive: bool = False
 
 
 def inputs_of(function: ir.Operation, draw: Draw) -> list[Any]:
@@ -41,7 +33,7 @@ def inputs_of(function: ir.Operation, draw: Draw) -> list[Any]:
     return [
         _tensor(argument, sizes, draw, seed)
         if isinstance(argument.type, ir.RankedTensorType)
-        else _NUMBERS.get(str(argument.type), int)(numbers.get(seed, _UNKNOWN_SIZE))
+        else _NUMBERS.get(str(argument.type), int)(numbers.get(seed, SIZE_WITHOUT_HINT))
         for seed, argument in enumerate(function.regions[0].blocks[0].arguments)
     ]
 
@@ -63,22 +55,12 @@ def _tensor(value: ir.Value, sizes: dict[ir.Value, Any], draw: Draw, seed: int) 
     dtype = getattr(torch, TORCH_NAMES[str(type_.element_type)])
     # Products of matrices neither grow nor vanish: the numbers of deep graphs stay finite.
     scale = max(type_.shape[-1], 1) ** -0.5 if type_.rank > 1 else 1.0
+    draw = replace(draw, scale=scale)
     known = [bind for bind in binds_of(value) if all(v in sizes for v in list(bind.operands)[1:])]
-    if not known:
-        shape = [_UNKNOWN_SIZE if type_.is_dynamic_dim(d) else type_.shape[d] for d in range(type_.rank)]
-        return _numbers(shape, dtype, draw, seed, scale)
-    layout = [sizes[v] for v in list(known[0].operands)[1:]]
-    shape, strides, offset = layout[: type_.rank], layout[type_.rank : -1], layout[-1]
-    length = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)) if 0 not in shape else offset
-    return _numbers([length], dtype, draw, seed, scale).as_strided(shape, strides, offset)
-
-
-def _numbers(shape: Sequence[int], dtype: torch.dtype, draw: Draw, seed: int, scale: float) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed + 1000)
-    if dtype.is_floating_point or dtype.is_complex:
-        wide = torch.complex128 if dtype.is_complex else torch.float64
-        if draw.positive:
-            return (torch.rand(shape, generator=generator, dtype=torch.float64) + 0.5).to(dtype)
-        return (torch.randn(shape, generator=generator, dtype=wide) * scale).to(dtype)
-    high = 2 if dtype is torch.bool else draw.integers
-    return torch.randint(0, high, shape, generator=generator).to(dtype)
+    if known:
+        layout = [sizes[v] for v in list(known[0].operands)[1:]]
+        shape, strides, offset = layout[: type_.rank], layout[type_.rank : -1], layout[-1]
+    else:
+        shape = [SIZE_WITHOUT_HINT if type_.is_dynamic_dim(d) else type_.shape[d] for d in range(type_.rank)]
+        strides, offset = [math.prod(shape[d + 1 :]) for d in range(type_.rank)], 0
+    return strided_tensor(shape, strides, offset, dtype, torch.Generator().manual_seed(seed + 1000), draw)

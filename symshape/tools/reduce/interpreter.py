@@ -19,10 +19,14 @@ from symshape.dialects.accessors import (
     call_arguments,
     call_target,
     callee_of,
+    carried_count,
     function_name,
     output_template,
     reading_of,
     result_indices,
+    sliced_count,
+    stacks_steps,
+    subgraphs_of,
     symbol_binding,
     symbol_name,
     symbol_range,
@@ -31,23 +35,16 @@ from symshape.dialects.symbols import parse_binding, parse_inverse
 from symshape.dialects.template import substitute
 from symshape.dialects.types import TORCH_NAMES
 from symshape.errors import CompileError
+from symshape.ir_text import main_function
 from symshape.runtime.program import resolve_target
 from symshape.runtime.promised_results import with_layout
 from symshape.runtime.torch_c import memory_of
-from symshape.tools.reduce.edits import binds_of, functions_of, is_main
+from symshape.tools.reduce.edits import binds_of, functions_of
 from symshape.tools.reduce.scalars import evaluate
 
 Values = dict[ir.Value, Any]
 _CONDITIONS: Final = ("symshape.assume", "symshape.expect_true", "symshape.guard")
 _NAMESPACE: Final = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
-
-
-def main_of(module: ir.Module) -> ir.Operation:
-    """The function of a module that nothing calls. CompileError where there is not exactly one."""
-    mains = [function for function in functions_of(module) if is_main(function)]
-    if len(mains) != 1:
-        raise CompileError(f"a program has one main function, not {len(mains)}", next_step="split the module")
-    return mains[0]
 
 
 def run(module: ir.Module, arguments: Sequence[Any], constants: Sequence[Any] = ()) -> Any:
@@ -57,7 +54,7 @@ def run(module: ir.Module, arguments: Sequence[Any], constants: Sequence[Any] = 
     what the IR says. Errors of PyTorch's calls are raised as they are.
     """
     functions = {function_name(function): function for function in functions_of(module)}
-    return _Run(functions, constants).function(main_of(module), arguments)
+    return _Run(functions, constants).function(main_function(module, "the module").operation, arguments)
 
 
 class _Run:
@@ -70,7 +67,9 @@ class _Run:
             if op.name == "func.return":
                 template = output_template(op)
                 returned = [values[v] for v in op.operands]
-                return tuple(returned) if template is None else _evaluated(template)(returned)
+                if template is None:
+                    return tuple(returned)
+                return _compiled(template, len(returned))(None, self.constants, *returned)
             self.operation(op, values, arguments)
         raise CompileError(f"@{function_name(function)} does not return")
 
@@ -93,13 +92,9 @@ def _wrong(op: ir.Operation, what: str, next_step: str = "") -> CompileError:
 @functools.lru_cache(maxsize=4096)
 def _compiled(text: str, operands: int) -> Callable[..., Any]:
     names = [f"_{i}" for i in range(operands)]
-    source = f"lambda {', '.join(['_call', *names])}: {substitute(text, names)}"
+    source = f"lambda {', '.join(['_call', 'constant', *names])}: {substitute(text, names)}"
     made: Callable[..., Any] = eval(source, dict(_NAMESPACE))
     return made
-
-
-def _evaluated(template: str) -> Callable[[Sequence[Any]], Any]:
-    return lambda operands: _compiled(template, len(operands))(None, *operands)
 
 
 def _symbol(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
@@ -161,7 +156,7 @@ def _call(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any])
     if target == "symshape.storage":
         (size,) = (values[bind.operands[1]] for bind in binds_of(op.results[0]))
         return [memory_of(operands[0], size, -operands[0].storage_offset())]
-    result = _compiled(f"_call{call_arguments(op)}", len(operands))(resolve_target(target), *operands)
+    result = _compiled(f"_call{call_arguments(op)}", len(operands))(resolve_target(target), run.constants, *operands)
     indices = result_indices(op)
     results = [result[i] for i in indices] if indices is not None else [result][: len(op.results)]
     for value, found in zip(op.results, results, strict=True):
@@ -184,6 +179,42 @@ def _cond(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any])
     return list(run.function(run.functions[true if predicate else false], operands))
 
 
+def _while(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    cond, body = (run.functions[name] for name in subgraphs_of(op))
+    count = carried_count(op)
+    carried, rest = [values[v] for v in op.operands][:count], [values[v] for v in op.operands][count:]
+    steps = []
+    while run.function(cond, [*carried, *rest])[0]:
+        carried = list(run.function(body, [*carried, *rest]))
+        steps.append(carried)
+    if stacks_steps(op):
+        return [torch.stack(step) for step in zip(*(steps or [carried]))]
+    return carried if steps else [_copied(one) for one in carried]
+
+
+def _scan(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    (body,) = (run.functions[name] for name in subgraphs_of(op))
+    count, slices = carried_count(op), sliced_count(op)
+    operands = [values[v] for v in op.operands]
+    carried, xs, rest = operands[:count], operands[count : count + slices], operands[count + slices :]
+    stacks: list[list[Any]] = [[] for _ in list(op.results)[count:]]
+    for i in range(len(xs[0])):
+        carried, found = _parts(run.function(body, [*carried, *(x.select(0, i) for x in xs), *rest]), count)
+        for stack, one in zip(stacks, found, strict=True):
+            stack.append(one)
+    if not len(xs[0]):
+        raise _wrong(op, "has no steps: what it stacks is not known")
+    return [*carried, *map(torch.stack, stacks)]
+
+
+def _parts(returned: Sequence[Any], count: int) -> tuple[list[Any], list[Any]]:
+    return list(returned[:count]), list(returned[count:])
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
+
+
 def _layer(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
     return list(run.function(run.functions[callee_of(op)], [values[v] for v in op.operands]))
 
@@ -194,6 +225,8 @@ _SPECIAL: Final[dict[str, Callable[[_Run, ir.Operation, Values, Sequence[Any]], 
     "symshape.bind": _bind,
     "host.call": _call,
     "host.cond": _cond,
+    "host.while": _while,
+    "host.scan": _scan,
     "host.layer": _layer,
     **dict.fromkeys(_CONDITIONS, _condition),
 }

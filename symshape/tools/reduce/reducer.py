@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from torch_mlir import ir
 
 from symshape.dialects import verify
+from symshape.ir_text import text_of
 from symshape.passes.framework.diagnostics import collect_diagnostics
 from symshape.tools.reduce.edits import copied, operations_in
-from symshape.tools.reduce.simplification import text_of
 from symshape.tools.reduce.transformations import TABLE, Transformation
 
 _CLEANUP: Final = TABLE[:2]  # after all that applies

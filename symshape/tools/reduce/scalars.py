@@ -9,6 +9,7 @@ from typing import Any, Final
 from torch_mlir import ir
 
 from symshape.dialects.accessors import symbol_range
+from symshape.random_tensors import SIZE_WITHOUT_HINT
 
 _PREDICATES: Final = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
 _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
@@ -30,7 +31,6 @@ _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "arith.mulf": operator.mul,
     "arith.divf": operator.truediv,
 }
-_NO_HINT: Final = 3  # the size that is taken where no call has shown one
 _UNLIMITED: Final = 2**31
 
 
@@ -58,7 +58,7 @@ def hint_of(symbol: Any) -> int:
     low, high, divisor = symbol_range(symbol)
     if low <= hint <= high and hint % divisor == 0 and hint != -1:
         return hint
-    wanted = max(low, min(_NO_HINT, high)) if abs(low) < _UNLIMITED else min(_NO_HINT, high)
+    wanted = max(low, min(SIZE_WITHOUT_HINT, high)) if abs(low) < _UNLIMITED else min(SIZE_WITHOUT_HINT, high)
     return -(-wanted // divisor) * divisor
 
 

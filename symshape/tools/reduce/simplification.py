@@ -10,8 +10,10 @@ from torch_mlir import ir
 from torch_mlir.passmanager import PassManager
 
 from symshape.dialects.accessors import body_of, symbol_binding
-from symshape.dialects.function_facts import INT64_MAX
 from symshape.dialects.symbols import SYMBOLS, parse_binding, parse_inverse
+from symshape.ir_text import text_of
+from symshape.prover.numbers.facts import INT64_MAX
+from symshape.random_tensors import SIZE_WITHOUT_HINT
 from symshape.tools.reduce.edits import (
     add_argument,
     block_of,
@@ -81,7 +83,7 @@ def make_backed(module: ir.Module, sites: Sequence[ir.Operation]) -> None:
         low, high = (ir.IntegerAttr(symbol.attributes[key]).value for key in ("min", "max"))
         with ir.InsertionPoint(symbol), symbol.location:
             binding = f"arg{len(block_of(function).arguments) - 1}"
-            new = new_symbol(function, binding, min(max(low, 3), high), low, high)
+            new = new_symbol(function, binding, min(max(low, SIZE_WITHOUT_HINT), high), low, high)
         symbol.results[0].replace_all_uses_with(new)
         symbol.erase()
 
@@ -213,12 +215,6 @@ def _replace(sites: Sequence[tuple[ir.Operation, int]], number: str) -> None:
 
 
 # --- of the module's text -----------------------------------------------------------------------------------------
-
-
-def text_of(module: ir.Module, *, locations: bool = True) -> str:
-    """A module that need not be valid, as text."""
-    text: str = module.operation.get_asm(enable_debug_info=locations, assume_verified=True)
-    return text
 
 
 def float_types(module: ir.Module) -> list[str]:

@@ -22,14 +22,8 @@ from symshape.tools.reduce.edits import (
     to_argument,
     uncalled_functions,
     unused_arguments,
-    unused_operations,
     update_type,
 )
-
-
-def unused(module: ir.Module) -> list[ir.Operation]:
-    """Operations that nothing needs."""
-    return unused_operations(module)
 
 
 def interface(module: ir.Module) -> list[Any]:
@@ -163,7 +157,3 @@ def bodies(module: ir.Module) -> list[tuple[ir.Operation, int, ir.Value]]:
                     if same and not isinstance(value.owner, ir.Block):
                         found.append((inner, i, same[0]))
     return found
-
-
-def yield_argument(module: ir.Module, sites: Sequence[tuple[ir.Operation, int, ir.Value]]) -> None:
-    reroute(module, sites)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from torch_mlir import ir
 
-from symshape.tools.reduce import simplification, structure
+from symshape.tools.reduce import edits, simplification, structure
 
 Sites = Sequence[Any]
 
@@ -33,7 +33,7 @@ class Transformation:
 
 
 TABLE: Final = (
-    Transformation("unused", "erases what nothing reads", structure.unused, structure.erase_unused, coarse=True),
+    Transformation("unused", "erases what nothing reads", edits.unused_operations, structure.erase_unused, coarse=True),
     Transformation("interface", "erases arguments and functions", structure.interface, structure.erase_unused),
     Transformation("outputs", "returns less", structure.outputs, structure.drop_outputs),
     Transformation(
@@ -44,7 +44,7 @@ TABLE: Final = (
         "forwarded", "puts operands in the place of results", structure.forwardable, structure.forward_operands
     ),
     Transformation("operands", "reads earlier values of the same type", structure.operands, structure.reroute),
-    Transformation("bodies", "yields an argument of a linalg body", structure.bodies, structure.yield_argument),
+    Transformation("bodies", "yields an argument of a linalg body", structure.bodies, structure.reroute),
     Transformation("sizes", "makes sizes constant", simplification.sizes, simplification.fix_sizes),
     Transformation("symbols", "merges symbols", simplification.mergeable, simplification.merge_symbols),
     Transformation("unbacked", "makes symbols backed", simplification.unbacked, simplification.make_backed),

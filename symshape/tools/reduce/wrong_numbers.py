@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +13,29 @@ import torch
 import torch.utils._pytree as pytree
 from torch_mlir import ir
 
-from symshape.artifact.compiled_program import Program
-from symshape.codegen.build_kernels import build_kernels
-from symshape.codegen.host.host_program import emit_program
+from symshape.compiler import Start, Watch, build, load
 from symshape.dialects.accessors import body_of, call_target, main_functions, symbol_name
 from symshape.dialects.symbols import SYMBOLS
 from symshape.errors import CompileError
+from symshape.fallbacks import Attempt
 from symshape.frontend.bridge.operators import schema_of
-from symshape.machine.instruction_sets import NATIVE
+from symshape.ir_text import main_function
+from symshape.options import Options
 from symshape.passes.framework.base import PassContext
 from symshape.passes.framework.manager import Step, run_pipeline
+from symshape.passes.stages import STAGES
+from symshape.random_tensors import Draw
 from symshape.run_text import RequiredOfSizes
-from symshape.runtime.load_kernels import load_kernels
-from symshape.runtime.program import Run, load_program, resolve_target
+from symshape.runtime.program import resolve_target
 from symshape.tools.reduce import interpreter
 from symshape.tools.reduce.comparison import differ
 from symshape.tools.reduce.failing_checks import NOT_COMPARED, Failure
-from symshape.tools.reduce.inputs import Draw, constants_of, inputs_of
+from symshape.tools.reduce.inputs import constants_of, inputs_of
 from symshape.tools.reduce.scalars import hint_of
 
 # The first that PyTorch's calls take: an index is not out of range, a square root is of no negative number.
 DRAWS = (Draw(8), Draw(2), Draw(1))
-_SEED = 0
+_SEED, _KIND = 0, "forward"
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,13 @@ class Expected:
 
 @dataclass(frozen=True)
 class WrongNumbers:
-    """Passes after which a program computes other numbers. ``factor``: of the tolerances that types have."""
+    """A compile after which a program computes other numbers: ``steps`` run first, then what the compiler does from
+    ``stage`` on with these ``options``. ``factor``: of the tolerances that types have."""
 
-    steps: Sequence[Step]
+    steps: Sequence[Step] = ()
     factor: float = 1.0
+    stage: str = list(STAGES)[-1]  # after the last there are no passes, only code generation
+    options: Options = Options()
 
     def __call__(self, module: ir.Module) -> Failure | None:
         try:
@@ -66,7 +70,7 @@ class WrongNumbers:
         cases = [self._expected(module, DRAWS)]
         if not all(map(_is_finite, pytree.tree_leaves(cases[0].result))):
             cases.append(self._expected(module, [Draw(draw.integers, positive=True) for draw in DRAWS]))
-        program = compiled(module, self.steps, cases[0].constants)
+        program = self._compiled(module, cases[0].constants)
         for expected in cases:
             inputs = copy.deepcopy(expected.inputs) if expected.left else expected.inputs
             torch.manual_seed(_SEED)
@@ -77,7 +81,7 @@ class WrongNumbers:
         return ""
 
     def _expected(self, module: ir.Module, draws: Sequence[Draw]) -> Expected:
-        main, errors = interpreter.main_of(module), []
+        main, errors = main_function(module, "the module").operation, []
         writes = any(_writes(op) for function in main_functions(module) for op in body_of(function))
         for draw in draws:
             inputs, constants = inputs_of(main, draw), constants_of(main, draw)
@@ -94,6 +98,18 @@ class WrongNumbers:
             return Expected(inputs, constants, result, left if writes else [])
         raise errors[0]
 
+    def _compiled(self, module: ir.Module, constants: Sequence[Any]) -> Any:
+        """The program for CPU tensors. What the passes leave must be calls and kernels."""
+        symbols = [op for f in main_functions(module) for op in body_of(f) if op.name in SYMBOLS]
+        require = RequiredOfSizes({symbol_name(op): hint_of(op) for op in symbols}, [])
+        given = {"target": "cpu", "cpu": self.options.cpu, "kind": _KIND}
+        with tempfile.TemporaryDirectory(prefix="symshape-reduce-") as folder:
+            options = replace(self.options, debug_dir=folder)
+            with ir.Location.unknown(module.context):
+                run_pipeline(module, self.steps, PassContext(options=given, require=require), debug_dir=Path(folder))
+            start = Start(module, list(constants), _KIND, "cpu", "cpu", require, self.stage)
+            return load(build(start, options, Attempt(), Watch()), options, require).run
+
 
 def _writes(op: ir.Operation) -> bool:
     """Whether an operation is a call that changes an operand: ``aten.copy_.default``."""
@@ -106,16 +122,3 @@ def _writes(op: ir.Operation) -> bool:
 
 def _is_finite(value: Any) -> bool:
     return not isinstance(value, torch.Tensor) or bool(value.isfinite().all())
-
-
-def compiled(module: ir.Module, steps: Sequence[Step], constants: Sequence[Any]) -> Run:
-    """The program that the passes make of a module, for CPU tensors. What they leave must be calls and kernels."""
-    hints = {symbol_name(op): hint_of(op) for f in main_functions(module) for op in body_of(f) if op.name in SYMBOLS}
-    given = {"target": "cpu", "cpu": NATIVE, "kind": "forward"}
-    context = PassContext(options=given, require=RequiredOfSizes(hints, []))
-    with tempfile.TemporaryDirectory(prefix="symshape-reduce-") as folder, ir.Location.unknown(module.context):
-        run_pipeline(module, steps, context, debug_dir=Path(folder))
-        kernels = build_kernels(module, "cpu", 2)
-        text = emit_program(main_functions(module), pointers=True, checking=kernels.checking, device="cpu")
-    program = Program(text.source, text.targets, text.checks, list(constants), "cpu", True, text.user_lines)
-    return load_program(program, load_kernels(kernels.image))

@@ -18,7 +18,7 @@ function bytes(count) {
 /* Sizes that a slider or an axis stops at: every small one, then sixteen for each doubling. */
 function stops(min, max) {
   const found = [];
-  for (let i = 0, size = Math.max(min, 0); size <= max;) {
+  for (let size = Math.max(min, 0); size <= max;) {
     found.push(size);
     const next = size < 1 ? 1 : Math.round(size * 2 ** (1 / 16));
     size = next > size ? next : size + 1;

@@ -1,4 +1,4 @@
-"""Values of symbols at which all facts hold: what is false there follows from none of them."""
+"""Values of the symbols at which all facts hold: what is false at one of them does not follow from the facts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Conditions:
 
 
 @dataclass
-class Models:
+class Counterexamples:
     """Some models of facts, found when they are first needed and kept while facts are added."""
 
     found: list[Model] = field(default_factory=list)
@@ -45,9 +45,9 @@ class Models:
     _current: bool = False
     _busy: bool = False
 
-    def copy(self) -> Models:
+    def copy(self) -> Counterexamples:
         """For facts that start from the same."""
-        return Models([dict(model) for model in self.found], self.searches)
+        return Counterexamples([dict(model) for model in self.found], self.searches)
 
     def facts_changed(self) -> None:
         """The models are to be looked at again."""

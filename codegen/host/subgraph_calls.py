@@ -1,0 +1,112 @@
+"""Calls of branches and of loop bodies, as lines of the host program: ``host.cond``, ``host.while``, ``host.scan``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch_mlir import ir
+
+from symshape.dialects.accessors import (
+    branches_of,
+    carried_count,
+    sliced_count,
+    stacks_steps,
+    subgraphs_of,
+    written_results,
+)
+from symshape.dialects.sizes import Layout
+from symshape.dialects.types import TORCH_NAMES, dtype_of
+
+if TYPE_CHECKING:
+    from symshape.codegen.host.host_program import Writer
+
+
+def write_cond(w: Writer, op: Any) -> None:
+    """``t1, = (a if predicate else b)([...])``."""
+    predicate, *operands = op.operands
+    true, false = branches_of(op)
+    names = [w.result_name(result) for result in op.results]
+    arguments = ", ".join(map(w.operand, operands))
+    w.lines.append(f"{_targets(names)}({true} if {w.operand(predicate)} else {false})([{arguments}])")
+    for result in op.results:
+        w.ensure_layout(result)
+
+
+def write_while(w: Writer, op: Any) -> None:
+    """The values that are carried go by names of their own where every step of them is kept, else by the results'."""
+    cond, body = subgraphs_of(op)
+    count, stacked = carried_count(op), stacks_steps(op)
+    given = [w.operand(value) for value in op.operands]
+    carried = [f"carried{i}" if stacked else w.result_name(op.results[i]) for i in range(count)]
+    stacks = {i: w.result_name(op.results[i]) for i in range(count) if stacked and w.is_used(op.results[i])}
+    arguments = ", ".join([*carried, *given[count:]])
+    w.lines.append(f"{_targets(carried)}{_tuple(given[:count])}")
+    w.lines += [f"steps{i} = []" for i in stacks]
+    w.lines.append(f"while {cond}([{arguments}])[0]:")
+    w.lines.append(f"    {_targets(carried)}{body}([{arguments}])")
+    w.lines += [f"    steps{i}.append({carried[i]})" for i in stacks]
+    w.lines += [f"{name} = torch.stack(steps{i} or [{carried[i]}])" for i, name in stacks.items()]
+    if stacked:
+        w.lines.append("del " + ", ".join([*carried, *(f"steps{i}" for i in stacks)]))
+    else:
+        _own_memory(w, op, given, carried)
+    for result in op.results:
+        w.ensure_layout(result)
+
+
+def write_scan(w: Writer, op: Any) -> None:
+    """Slices are views. A stack is allocated before the loop; its slices are written by the step, or copied to."""
+    (body,) = subgraphs_of(op)
+    count, slices, written = carried_count(op), sliced_count(op), written_results(op)
+    given = [w.operand(value) for value in op.operands]
+    carried = [w.result_name(result) for result in list(op.results)[:count]]
+    layouts = [w.layout(value) for value in list(op.operands)[count : count + slices]]
+    if carried:
+        w.lines.append(f"{_targets(carried)}{_tuple(given[:count])}")
+    stacks: dict[int, str] = {}  # the slice of each
+    for i in range(count, len(op.results)):
+        result = op.results[i]
+        if i in written or w.is_used(result):
+            layout, dtype = w.layout(result), TORCH_NAMES[dtype_of(result)]
+            sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+            w.lines.append(f"{w.name(result)} = empty_strided({sizes}, {strides}, {dtype})")
+            stacks[i] = _slice(w, w.name(result), layout)
+    arguments = [
+        *carried,
+        *(_slice(w, name, layout) for name, layout in zip(given[count:], layouts)),
+        *given[count + slices :],
+        *(stacks[i] for i in written),
+    ]
+    steps = {i: f"step{i}" for i in range(count, len(op.results))}
+    copies = [f"    {slice_}.copy_({steps[i]})" for i, slice_ in stacks.items() if i not in written]
+    w.lines.append(f"for position in range({w.size(layouts[0].sizes[0])}):")
+    w.lines.append(f"    {_targets([*carried, *steps.values()])}{body}([{', '.join(arguments)}])")
+    w.lines += copies
+    if steps:  # the last step's are held no longer
+        w.lines.append(f"{' = '.join(steps.values())} = None")
+    _own_memory(w, op, given, carried)
+    for result in list(op.results)[:count]:
+        w.ensure_layout(result)
+
+
+def _slice(w: Writer, name: str, layout: Layout) -> str:
+    """A tensor at ``position`` along its first dim."""
+    sizes, strides, step = w.tuple(layout.sizes[1:]), w.tuple(layout.strides[1:]), w.size(layout.strides[0])
+    return f"reinterpret({name}, {sizes}, {strides}, position * {step})"
+
+
+def _own_memory(w: Writer, op: Any, given: Sequence[str], carried: Sequence[str]) -> None:
+    """Without any step a loop returns copies of what it was given."""
+    for value, before, after in zip(op.operands, given, carried):
+        if isinstance(value.type, ir.RankedTensorType):
+            w.lines.append(f"if {after} is {before}: {after} = {after}.clone()")
+
+
+def _targets(names: Sequence[str]) -> str:
+    """What a tuple is assigned to; "" for an empty one."""
+    return f"{_tuple(names)} = " if names else ""
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts)}{',' if len(parts) == 1 else ''}"

@@ -1,0 +1,27 @@
+"""PyTorch's shape environment asked by itself, without a trace: for `symshape corpus solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+
+class AskedShapeEnv:
+    """A new environment with unbacked symbols, which are integers, and facts about them, as of ``torch._check``."""
+
+    def __init__(self, count: int) -> None:
+        self._env = ShapeEnv()
+        self.symbols = [self._env.create_unbacked_symint().node.expr for _ in range(count)]
+        self._env.pending_fresh_unbacked_symbols.clear()
+
+    def assume(self, facts: Sequence[Any]) -> bool:
+        """False where the environment finds that a fact cannot hold."""
+        return all(fact is not sympy.false and self._env.guard_or_defer_runtime_assert(fact, "") for fact in facts)
+
+    def answer(self, condition: Any) -> bool | None:
+        """Whether the condition is statically known to hold, or not to; None where it is not known."""
+        found = self._env._maybe_evaluate_static(condition)
+        return {sympy.true: True, sympy.false: False}.get(found)

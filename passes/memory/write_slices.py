@@ -1,0 +1,123 @@
+"""write-slices: each step of a scan writes what is stacked where it belongs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.dialects.accessors import (
+    body_of,
+    calls_subgraphs,
+    carried_count,
+    destinations,
+    function_name,
+    is_fresh,
+    main_functions,
+    set_written_results,
+    subgraphs_of,
+    written_results,
+)
+from symshape.dialects.sizes import Sizes
+from symshape.passes.framework.base import Pass, PassContext
+
+
+@dataclass(frozen=True)
+class WriteSlices(Pass):
+    """What a step of ``host.scan`` computes for a stack is written to its slice of the stack, which is an argument of
+    the body, and not copied there.
+
+    Before::
+
+        %ys = "host.scan"(%xs) {body = @step, carried = 0 : i64, sliced = 1 : i64}
+        func.func @step(%x: tensor<?xf32>) {
+          %d = tensor.empty(%s0) : tensor<?xf32>
+          %y = "host.launch"(%x, %d, %s0) {callee = @kernel_0}
+          return %y
+
+    After::
+
+        %ys = "host.scan"(%xs) {body = @step, carried = 0 : i64, sliced = 1 : i64, written = array<i64: 0>}
+        func.func @step(%x: tensor<?xf32>, %d: tensor<?xf32>) {
+          %y = "host.launch"(%x, %d, %s0) {callee = @kernel_0}
+          return %y
+
+    What a library call makes, and what is carried on as well or shares memory with it, is copied.
+    """
+
+    name: ClassVar[str] = "write-slices"
+    statistics: ClassVar[dict[str, str]] = {
+        "written": "stacks whose slices are written by the steps",
+        "copied": "stacks whose slices are copied",
+    }
+
+    def run(self, module: ir.Module, context: PassContext) -> bool:
+        functions = {function_name(function): function for function in main_functions(module)}
+        callings = [(f, op) for f in functions.values() for op in body_of(f) if calls_subgraphs(op)]
+        callers = Counter(name for _, op in callings for name in subgraphs_of(op))
+        count = {"written": 0, "copied": 0}
+        for function, scan in callings:
+            if scan.name != "host.scan" or written_results(scan):
+                continue
+            (body,) = subgraphs_of(scan)
+            stacks = [i for i in range(carried_count(scan), len(scan.results)) if _is_used(scan.results[i])]
+            found = _written(scan, stacks, function, functions[body]) if callers[body] == 1 else []
+            if found:
+                set_written_results(scan, found)
+            count["written"] += len(found)
+            count["copied"] += len(stacks) - len(found)
+        self.count(context, **count)
+        return count["written"] > 0
+
+
+def _written(scan: ir.Operation, stacks: list[int], caller: Any, body: Any) -> list[int]:
+    """Makes destinations of stacked values arguments of the body; which results those are."""
+    outer, inner = (_layouts(function) for function in (caller, body))
+    block = body.regions[0].blocks[0]
+    returned = list(body_of(body)[-1].operands)
+    found = []
+    for i in stacks:
+        value, stack = returned[i], outer.get(scan.results[i])
+        layout = inner.get(value)
+        if stack is None or layout is None or stack.strides[1:] != layout.strides or not _is_own(value, returned):
+            continue
+        dest = next(d for d, result in zip(destinations(value.owner), value.owner.results) if result == value)
+        empty = dest.owner
+        if isinstance(empty, ir.Block) or empty.name != "tensor.empty":
+            continue
+        argument = block.add_argument(dest.type, empty.location)
+        dest.replace_all_uses_with(argument)
+        empty.erase()
+        found.append(i)
+    kinds = ir.FunctionType.get([argument.type for argument in block.arguments], [value.type for value in returned])
+    body.attributes["function_type"] = ir.TypeAttr.get(kinds)
+    return found
+
+
+def _layouts(function: Any) -> dict[ir.Value, Any]:
+    sizes = Sizes(function.regions[0].blocks[0])
+    sizes.learn(body_of(function))
+    return sizes.layouts
+
+
+def _is_own(value: ir.Value, returned: list[ir.Value]) -> bool:
+    """Whether a launch makes a value, and nothing else that is returned can be in its memory."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != "host.launch" or returned.count(value) > 1:
+        return False
+    return not any(_may_return(use.owner.operation, returned) for use in value.uses)
+
+
+def _may_return(op: Any, returned: list[ir.Value]) -> bool:
+    """Whether an operation may hand on its operand's memory to what is returned."""
+    if op.name == "symshape.view":
+        views = list(op.results)
+        return any(v in returned or any(_may_return(u.owner.operation, returned) for u in v.uses) for v in views)
+    if op.name in ("host.launch", "symshape.bind", "symshape.unbacked_symbol", "func.return"):
+        return False
+    return not is_fresh(op)
+
+
+def _is_used(value: ir.Value) -> bool:
+    return any(use.owner.operation.name != "symshape.bind" for use in value.uses)

@@ -1,0 +1,49 @@
+"""Random tensors of a given layout: for graphs whose own inputs are not at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+SIZE_WITHOUT_HINT: Final = 3  # of a symbol whose value no call has shown
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How numbers are drawn: integers from 0 to ``integers - 1`` (0 and 1 are indices in range wherever a dim has two
+    elements); floats from a normal distribution times ``scale``, or, ``positive``, from 0.5 to 1.5."""
+
+    integers: int = 2
+    positive: bool = False
+    scale: float = 1.0
+
+
+def strided_tensor(
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    offset: int,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+    draw: Draw = Draw(),
+) -> torch.Tensor:
+    """A view of as much memory as it needs."""
+    return random_values(offset + extent(sizes, strides), dtype, generator, draw).as_strided(sizes, strides, offset)
+
+
+def extent(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements of memory a tensor reaches over."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides)) if 0 not in sizes else 0
+
+
+def random_values(count: int, dtype: torch.dtype, generator: torch.Generator, draw: Draw = Draw()) -> torch.Tensor:
+    """A flat tensor."""
+    if dtype.is_floating_point or dtype.is_complex:
+        if draw.positive:
+            return (torch.rand(count, generator=generator, dtype=torch.float64) + 0.5).to(dtype)
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        return (torch.randn(count, generator=generator, dtype=wide) * draw.scale).to(dtype)
+    high = 2 if dtype is torch.bool else draw.integers
+    return torch.randint(0, high, (count,), generator=generator).to(dtype)

@@ -1,0 +1,1 @@
+"""What answers questions: each solver in its own words, from the same text."""

@@ -1,0 +1,1 @@
+"""The dashboard: what ``bench/dashboard.py`` has measured as figures, a history with regressions, and one page."""

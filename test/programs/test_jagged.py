@@ -1,0 +1,150 @@
+"""Nested tensors with the jagged layout: eager mode's results for every batch of lengths, one graph for all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from jagged import BATCHES, JAGGED, WIDTH, Jagged
+from torch.utils import _pytree as pytree
+
+import symshape
+
+Tensor = torch.Tensor
+SHORT = ("layer norm", "sum of the ragged dim")  # what else there is of the kind takes minutes
+
+
+def programs() -> list[Any]:
+    return [pytest.param(p, id=p.name, marks=() if p.name in SHORT else pytest.mark.long) for p in JAGGED]
+
+
+def leaves(value: Any) -> list[Any]:
+    """Tensors of a result; of nested ones values and offsets."""
+    found = [(one.values(), one.offsets()) if one.is_nested else one for one in pytree.tree_leaves(value)]
+    return list(pytree.tree_leaves(found))
+
+
+def run(function: Any, inputs: tuple[Tensor, ...], gradient: bool) -> list[Any]:
+    """Results, and gradients of all inputs that have one."""
+    result = function(*inputs)
+    found = leaves(result)
+    if gradient:
+        floats = [one for one in pytree.tree_leaves(result) if one.requires_grad]
+        sum((one.values() if one.is_nested else one).double().square().sum() for one in floats).backward()
+        found += leaves([x.grad for x in inputs if x.requires_grad])
+    return found
+
+
+@pytest.mark.parametrize("program", programs())
+def test_programs(program: Jagged) -> None:
+    report = symshape.explain(program.function, *program.inputs(program.batches[0]), options={"strict": True})
+    for lengths in program.batches:
+        expected = run(program.function, program.inputs(lengths), program.gradient)
+        found = run(report.run, program.inputs(lengths), program.gradient)
+        torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text, batch=lengths: f"{batch}: {text}")
+    assert [graph.kind for graph in report.graphs] == (["forward", "backward"] if program.gradient else ["inference"])
+    calls = sorted(call.split(".")[1] for graph in report.graphs for call in graph.library_calls)
+    assert calls == sorted(program.calls)
+
+
+@pytest.mark.long
+def test_first_call_of_any_batch() -> None:
+    """One graph, whichever batch came first: of one row, of equal rows, of none with an element."""
+
+    def function(x: Tensor) -> Tensor:
+        return x.softmax(-1) * 2
+
+    for first in ((9,), (6, 6), (0, 0, 0), (1,), (0,)):
+        report = symshape.explain(function, nested(first))
+        for lengths in BATCHES:
+            x = nested(lengths)
+            torch.testing.assert_close(report.run(x).values(), function(x).values())
+        assert len(report.graphs) == 1 and not report.further
+
+
+def nested(lengths: tuple[int, ...], **options: Any) -> Tensor:
+    return torch.nested.nested_tensor([torch.randn(n, WIDTH) for n in lengths], layout=torch.jagged, **options)
+
+
+def test_with_a_base_and_without() -> None:
+    """What ``nested_tensor`` makes is a view of its values, what an operator makes is none."""
+    report = symshape.explain(torch.sin, nested((3, 5, 2)))
+    for x in (nested((3, 5, 2)).clone(), nested((1, 0)), nested((4, 2)) * 2):
+        torch.testing.assert_close(report.run(x).values(), x.values().sin())
+    assert len(report.graphs) == 1 and not report.further
+
+
+def test_views_are_views_of_their_values() -> None:
+    """Writes reach the values, and gradients too."""
+
+    def write(x: Tensor) -> Tensor:
+        x.mul_(2)
+        return x + 1
+
+    offsets = torch.tensor([0, 3, 8, 10])
+    values, others = torch.arange(20.0).view(10, 2), torch.arange(20.0).view(10, 2)
+    expected = write(torch.nested.nested_tensor_from_jagged(values, offsets))
+    found = symshape.compile(write)(torch.nested.nested_tensor_from_jagged(others, offsets))
+    assert torch.equal(values, others)
+    torch.testing.assert_close(found.values(), expected.values())
+    leaf = torch.randn(10, 2, requires_grad=True)
+    found = symshape.compile(torch.sin)(torch.nested.nested_tensor_from_jagged(leaf, offsets))
+    found.values().sum().backward()
+    torch.testing.assert_close(leaf.grad, leaf.detach().cos())
+
+
+def test_equal_sizes_of_different_offsets() -> None:
+    """Eager mode refuses them, and so does what is compiled; equal offsets are taken, by the same function."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    compiled = symshape.compile(function)
+    x = nested((3, 5, 2))
+    same = torch.nested.nested_tensor_from_jagged(torch.randn(10, WIDTH), x.offsets())
+    other = nested((5, 3, 2))
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, same).values(), x.values() * same.values())
+        for program in (function, compiled):
+            with pytest.raises(RuntimeError):
+                program(x, other)
+
+
+def test_a_mean_of_no_rows_is_nan() -> None:
+    found = symshape.compile(lambda x: x.mean(1))(nested((0, 2)))
+    assert math.isnan(found[0, 0]) and not math.isnan(found[1, 0])
+
+
+BAD_OFFSETS = ((0, 5, 3, 10), (0, 3, 12), (-2, 4, 10), (4, 2, 0))
+
+
+def test_bad_offsets() -> None:
+    """Refused where they address memory, with nothing written; eager mode's pointwise operators do not look at them."""
+    values = torch.randn(10, WIDTH)
+    before = values.clone()
+
+    def rows(offsets: tuple[int, ...], program: Any) -> Any:
+        return program(torch.nested.nested_tensor_from_jagged(values, torch.tensor(offsets)))
+
+    total, sine = symshape.compile(lambda x: x.sum(1)), symshape.compile(torch.sin)
+    for offsets in BAD_OFFSETS:
+        with pytest.raises(RuntimeError, match="offsets of rows decrease, are negative, or end past the values"):
+            rows(offsets, total)
+        assert torch.equal(values, before)
+        torch.testing.assert_close(rows(offsets, sine).values(), values.sin())
+    expected = torch.stack([values[2:2].sum(0), values[2:9].sum(0)])
+    torch.testing.assert_close(rows((2, 2, 9), total), expected)
+
+
+def test_padded_to_a_given_size() -> None:
+    """Also where there are no values at all."""
+
+    def function(x: Tensor) -> Tensor:
+        return torch.nested.to_padded_tensor(x, 7.0, output_size=(x.size(0), 4, WIDTH)).exp()
+
+    compiled = symshape.compile(function)
+    for lengths in ((3, 4), (0, 2, 1), (0, 0)):
+        x = nested(lengths)
+        torch.testing.assert_close(compiled(x), function(x))

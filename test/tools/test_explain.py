@@ -1,0 +1,80 @@
+"""``symshape explain``, and the text of a report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import symshape
+from symshape.tools import cli
+from symshape.tools.report import _longest
+
+MODEL = """
+import torch
+
+
+def two_kernels(x):
+    y = x.exp()
+    return torch.mm(y, y), y.sort(0).values.sin()
+
+
+def inputs():
+    return (torch.randn(4, 4),)
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return path
+
+
+def test_stage_alone_is_on_stdout(model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """So that it can be piped: what the report says goes to stderr."""
+    assert cli.main(["explain", f"{model}:two_kernels", "--stage", "planned"]) == 0
+    printed = capfd.readouterr()
+    assert "2 library calls" in printed.err and "library calls" not in printed.out
+    file = tmp_path / "stage.mlir"
+    file.write_text(printed.out)
+    x = torch.randn(5, 5)
+    found = symshape.run_ir(file, 5, x, stage="planned")
+    torch.testing.assert_close(found[1], x.exp().sort(0).values.sin())
+
+
+def test_lines_of_a_kernel(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sys.path.insert(0, str(model.parent))
+    try:
+        import model as made  # type: ignore[import-not-found]
+
+        (graph,) = symshape.explain(made.two_kernels, torch.randn(4, 4)).graphs
+    finally:
+        sys.path.remove(str(model.parent))
+        del sys.modules["model"]
+    assert sorted(kernel.lines for kernel in graph.kernels) == [(f"{model}:6",), (f"{model}:7",)]
+    assert cli.main(["explain", f"{model}:two_kernels", "--source"]) == 0
+    assert f"# kernel_0 (pointwise), of\n# {model}:6\n" in capfd.readouterr().out
+
+
+def test_what_matters_comes_first() -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() if x.size(0) > 4 else x.sin()
+
+    report = symshape.explain(branch, torch.randn(3))
+    report.run(torch.randn(7))
+    total, why, first, *others = str(report).splitlines()
+    assert total == "2 graphs, 2 kernels, 2 launches, 0 library calls, 0 fallbacks"
+    assert why == "why there are further graphs:" and first.startswith("graph 2 of ")
+    details = next(i for i, line in enumerate(others) if line.startswith("[0] "))
+    assert "x.size(0) > 4" in "".join(others[:details])
+
+
+def test_steps_that_took_longest() -> None:
+    timings = [("a", 1.0), ("b", 5.0), *((f"s{i}", 0.1) for i in range(9)), ("a", 3.0)]
+    shown = _longest(timings, 3)
+    assert shown[:2] == [("b", 5.0), ("a", 4.0)] and shown[3][0] == "8 other steps"
+    assert sum(seconds for _, seconds in shown) == pytest.approx(9.9)
+    assert _longest([("a", 1.0)], 3) == [("a", 1.0)]
