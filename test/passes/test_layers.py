@@ -69,7 +69,7 @@ def counted(x: torch.Tensor, weights: Weights) -> Any:
 
 def mask_for_all(x: torch.Tensor, weights: Weights) -> Any:
     """A value from before the layers is used in each of them."""
-    mask = torch.cumsum(x, 0) > 0
+    mask = torch.sort(x, 0).values > 0
     for weight in weights:
         x = torch.where(mask, layer(x, weight), x)
     return x
