@@ -8,7 +8,15 @@ STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
     "linalg": ("outline-layers", "compact-masks", "lower-aten", "unroll-reductions", "inline-into-gathers"),
-    "kernels": ("fuse-kernels", "outline-scatters", "inline-layers", "sink-waits", "write-slices", "reuse-buffers"),
+    "kernels": (
+        "fuse-kernels",
+        "outline-scatters",
+        "fuse-into-scatters",
+        "inline-layers",
+        "sink-waits",
+        "write-slices",
+        "reuse-buffers",
+    ),
     "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symshape.dialects.types import ITEM_SIZE, dtype_of
 from symshape.passes.fusion.compute_graph import Compute, Graph, dim_symbols
 from symshape.passes.fusion.group import Group, Grouping
+from symshape.passes.fusion.row_gathers import weight_of_row_gather
 from symshape.prover.numbers.expr import Expr
 
 CHEAP_WEIGHT = 8  # scalar operations that are computed again rather than stored and loaded
@@ -48,7 +49,8 @@ def read_by_one_kernel(grouping: Grouping) -> set[Compute]:
 def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
     """Worth computing again in each reader: few operations, and fewer bytes to read for the other readers than it takes
     to store the value in the first and to load it. Tensors that do not have all of the value's dims count for nothing,
-    nor do values of that kind with other users: it is for them to be stored or not. A single element never pays."""
+    nor do values of that kind with other users: it is for them to be stored or not. A gather of rows reads as many
+    bytes as a tensor would have. A single element never pays."""
     seen: set[tuple[Compute, tuple[Expr, ...]]] = set()
     large: dict[object, int] = {}  # buffer -> bytes of an element
     weight = 0
@@ -59,9 +61,12 @@ def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
         if (current, map_) in seen:
             continue
         seen.add((current, map_))
-        weight += current.weight
-        if current.heavy or weight > CHEAP_WEIGHT:
+        of_rows = weight_of_row_gather(current)
+        weight += current.weight if of_rows is None else of_rows
+        if (current.heavy and of_rows is None) or weight > CHEAP_WEIGHT:
             return False
+        for table in current.captured:
+            large[table] = ITEM_SIZE.get(dtype_of(table), 16)
         replacement = {f"d{i}": e for i, e in enumerate(map_)}
         for access in current.inputs:
             producer = graph.producer.get(access.base)

@@ -35,6 +35,7 @@ HEAVY = frozenset(
         "math.erfc",
     }
 )
+FREE = frozenset({"arith.constant", "linalg.yield", "linalg.index", "arith.index_cast", "arith.extf", "arith.truncf"})
 INTEGER_DIVISIONS = frozenset(
     {
         "arith.divsi",
@@ -239,14 +240,7 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
             captured.append(inner.operands[0])
         heavy |= name in HEAVY
         raises |= name == "tensor.extract" or name in INTEGER_DIVISIONS and not _is_constant(inner.operands[1])
-        weight += name not in (
-            "arith.constant",
-            "linalg.yield",
-            "linalg.index",
-            "arith.index_cast",
-            "arith.extf",
-            "arith.truncf",
-        )
+        weight += name not in FREE
     return captured, weight, heavy, raises
 
 
