@@ -143,6 +143,9 @@ _SHORT: dict[str, Callable[..., Any]] = {
 }
 
 
+_DEFINED_BY = dict.fromkeys(("jagged_attention", "jagged_attention_backward"), "symshape.runtime.jagged_attention")
+
+
 def resolve_target(target: str) -> Callable[..., Any]:
     """The callable behind a ``host.call`` target; ``flat.`` before it: all items of its tuples in tuples, in order."""
     if target in _SHORT:
@@ -156,7 +159,7 @@ def resolve_target(target: str) -> Callable[..., Any]:
     library: Any = torch.ops.higher_order if kind == "higher_order" else torch.ops
     path = [rest] if kind == "higher_order" else target.split(".")
     if kind == "symshape":  # in a process that has traced nothing these operators are not registered
-        importlib.import_module("symshape.runtime.opaque_random_call")
+        importlib.import_module(_DEFINED_BY.get(path[1], "symshape.runtime.opaque_random_call"))
     found: Callable[..., Any] = functools.reduce(getattr, path, library)
     return found
 

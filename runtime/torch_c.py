@@ -74,9 +74,10 @@ def declaration_of(op: Any) -> tuple[str, list[str]]:
 
 
 def first_seen(value: Any) -> Any:
-    """What a SymInt or SymFloat was at the first call; None for a data-dependent one."""
+    """What a SymInt or SymFloat was at the first call; None for a data-dependent one, and for a ragged size: that is a
+    name for offsets."""
     node = value.node
-    return node.pytype(node.hint) if node.has_hint() else None
+    return node.pytype(node.hint) if node.has_hint() and not isinstance(node.hint, torch.SymInt) else None
 
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')

@@ -38,6 +38,8 @@ from symshape.frontend.patches import (
     layout_questions,
     lazy_modules,
     needless_work,
+    nested_attention,
+    nested_products,
     nested_views,
     operator_rules,
     random_draws,
@@ -130,6 +132,36 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Says(f"{_BUILDER}._automatic_dynamic", "_is_view"),
             Says(f"{_BUILDER}.VariableBuilder.wrap_tensor", "_is_view"),
             Says("torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor", "_is_view"),
+        ),
+    ),
+    Patch(
+        "attention of nested tensors",
+        ("frame",),
+        ("torch.nested._internal.ops.jagged_scaled_dot_product_attention",),
+        nested_attention.nested_attention_is_one_operator,
+        "on CPUs it reads the lengths on the host and makes a tensor of each row, which is a graph break",
+        (
+            Takes(
+                "torch.nested._internal.sdpa.jagged_scaled_dot_product_attention",
+                "query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa",
+            ),
+            Says("torch.nested._internal.ops.jagged_torch_function", "jagged_scaled_dot_product_attention"),
+            Takes("torch.nested._internal.sdpa._autocast", "query, key, value, attn_mask"),
+            Takes(
+                "torch.nested._internal.sdpa._validate_sdpa_input",
+                "query, key, value, attn_mask, dropout_p, is_causal, scale",
+            ),
+        ),
+    ),
+    Patch(
+        "products of nested tensors",
+        ("frame", "graph"),
+        ("torch.nested._internal.ops.JAGGED_OPS_TABLE[torch.ops.aten.matmul_backward.default]",),
+        nested_products.gradients_of_values,
+        "the gradient of a matrix that all rows are multiplied by is one product of all values, not one for each row",
+        (
+            Exists("torch.ops.aten.matmul_backward.default", "OpOverload"),
+            Says("torch.nested._internal.ops.matmul_backward_default", "mask"),
         ),
     ),
     Patch(

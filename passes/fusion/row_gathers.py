@@ -1,4 +1,5 @@
 """Gathers of whole rows: the index is one for all of the innermost dim, so that what they read lies side by side."""
+
 from __future__ import annotations
 
 from typing import Any

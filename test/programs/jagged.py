@@ -20,7 +20,8 @@ BATCHES = ((3, 5, 2), (7, 1, 4, 11, 2), (4, 0, 7), (0, 0, 3, 0), (6, 6), (9,), (
 class Jagged:
     """A program of one nested tensor and dense ones. ``dense``: what else it takes, for a number of rows.
     ``gradient``: eager mode has one. ``nonempty``: eager mode refuses a batch without elements. ``several``: it asks
-    whether there is one row, and so there is a graph for that. ``calls``: what stays of PyTorch's own operators."""
+    whether there is one row, and so there is a graph for that. ``calls``: what stays of PyTorch's own operators.
+    ``reference``: the same without nested tensors inside, where eager mode has no rule."""
 
     name: str
     function: Callable[..., Any]
@@ -29,6 +30,7 @@ class Jagged:
     nonempty: bool = False
     several: bool = False
     calls: tuple[str, ...] = ()
+    reference: Callable[..., Any] | None = None
 
     @property
     def batches(self) -> tuple[tuple[int, ...], ...]:
@@ -62,11 +64,61 @@ def of_lengths(x: Tensor) -> Tensor:
     return (torch.nested.nested_tensor_from_jagged(x.values() * 2, offsets) * 3).values()
 
 
+def heads(x: Tensor) -> Tensor:
+    """(rows, ragged, width) as (rows, heads, ragged, width of a head)."""
+    return x.unflatten(-1, (2, -1)).transpose(1, 2)
+
+
+def attention(x: Tensor, *weights: Tensor, **options: Any) -> Tensor:
+    """Within each row. In double precision: PyTorch's way of nested tensors rounds otherwise than flash attention."""
+    query, key, value = (heads(F.linear(x.double(), weight)) for weight in weights)
+    return F.scaled_dot_product_attention(query, key, value, **options).transpose(1, 2).flatten(-2)
+
+
+def attention_by_rows(x: Tensor, *weights: Tensor) -> Tensor:
+    """Causal attention of dense rows, put together again."""
+    rows = [attention(row[None], *weights, is_causal=True)[0] for row in x.unbind()]
+    return torch.nested.nested_tensor_from_jagged(torch.cat(rows), x.offsets())
+
+
+def attention_to_others(x: Tensor, weight: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    """To rows of other lengths."""
+    others = torch.nested.nested_tensor_from_jagged(values, offsets)
+    found = F.scaled_dot_product_attention(heads(x.double()), heads(F.linear(others, weight)), heads(others))
+    return found.transpose(1, 2).flatten(-2)
+
+
+def transformer_block(x: Tensor, q: Tensor, k: Tensor, v: Tensor, up: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    x = x + attention(F.layer_norm(x.double(), (WIDTH,)), q, k, v)
+    return x + F.gelu(F.linear(F.layer_norm(x, (WIDTH,), weight.double(), bias.double()), up))
+
+
+def gated(x: Tensor, both: Tensor, down: Tensor) -> Tensor:
+    gate, value = F.linear(x.double(), both).chunk(2, -1)
+    return F.linear(F.silu(gate) * value, down)
+
+
+def pooled(x: Tensor, weight: Tensor) -> Tensor:
+    """Sums over the rows, weighted by a softmax over them."""
+    return (x * F.linear(x, weight).softmax(1)).sum(1)
+
+
+def squares(count: int) -> Callable[[int], tuple[Tensor, ...]]:
+    return lambda rows: tuple(torch.rand(WIDTH, WIDTH, dtype=torch.float64) - 0.5 for _ in range(count))
+
+
+def other_rows(rows: int) -> tuple[Tensor, ...]:
+    """A matrix, and rows of 1, 2, 3, 1, ... elements."""
+    ends = torch.tensor([0, *(1 + i % 3 for i in range(rows))]).cumsum(0)
+    return *squares(1)(rows), torch.randn(int(ends[-1]), WIDTH, dtype=torch.float64), ends
+
+
 def affine(rows: int) -> tuple[Tensor, ...]:
     return torch.rand(WIDTH), torch.rand(WIDTH)
 
 
 J = Jagged
+ATTENTION = ("jagged_attention", "jagged_attention_backward")
 JAGGED_AGAIN = "_padded_dense_to_jagged_forward"
 JAGGED = (
     J("pointwise", lambda x: torch.sin(x) * 2 + 1),
@@ -108,4 +160,49 @@ JAGGED = (
         calls=(JAGGED_AGAIN, JAGGED_AGAIN),
     ),
     J("offsets of lengths", of_lengths),
+    J("matrix product", lambda x, w: x @ w, lambda rows: (torch.rand(WIDTH, 5),), calls=("mm", "mm", "mm")),
+    J("clamp", lambda x: x.clamp(-1, 1).abs()),
+    J("masked_fill", lambda x: x.masked_fill(x > 1, 0.5)),
+    J("joined along the dense dim", lambda x: torch.cat([x, x.sin()], -1)),
+    J("heads, split and joined", lambda x: heads(x).transpose(1, 2).flatten(-2) * 2),
+    J("outer product of each element", lambda x: x.unsqueeze(-1) * x.unsqueeze(-2)),
+    J("zeros and ones like it", lambda x: torch.zeros_like(x) + torch.ones_like(x) * x),
+    J("product of the dense dim", lambda x: x.prod(-1), gradient=False),
+    J("argmax of the dense dim", lambda x: x.argmax(-1), gradient=False, calls=("argmax",)),
+    J("all of the dense dim", lambda x: torch.isfinite(x).all(-1), gradient=False),
+    J("norm over the ragged dim", lambda x: (x * x).sum(1).sqrt(), gradient=False),
+    J("mean by offsets", lambda x: x.sum(1) / x.offsets().diff()[:, None].clamp(min=1), gradient=False),
+    J(
+        "pooled by attention",
+        pooled,
+        lambda rows: (torch.rand(1, WIDTH),),
+        gradient=False,
+        nonempty=True,
+        calls=(JAGGED_AGAIN, "mm"),
+    ),
+    J("gated", gated, lambda rows: tuple(torch.rand(n, WIDTH).double() for n in (2 * WIDTH, 4)), calls=("mm",) * 6),
+    J("attention", attention, squares(3), nonempty=True, calls=(*ATTENTION, *["mm"] * 9)),
+    J(
+        "scaled attention",
+        lambda x, *w: attention(x, *w, scale=0.3),
+        squares(3),
+        nonempty=True,
+        calls=(*ATTENTION, *["mm"] * 9),
+    ),
+    J(
+        "causal attention",
+        lambda x, *w: attention(x, *w, is_causal=True),
+        squares(3),
+        nonempty=True,
+        calls=(*ATTENTION, *["mm"] * 9),
+        reference=attention_by_rows,
+    ),
+    J("attention to other rows", attention_to_others, other_rows, nonempty=True, calls=(*ATTENTION, *["mm"] * 3)),
+    J(
+        "transformer block",
+        transformer_block,
+        lambda rows: (*squares(4)(rows), *affine(rows)),
+        nonempty=True,
+        calls=(*ATTENTION, *["mm"] * 12),
+    ),
 )

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from jagged import BATCHES, JAGGED, WIDTH, Jagged
+import torch.nn.functional as F
+from jagged import BATCHES, JAGGED, WIDTH, Jagged, attention
 from torch.utils import _pytree as pytree
 
 import symshape
 
 Tensor = torch.Tensor
-SHORT = ("layer norm", "sum of the ragged dim")  # what else there is of the kind takes minutes
+SHORT = ("layer norm", "sum of the ragged dim", "causal attention")  # what else there is of the kind takes minutes
 
 
 def programs() -> list[Any]:
@@ -41,7 +42,7 @@ def run(function: Any, inputs: tuple[Tensor, ...], gradient: bool) -> list[Any]:
 def test_programs(program: Jagged) -> None:
     report = symshape.explain(program.function, *program.inputs(program.batches[0]), options={"strict": True})
     for lengths in program.batches:
-        expected = run(program.function, program.inputs(lengths), program.gradient)
+        expected = run(program.reference or program.function, program.inputs(lengths), program.gradient)
         found = run(report.run, program.inputs(lengths), program.gradient)
         torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text, batch=lengths: f"{batch}: {text}")
     assert [graph.kind for graph in report.graphs] == (["forward", "backward"] if program.gradient else ["inference"])
@@ -136,6 +137,36 @@ def test_bad_offsets() -> None:
         torch.testing.assert_close(rows(offsets, sine).values(), values.sin())
     expected = torch.stack([values[2:2].sum(0), values[2:9].sum(0)])
     torch.testing.assert_close(rows((2, 2, 9), total), expected)
+
+
+def test_bad_offsets_of_attention() -> None:
+    """Refused before the first row; rows that only have queries are 0."""
+    attend = symshape.compile(lambda q, k: F.scaled_dot_product_attention(q, k, k), fullgraph=True)
+
+    def rows(values: Tensor, offsets: tuple[int, ...]) -> Tensor:
+        return torch.nested.nested_tensor_from_jagged(values, torch.tensor(offsets)).unflatten(-1, (2, -1))
+
+    q, k = torch.randn(10, WIDTH), torch.randn(7, WIDTH)
+    for of_queries, of_keys in zip(BAD_OFFSETS, ((0, 3, 4, 7), (0, 7, 7), (0, 2, 5), (0, 1, 5))):
+        with pytest.raises(RuntimeError, match="offsets of rows decrease, are negative, or end past the values"):
+            attend(rows(q, of_queries).transpose(1, 2), rows(k, of_keys).transpose(1, 2))
+    found = attend(rows(q, (0, 4, 10)).transpose(1, 2), rows(k, (0, 0, 7)).transpose(1, 2)).transpose(1, 2).values()
+    dense = [t.unflatten(-1, (2, -1)).transpose(0, 1) for t in (q[4:], k, k)]
+    expected = F.scaled_dot_product_attention(*dense).transpose(0, 1)
+    torch.testing.assert_close(found, torch.cat([torch.zeros(4, 2, WIDTH // 2), expected]))
+
+
+def test_many_short_rows() -> None:
+    """Rows of one length are one call of the kernel."""
+    weights = [torch.rand(WIDTH, WIDTH, dtype=torch.float64) - 0.5 for _ in range(3)]
+    lengths = tuple(torch.randint(0, 40, (60,), generator=torch.Generator().manual_seed(1)).tolist())
+    found, given = [], nested(lengths)
+    for function in (symshape.compile(attention, fullgraph=True), attention):
+        x = given.detach().requires_grad_()
+        result = function(x, *weights).values()
+        found.append((result, *torch.autograd.grad(result.square().sum(), [x])))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1].values(), found[1][1].values())
 
 
 def test_padded_to_a_given_size() -> None:
