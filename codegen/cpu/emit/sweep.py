@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from symshape.analysis.loops import Dim, Instr
-from symshape.codegen.cpu.emit import arithmetic, memory, moments, transpose
+from symshape.codegen.cpu.emit import arithmetic, memory, moments, ragged, transpose
 from symshape.codegen.cpu.emit.combiners import (
     Reduction,
     accumulate,
@@ -126,10 +126,17 @@ class SweepLoops:
         self.state, self.layout, self.current, self.reductions = state, layout, current, reductions
         self.vectors, self.ranges, self.given, self.buffers = vectors, ranges, given, buffers
         self.uniform = layout.lane is None
+        self.ragged = ragged.row_of(state, layout, current.code) if not (current.kept or current.loaded) else None
+        self.ends: dict[str, str] = {}  # of ragged dims, in the current row
 
     def run(self, values: list[Values]) -> list[Accumulators]:
         """The accumulators of each vector of the unit after the sweep. ``values``: the row level's, per vector."""
         dims = [dim for dim in self.state.kernel.dims if dim.reduced and dim is not self.layout.lane]
+        if self.ragged is not None:
+            dim, row = self.ragged
+            inner = dict(values[0])
+            self.ends[dim.name] = ragged.end_of(self.state, dim, row, inner, instruction)
+            self.given = {**self.given, **{number: inner[number] for i in row.code for number in i.results}}
         sets = 1 if self.layout.across else self.layout.copies
         start = [identities(self.state, one, self.uniform) for _ in range(sets) for one in self.reductions]
         repeated = self.reductions * sets
@@ -151,8 +158,10 @@ class SweepLoops:
         return names[k * count : (k + 1) * count]
 
     def bounds(self, dim: Dim) -> Bounds:
-        """The range of a reduced dim in this unit."""
-        return self.ranges.get(dim.name) or (self.state.constant(0, "i64"), scalar(self.state, dim.size))
+        """The range of a reduced dim in this unit, and in this row."""
+        lower, upper = self.ranges.get(dim.name) or (self.state.constant(0, "i64"), scalar(self.state, dim.size))
+        end = self.ends.get(dim.name)
+        return (lower, upper) if end is None else (lower, self.state.writer.pure(f"arith.minsi {upper}, {end} : i64"))
 
     def _nest(
         self,
