@@ -27,6 +27,7 @@ import sympy
 import torch
 from torch import _prims_common
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.functions import FloorDiv
 
 from symshape.activity import note
@@ -203,8 +204,14 @@ class GeneralShapeEnv(ShapeEnv):
             yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
 
     def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """The stride of a dim is compared only where it matters."""
-        written = super().produce_guards_verbose(placeholders, sources, *args, **kwargs)
+        """The stride of a dim is compared only where it matters. Sizes of nested tensors have a source: they are not
+        those of any tensor inside of them, and a guard on one alone (``x.size(0) != 1``) needs it."""
+        contexts = kwargs.get("input_contexts")
+        outer = list(_sizes_of_nested(placeholders, sources, contexts)) if contexts is not None else []
+        if outer:
+            kwargs["input_contexts"] = [*contexts, *[None] * len(outer)]
+        given = [*placeholders, *(size for size, _ in outer)], [*sources, *(source for _, source in outer)]
+        written = super().produce_guards_verbose(*given, *args, **kwargs)
         constants = [guard for fake, source in zip(placeholders, sources) for guard in _constant_strides(fake, source)]
         for one in written:
             one.exprs[:] = map(_where_stride_matters, (*one.exprs, *constants))
@@ -369,6 +376,28 @@ def free_strides(source: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> d
 def _constant(number: Any) -> int | None:
     found: int | None = number.node.maybe_as_int() if isinstance(number, torch.SymInt) else number
     return found
+
+
+def _sizes_of_nested(placeholders: Any, sources: Any, contexts: Any) -> Iterator[tuple[torch.SymInt, Any]]:
+    """(size, source) of the sizes of wrappers of which PyTorch only tracks what is inside, where a size is a symbol
+    that no tensor has."""
+    from torch._dynamo.source import TensorProperty, TensorPropertySource
+
+    plain = [t for t in placeholders if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)]
+    known = {size.node.expr for t in plain for size in t.shape if isinstance(size, torch.SymInt)}
+    for t, source, context in zip(placeholders, sources, contexts, strict=True):
+        if not isinstance(t, torch.Tensor) or getattr(context, "track_outer_size_stride", True):
+            continue
+        for dim, size in enumerate(t.shape):
+            if isinstance(size, torch.SymInt) and _is_new_symbol(size, known):
+                known.add(size.node.expr)
+                yield size, TensorPropertySource(source, TensorProperty.SIZE, dim)
+
+
+def _is_new_symbol(size: torch.SymInt, known: set[Any]) -> bool:
+    """Whether a size is a symbol for a number; a ragged size is one for offsets."""
+    expr = size.node.expr
+    return expr.is_Symbol and expr not in known and not isinstance(size.node.hint, torch.SymInt)
 
 
 def _constant_strides(fake: Any, source: Any) -> list[str]:
