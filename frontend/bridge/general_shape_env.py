@@ -210,8 +210,9 @@ class GeneralShapeEnv(ShapeEnv):
         outer = list(_sizes_of_nested(placeholders, sources, contexts)) if contexts is not None else []
         if outer:
             kwargs["input_contexts"] = [*contexts, *[None] * len(outer)]
-        given = [*placeholders, *(size for size, _ in outer)], [*sources, *(source for _, source in outer)]
-        written = super().produce_guards_verbose(*given, *args, **kwargs)
+        tracked = [*placeholders, *(size for size, _ in outer)]
+        named = [*sources, *(source for _, source in outer)]
+        written: Any = super().produce_guards_verbose(tracked, named, *args, **kwargs)
         constants = [guard for fake, source in zip(placeholders, sources) for guard in _constant_strides(fake, source)]
         for one in written:
             one.exprs[:] = map(_where_stride_matters, (*one.exprs, *constants))
@@ -384,7 +385,8 @@ def _sizes_of_nested(placeholders: Any, sources: Any, contexts: Any) -> Iterator
     from torch._dynamo.source import TensorProperty, TensorPropertySource
 
     plain = [t for t in placeholders if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)]
-    known = {size.node.expr for t in plain for size in t.shape if isinstance(size, torch.SymInt)}
+    sizes: list[Any] = [size for t in plain for size in t.shape]
+    known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
     for t, source, context in zip(placeholders, sources, contexts, strict=True):
         if not isinstance(t, torch.Tensor) or getattr(context, "track_outer_size_stride", True):
             continue
@@ -397,7 +399,7 @@ def _sizes_of_nested(placeholders: Any, sources: Any, contexts: Any) -> Iterator
 def _is_new_symbol(size: torch.SymInt, known: set[Any]) -> bool:
     """Whether a size is a symbol for a number; a ragged size is one for offsets."""
     expr = size.node.expr
-    return expr.is_Symbol and expr not in known and not isinstance(size.node.hint, torch.SymInt)
+    return bool(expr.is_Symbol) and expr not in known and not isinstance(size.node.hint, torch.SymInt)
 
 
 def _constant_strides(fake: Any, source: Any) -> list[str]:
