@@ -206,8 +206,8 @@ class GeneralShapeEnv(ShapeEnv):
     def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """The stride of a dim is compared only where it matters. Sizes of nested tensors have a source: they are not
         those of any tensor inside of them, and a guard on one alone (``x.size(0) != 1``) needs it."""
-        contexts = kwargs.get("input_contexts")
-        outer = list(_sizes_of_nested(placeholders, sources, contexts)) if contexts is not None else []
+        contexts: Any = kwargs.get("input_contexts") or ()
+        outer = list(_sizes_of_nested(placeholders, sources, contexts))
         if outer:
             kwargs["input_contexts"] = [*contexts, *[None] * len(outer)]
         tracked = [*placeholders, *(size for size, _ in outer)]
@@ -387,7 +387,7 @@ def _sizes_of_nested(placeholders: Any, sources: Any, contexts: Any) -> Iterator
     plain = [t for t in placeholders if isinstance(t, torch.Tensor) and not is_traceable_wrapper_subclass(t)]
     sizes: list[Any] = [size for t in plain for size in t.shape]
     known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
-    for t, source, context in zip(placeholders, sources, contexts, strict=True):
+    for t, source, context in zip(placeholders, sources, contexts):
         if not isinstance(t, torch.Tensor) or getattr(context, "track_outer_size_stride", True):
             continue
         for dim, size in enumerate(t.shape):
