@@ -1,4 +1,8 @@
-"""Higher-order operators that only call their function (``invoke_quant``): in its place stands what it does."""
+"""Higher-order operators that only call their function (``invoke_quant``, and ``invoke_subgraph``, which is what
+``torch.compiler.nested_compile_region`` makes): in its place stands what it does.
+
+That a region is compiled once, however often it is called, is what ``outline-layers`` finds by itself.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,12 @@ from typing import Any
 
 import torch
 
-_CALLS = (torch.ops.higher_order.invoke_quant_packed, torch.ops.higher_order.invoke_quant)
+_HIGHER_ORDER: Any = torch.ops.higher_order
+_CALLS = {  # by operator where the operands begin: after the function, and its name
+    _HIGHER_ORDER.invoke_quant_packed: 1,
+    _HIGHER_ORDER.invoke_quant: 1,
+    _HIGHER_ORDER.invoke_subgraph: 2,
+}
 
 
 def inline_calls(gm: torch.fx.GraphModule) -> None:
@@ -24,7 +33,7 @@ def _calls(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
 
 def _inlined(gm: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
     """Whether this call could be replaced: its results are taken one by one."""
-    graph, (function, *operands) = gm.graph, node.args
+    graph, function, operands = gm.graph, node.args[0], node.args[_CALLS[node.target] :]
     body = getattr(gm, str(function.target)) if isinstance(function, torch.fx.Node) else None
     if not isinstance(body, torch.fx.GraphModule) or any(user.target is not operator.getitem for user in node.users):
         return False

@@ -40,6 +40,7 @@ from symshape.frontend.patches import (
     needless_work,
     nested_attention,
     nested_products,
+    nested_regions,
     nested_views,
     operator_rules,
     random_draws,
@@ -77,6 +78,7 @@ _AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _NESTED = "torch.nested._internal.nested_tensor.NestedTensor"
 _BUILDER = f"{_VARIABLES}.builder"
+_REGIONS = f"{_VARIABLES}.invoke_subgraph"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
 _DEBUG = "torch._dynamo.repro.after_dynamo.WrapBackendDebug"
@@ -163,6 +165,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Exists("torch.ops.aten.matmul_backward.default", "OpOverload"),
             Says("torch.nested._internal.ops.matmul_backward_default", "mask"),
         ),
+    ),
+    Patch(
+        "regions that are traced once",
+        ("frame",),
+        (f"{_REGIONS}.find_reuse_match", f"{_REGIONS}.find_reuse_entry_by_key"),
+        nested_regions.sizes_of_regions_are_bound,
+        "a region that takes a size which a guard has made a number since is a KeyError where it is called again",
+        (
+            Exists(f"{_REGIONS}.LiftedBoundSymbol"),
+            Says(f"{_REGIONS}.stamp_out_subgraph", "bound_symbols"),
+            Says(f"{_REGIONS}.stamp_out_subgraph", "subgraph_input_mapping"),
+        ),
+        versions=Versions(first="2.13"),
     ),
     Patch(
         "integers in inputs",

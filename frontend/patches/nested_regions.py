@@ -1,0 +1,32 @@
+"""Regions (``torch.compiler.nested_compile_region``) that Dynamo traces once and calls several times."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from symshape.frontend.patches.patch import Changes
+
+
+def sizes_of_regions_are_bound(changes: Changes) -> None:
+    """A trace of a region is taken again where every size that it takes still is a symbol of the graph.
+
+    Dynamo looks such sizes up by their expression, which is a number where a guard found one since (``x.size(1) == 8``,
+    for the product in the region): a KeyError.
+    """
+    from torch._dynamo.variables import invoke_subgraph  # not in every PyTorch that rows are for
+
+    for name in ("find_reuse_match", "find_reuse_entry_by_key"):
+        changes.wrap(invoke_subgraph, name, functools.partial(_if_bound, invoke_subgraph.LiftedBoundSymbol))
+
+
+def _if_bound(kind: type, usual: Any) -> Any:
+    @functools.wraps(usual)
+    def find(tx: Any, *args: Any, **kwargs: Any) -> Any:
+        entry = usual(tx, *args, **kwargs)
+        bound = tx.output.current_tracer.bound_symbols
+        taken = () if entry is None else entry.subgraph_input_mapping
+        symbols = (one.expr for one in taken if isinstance(one, kind))
+        return entry if all(symbol in bound for symbol in symbols) else None
+
+    return find
