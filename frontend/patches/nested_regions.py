@@ -20,13 +20,13 @@ def sizes_of_regions_are_bound(changes: Changes) -> None:
         changes.wrap(invoke_subgraph, name, functools.partial(_if_bound, invoke_subgraph.LiftedBoundSymbol))
 
 
-def _if_bound(kind: type, usual: Any) -> Any:
+def _if_bound(kind: Any, usual: Any) -> Any:
     @functools.wraps(usual)
     def find(tx: Any, *args: Any, **kwargs: Any) -> Any:
         entry = usual(tx, *args, **kwargs)
         bound = tx.output.current_tracer.bound_symbols
         taken = () if entry is None else entry.subgraph_input_mapping
-        symbols = (one.expr for one in taken if isinstance(one, kind))
+        symbols: list[Any] = [one.expr for one in taken if isinstance(one, kind)]
         return entry if all(symbol in bound for symbol in symbols) else None
 
     return find
