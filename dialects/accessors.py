@@ -32,7 +32,7 @@ def is_kernel(function: Any) -> bool:
 
 
 def is_subgraph(function: Any) -> bool:
-    """Whether a function is a branch or the body of a loop: ``host.cond``, ``host.while`` and ``host.scan`` call it."""
+    """Whether a function is a branch or the body of a loop: what ``calls_subgraphs`` calls it."""
     return _SUBGRAPH in function.operation.attributes
 
 
@@ -73,7 +73,7 @@ def text_of_kernel(function: Any) -> str:
 
 
 def mark_subgraph(function: Any) -> None:
-    """Makes a function one that ``host.cond``, ``host.while`` and ``host.scan`` may call."""
+    """Makes a function one that ``host.cond`` and loops may call."""
     function.operation.attributes[_SUBGRAPH] = ir.UnitAttr.get()
 
 
@@ -315,11 +315,16 @@ def branches_of(cond: Any) -> tuple[str, str]:
     return ir.FlatSymbolRefAttr(attributes["true"]).value, ir.FlatSymbolRefAttr(attributes["false"]).value
 
 
-_SUBGRAPHS: Final = {"host.cond": ("true", "false"), "host.while": ("cond", "body"), "host.scan": ("body",)}
+_SUBGRAPHS: Final = {
+    "host.cond": ("true", "false"),
+    "host.while": ("cond", "body"),
+    "host.scan": ("body",),
+    "host.associative_scan": ("combine",),
+}
 
 
 def calls_subgraphs(op: Any) -> bool:
-    """Whether an operation is a ``host.cond``, ``host.while`` or ``host.scan``."""
+    """Whether an operation is a ``host.cond``, or a loop: ``host.while``, ``host.scan``, ``host.associative_scan``."""
     return op.name in _SUBGRAPHS
 
 
@@ -330,12 +335,13 @@ def subgraphs_of(op: Any) -> tuple[str, ...]:
 
 
 def carried_count(loop: Any) -> int:
-    """How many operands, the first, a ``host.while`` or ``host.scan`` carries from step to step."""
+    """How many operands, the first, a loop carries from step to step; 0 of ``host.associative_scan``."""
     return _number(loop, _CARRIED)
 
 
 def sliced_count(scan: Any) -> int:
-    """How many operands, after the carried ones, a ``host.scan`` gives a slice of to each step."""
+    """How many operands, after the carried ones, a ``host.scan`` gives a slice of to each step; a
+    ``host.associative_scan`` combines those of two."""
     return _number(scan, _SLICED)
 
 
@@ -345,7 +351,8 @@ def stacks_steps(loop: Any) -> bool:
 
 
 def written_results(scan: Any) -> list[int]:
-    """Results of a ``host.scan`` of which each step writes its slice itself: its last arguments are those slices."""
+    """Stacks of a ``host.scan``, and results of a ``host.associative_scan``, of which each step writes its slice itself:
+    the last arguments of its function are those slices."""
     attributes = scan.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []
 
