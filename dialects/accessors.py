@@ -18,7 +18,7 @@ _RELATIONS = "symshape.relations"
 _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
 _BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
-SCAN = "scan"
+SCAN, ASSOCIATIVE_SCAN = "scan", "associative_scan"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
 _COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
 _CARRIED, _SLICED, _STACKED, _WRITTEN, _REASON = "carried", "sliced", "stacked", "written", "reason"
@@ -177,9 +177,17 @@ def iterators(space: Any) -> list[str]:
 
 
 def combiner_of(generic: Any) -> str:
-    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "scan" for one that is a result at each point, in order;
-    "" where it does neither."""
+    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "scan" and "associative_scan" for one that is a result
+    at each point (``is_scan``); "" where it does neither."""
     return _text(generic, _COMBINER) if _COMBINER in generic.operation.attributes else ""
+
+
+def is_scan(generic: Any) -> bool:
+    """Whether a ``linalg.generic`` is a result at each point along its reduced dims, made of the one before. "scan": in
+    order, of what is carried. "associative_scan": its body combines what is carried, which the first elements are at
+    the first point, with the elements (its first operands, one for each carried value), and may be called in any order
+    of brackets; its results are what it carries."""
+    return combiner_of(generic) in (SCAN, ASSOCIATIVE_SCAN)
 
 
 def splat_number(value: ir.Value) -> int | float | bool:
@@ -193,7 +201,7 @@ def splat_number(value: ir.Value) -> int | float | bool:
 
 
 def scan_results(generic: Any) -> list[ir.Value]:
-    """Of a scan (``combiner_of`` says "scan"): its results over all dims. Those before them are what it carries."""
+    """Of a scan (``is_scan``): its results over all dims. Those before them are what it carries."""
     results = list(generic.operation.results)
     return results[len(results) // 2 :]
 
@@ -351,7 +359,7 @@ def stacks_steps(loop: Any) -> bool:
 
 
 def written_results(scan: Any) -> list[int]:
-    """Stacks of a ``host.scan``, and results of a ``host.associative_scan``, of which each step writes its slice itself:
+    """Stacks of a ``host.scan`` and results of a ``host.associative_scan`` of which each step writes its slice itself:
     the last arguments of its function are those slices."""
     attributes = scan.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []

@@ -28,8 +28,8 @@ _STACKING = ("host.scan", "host.associative_scan")
 
 @dataclass(frozen=True)
 class WriteSlices(Pass):
-    """What a step of ``host.scan`` or ``host.associative_scan`` computes for a stack is written to its slice of the stack, which is an argument of
-    the body, and not copied there.
+    """What a step of ``host.scan`` or ``host.associative_scan`` computes for a stack is written to its slice of the
+    stack, which is an argument of the function, and not copied there.
 
     Before::
 
