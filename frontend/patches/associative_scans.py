@@ -49,16 +49,23 @@ def _traced(usual: Callable[..., Any]) -> Callable[..., Any]:
             finally:
                 _combining.pop()
         if self.fn is generic_associative_scan and _combining:
-            return _operator(tx, *args[:2])
+            leaves = args[1].unpack_var_sequence(tx)
+            if _as_long([leaf.as_proxy().node.meta["example_value"] for leaf in leaves]):
+                return _operator(tx, args[0], leaves)
         return usual(self, tx, args, kwargs)
 
     return call_function
 
 
-def _operator(tx: Any, stacked: Any, leaves: Any) -> Any:
+def _as_long(xs: Sequence[Any]) -> bool:
+    """Whether all are as long as the first: the recursion has the error for others. Sizes become equal symbols."""
+    return all(bool(x.shape[0] == xs[0].shape[0]) for x in xs[1:])
+
+
+def _operator(tx: Any, stacked: Any, leaves: Sequence[Any]) -> Any:
     """What Dynamo makes of the operator. ``stacked``: the function of stacks, in which that of slices is a ``vmap``."""
     combine = FunctoolsPartialVariable(stacked.func, stacked.args, stacked.keywords | {"combine_fn": _combining[-1]})
-    xs = [leaf.call_method(tx, "contiguous", [], {}) for leaf in leaves.unpack_var_sequence(tx)]
+    xs = [leaf.call_method(tx, "contiguous", [], {}) for leaf in leaves]
     operator = TorchHigherOrderOperatorVariable.make(associative_scan_op)
     with Changes() as changes:
         any_operation(changes)
@@ -78,7 +85,7 @@ def _recorded(usual: Callable[..., Any]) -> Callable[..., Any]:
         """The operator calls it as well where it is not traced, with a function that is no ``vmap``."""
         stacked = operator.keywords.get("combine_fn") if isinstance(operator, functools.partial) else None
         slices = inspect.getclosurevars(stacked).nonlocals.get("func") if stacked is not None else None
-        if slices is None or threading.get_ident() != tracing:
+        if slices is None or threading.get_ident() != tracing or not _as_long(leaves):
             return usual(operator, leaves, dim, additional_inputs)
         combine = functools.partial(operator.func, **(operator.keywords | {"combine_fn": slices}))
         with Changes() as changes:

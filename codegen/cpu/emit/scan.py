@@ -62,12 +62,14 @@ def plan(kernel: LoopKernel, width: int) -> Plan:
     if parallel and _lie_side_by_side(kernel, parallel[-1]):
         return Plan(kernel, parallel[-1], _COPIES * width)
     along = reduced[-1] if reduced and _lie_side_by_side(kernel, reduced[-1]) else None
-    if kernel.is_associative_scan and along is not None and len(reduced) == 1:
-        return Plan(kernel, None, 1, along)
-    chain = associative_scan.read(kernel).combine if kernel.is_associative_scan else recurrence(kernel)[0]
+    if kernel.is_associative_scan:
+        if along is not None and len(reduced) == 1:
+            return Plan(kernel, None, 1, along)
+        return Plan(kernel, parallel[-1], _COPIES * width, gathers=True) if parallel else Plan(kernel, None, 1)
+    chain, _ = recurrence(kernel)
     if parallel and sum(map(weight, chain)) >= _LONG:
         return Plan(kernel, parallel[-1], width, gathers=True)
-    return Plan(kernel, None, 1, None if kernel.is_associative_scan else along)
+    return Plan(kernel, None, 1, along)
 
 
 def _lie_side_by_side(kernel: LoopKernel, dim: Dim) -> bool:
