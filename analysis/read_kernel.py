@@ -225,11 +225,10 @@ class _KernelReader:
                     self._require(op, read == list(names))
                 continue
             self._require(op, read == list(names) or read == self._parallel)
-            body.scalars[argument] = self._operand(value, read, op)
+            number = self._operand(value, read, op)
             if combiner == ASSOCIATIVE_SCAN and i < outs // 2:
-                body.scalars[argument] = self._builder.emit(
-                    "element", (body.scalars[argument],), str(argument.type), carry=self._carries + i
-                )
+                number = self._builder.emit("element", (number,), str(argument.type), carry=self._carries + i)
+            body.scalars[argument] = number
         return body
 
     def _finish_generic(self, op: Any) -> None:

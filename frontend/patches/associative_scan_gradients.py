@@ -94,9 +94,11 @@ class _AssociativeScan(torch.autograd.Function):
 
 
 class _Step:
-    """One step of backward. Its arguments are those of the function of ``scan``: what is carried (gradients of the result
-    before, and of what is closed over); whether the step is the first of forward, gradients of its result, the result
-    before it, the element; what is closed over. ``carried`` and ``closed``: positions of what has gradients."""
+    """One step of backward, as the function of a ``scan``.
+
+    It carries gradients of the result before, and of what is closed over. Its slices are whether the step is the first
+    of forward, gradients of its result, the result before it, and the element. ``carried`` and ``closed``: positions
+    of what has gradients."""
 
     def __init__(self, combine: Any, count: int, additional: int, carried: list[int], closed: list[int]) -> None:
         self.combine, self.count, self.additional, self.carried, self.closed = (

@@ -1,4 +1,4 @@
-"""inline-scans: an associative scan whose function is pointwise is one operation, with the function as its body."""
+"""inline-scans: a scan whose function is pointwise is one operation, with the function as its body."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from torch_mlir import ir
 
 from symshape.dialects.accessors import (
     ASSOCIATIVE_SCAN,
+    SCAN,
     body_of,
     call_target,
     calls_subgraphs,
+    carried_count,
     combiner_attribute,
     function_name,
     main_functions,
@@ -28,11 +30,11 @@ from symshape.dialects.types import NATIVE, dtype_of, tensor_type
 from symshape.dialects.views import create_view
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, is_outer_scalar, read_graph
-from symshape.passes.lowering.aten.builder import Builder, Tensor
+from symshape.passes.lowering.aten.builder import ONE, Builder, Tensor
 from symshape.prover.numbers.expr import Expr
 
-# In which type a value of a kernel's scan is carried, where it is another one.
-_CARRIED = {"f16": "f32", "bf16": "f32", "ui8": "i8"}
+# In which type an associative scan carries values of these.
+_WIDE = {"f16": "f32", "bf16": "f32", "ui8": "i8"}
 _CODE = frozenset(
     {
         "func.return",
@@ -46,6 +48,7 @@ _CODE = frozenset(
         "tensor.splat",
     }
 )
+Index = tuple[Expr, ...]  # over the dims of a slice
 
 
 class _Kept(Exception):
@@ -60,17 +63,18 @@ class KeptScan:
     reason: str
 
     def __str__(self) -> str:
-        return f"associative_scan of @{self.function}: a loop, {self.reason}"
+        return f"scan of @{self.function}: a loop, {self.reason}"
 
 
 @dataclass(frozen=True)
 class InlineScans(Pass):
-    """A ``host.associative_scan`` becomes a ``linalg.generic`` where each element of what its function returns is
-    computed of one element of each of its operands. Others stay loops of the host program, as all do on GPUs.
+    """A ``host.scan`` or ``host.associative_scan`` becomes a ``linalg.generic`` where each element of what its function
+    returns is computed of one element of all that is carried. A scan that carries nothing is one of parallel dims.
+    Others stay loops of the host program, as all do on GPUs.
 
     Before::
 
-        %y = "host.associative_scan"(%x) {combine = @add, sliced = 1 : i64}          // tensor<?x?xf32>
+        %y = "host.associative_scan"(%x) {combine = @add, carried = 0 : i64, sliced = 1 : i64}    // tensor<?x?xf32>
         func.func @add(%l: tensor<?xf32>, %r: tensor<?xf32>) {
           %s = linalg.generic ins(%l, %r) outs(%e) { arith.addf }
           return %s
@@ -83,8 +87,8 @@ class InlineScans(Pass):
 
     name: ClassVar[str] = "inline-scans"
     statistics: ClassVar[dict[str, str]] = {
-        "inlined": "associative scans that became operations of kernels",
-        "kept": "associative scans that stay loops",
+        "inlined": "scans that became operations of kernels",
+        "kept": "scans that stay loops",
     }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
@@ -94,26 +98,26 @@ class InlineScans(Pass):
         target, inlined, kept = str(context.options.get("target", "cpu")), 0, []
         for name in reversed(functions):  # what is called first
             for op in body_of(functions[name]):
-                if op.name != "host.associative_scan":
+                if op.name not in ("host.scan", "host.associative_scan"):
                     continue
-                (combine,) = subgraphs_of(op)
+                (called,) = subgraphs_of(op)
                 try:
                     if target != "cpu":
                         raise _Kept("kernels of GPUs have no scans")
-                    _inline(functions[name], op, functions[combine])
+                    _inline(functions[name], op, functions[called])
                 except _Kept as reason:
-                    kept.append(KeptScan(combine, str(reason)))
+                    kept.append(KeptScan(called, str(reason)))
                     continue
                 inlined += 1
-                callers[combine] -= 1
-                if not callers[combine]:
-                    functions[combine].operation.erase()
+                callers[called] -= 1
+                if not callers[called]:
+                    functions[called].operation.erase()
         self.remark(context, *kept)
         self.count(context, inlined=inlined, kept=len(kept))
         return inlined > 0
 
 
-def _inline(function: Any, op: Any, combine: Any) -> None:
+def _inline(function: Any, op: Any, called: Any) -> None:
     sizes = Sizes(function.regions[0].blocks[0])
     operations = body_of(function)
     sizes.learn(operations)
@@ -122,205 +126,312 @@ def _inline(function: Any, op: Any, combine: Any) -> None:
         if before == op:
             break
         sizes.read(before)
-    builder = Builder(sizes, facts)
-    scan = _Scan(builder, op, combine)
+    code = _Code(Builder(sizes, facts), op, called)
+    carries = code.associative or carried_count(op) > 0
+    writers = [_Scan(code)] if carries else [_Map(code, i) for i in range(len(code.returned))]
     with ir.InsertionPoint(op), op.location:
-        found = scan.write()
+        found = [value for writer in writers for value in writer.write()]
     for result, value in zip(op.results, found, strict=True):
         result.replace_all_uses_with(value.value)
     op.erase()
 
 
-class _Scan:
-    """``op`` as one operation. Its function is read before anything is written: _Kept where that cannot be."""
+class _Code:
+    """The function of a scan, read for the place of ``op``. ``carried``: how many of its parameters, the first, stand
+    for values of the step before; the next ``sliced`` stand for slices."""
 
-    def __init__(self, builder: Builder, op: Any, combine: Any) -> None:
-        self.builder, self.op, self.count = builder, op, sliced_count(op)
-        block = combine.regions[0].blocks[0]
-        _check_code(block)
+    def __init__(self, builder: Builder, op: Any, called: Any) -> None:
+        self.builder, self.op = builder, op
+        self.associative = op.name == "host.associative_scan"
+        self.sliced = sliced_count(op)
+        self.carried = self.sliced if self.associative else carried_count(op)
+        block = called.regions[0].blocks[0]
+        for view in block.operations:
+            name = view.operation.name
+            if name not in _CODE and not name.startswith("arith."):
+                what = f"calls {call_target(view.operation)}" if name == "host.call" else f"has {name}"
+                raise _Kept(f"its function {what}")
         self.graph: Graph = read_graph(block)
         self.parameters = {argument: i for i, argument in enumerate(block.arguments)}
-        self.returned = list(body_of(combine)[-1].operands)
-        self.xs = [self._tensor(value) for value in list(op.operands)[: self.count]]
-        self.dims = dim_symbols("d", self.xs[0].rank - 1)
-        if any(not self._equal(x.sizes, self.xs[0].sizes) for x in self.xs):
-            raise _Kept("its operands have different sizes")
-        self.rows: dict[tuple[ir.Value, tuple[Expr, ...]], None] = {}  # what it reads besides, and where
-        self._checked: set[Compute] = set()
-        for value in self.returned:
-            self._check(self.graph.resolve(value, len(self.dims)))
+        self.returned = list(body_of(called)[-1].operands)
 
-    def _tensor(self, value: ir.Value) -> Tensor:
+    def operand(self, position: int) -> ir.Value:
+        """What a parameter stands for: for a slice the tensor that it is of, for a carried value its beginning."""
+        value: ir.Value = self.op.operands[position - (self.carried if self.associative else 0)]
+        return value
+
+    def tensor(self, value: ir.Value) -> Tensor:
+        """A tensor of the caller."""
         layout, dtype = self.builder.sizes.layouts.get(value), dtype_of(value)
         if layout is None or dtype not in NATIVE:
-            raise _Kept(f"an operand is of dtype {dtype}")
+            raise _Kept(f"it has a tensor of dtype {dtype}")
         return Tensor(value, layout.sizes, dtype)
 
-    def _equal(self, a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    def equal(self, a: Sequence[Expr], b: Sequence[Expr]) -> bool:
         return len(a) == len(b) and all(x == y or self.builder.facts.equal(x, y) for x, y in zip(a, b))
 
+    def start(self, value: ir.Value) -> Access:
+        """Where a returned value is computed, at the point of a slice."""
+        return self.graph.resolve(value, ir.RankedTensorType(value.type).rank)
+
+
+def _inner(access: Access, outer: Index) -> Access:
+    """What a value at ``outer`` reads."""
+    at = {f"d{i}": e for i, e in enumerate(outer)}
+    conditions = tuple(e.substitute(at) for e in access.conditions)
+    return Access(access.base, tuple(e.substitute(at) for e in access.map), conditions)
+
+
+class _Points:
+    """What a point of some returned values is computed of: those that are ``fixed``, parameters that have to be read at
+    the point itself, and ``reads``: others, and where. Read before anything is written: _Kept where there is more."""
+
+    def __init__(self, code: _Code, space: Sequence[Expr], fixed: int, returned: Sequence[ir.Value]) -> None:
+        self.code, self.fixed, self.returned, self.space = code, fixed, returned, tuple(space)
+        self.dims = tuple(dim_symbols("d", len(space) - 1))
+        self.reads: dict[tuple[int, Index], None] = {}  # of each parameter
+        self._checked: dict[tuple[Compute, Index], None] = {}
+        for value in returned:
+            self._check(code.start(value))
+
     def _check(self, access: Access) -> None:
-        """Whether the point at hand is all that is read of slices, and what else is read is there before."""
         if access.conditions:
             raise _Kept("its function reads some elements alone")
-        node = self.graph.producer.get(access.base)
+        node = self.code.graph.producer.get(access.base)
         if node is None:
             self._check_parameter(access)
-        elif not self._is_point(access.map):
-            raise _Kept("its function moves elements")
         elif node.accumulates:
             raise _Kept("its function reduces slices")
         elif node.raises or node.captured:
             raise _Kept("its function may find an error")
-        elif node not in self._checked:
-            self._checked.add(node)
+        elif _has_index(node) and access.map != self.dims:
+            raise _Kept("its function moves what it makes of positions")
+        elif (node, access.map) not in self._checked:
+            self._checked[node, access.map] = None
             for one in node.inputs:
-                self._check(one)
-
-    def _is_point(self, index: Sequence[Expr]) -> bool:
-        return tuple(index) == tuple(self.dims) or self._equal(index, self.dims)
+                self._check(_inner(one, access.map))
 
     def _check_parameter(self, access: Access) -> None:
-        position = self.parameters.get(access.base)
+        code, position = self.code, self.code.parameters.get(access.base)
         if position is None:
             raise _Kept("its function makes a tensor")
-        if position < 2 * self.count:
-            if not self._is_point(access.map):
+        if position < self.fixed:
+            if access.map != self.dims and not code.equal(access.map, self.dims):
                 raise _Kept("its function moves elements")
             return
-        value = self.op.operands[position - self.count]
-        self._tensor(value)
+        code.tensor(code.operand(position))
         names = {name for e in access.map for name in e.symbols} - {name for d in self.dims for name in d.symbols}
-        if any(Expr.symbol(name) not in self.builder.sizes for name in names):
+        if any(Expr.symbol(name) not in code.builder.sizes for name in names):
             raise _Kept("its function has sizes of its own")
-        self.rows[value, access.map] = None
+        self.reads[position, access.map] = None
 
-    # Writing.
+    def operands(self) -> list[Tensor]:
+        """What is read, over the whole space."""
+        found = []
+        for position, index in self.reads:
+            code, is_slice = self.code, position < self.code.carried + self.code.sliced
+            x = code.tensor(code.operand(position))
+            shifted = {f"d{i}": Expr.symbol(f"d{i + 1}") for i in range(len(self.dims))}
+            at = [e.substitute(shifted) for e in index]
+            lead = [Expr.symbol("d0")] if is_slice and position >= code.carried else []
+            type_ = tensor_type([s.as_int() for s in self.space], x.dtype)
+            view = create_view(code.builder.sizes, x.value, type_, self.space, [*lead, *at])
+            found.append(Tensor(view, self.space, x.dtype))
+        return found
 
-    def write(self) -> list[Tensor]:
-        """The results, in the types of the operands."""
-        b = self.builder
-        carried = [_CARRIED.get(x.dtype, x.dtype) for x in self.xs]
-        elements = [b.cast(x, dtype) for x, dtype in zip(self.xs, carried, strict=True)]
-        rows = [self._row(value, index) for value, index in self.rows]
-        inputs = [one.value for one in (*elements, *rows)]
-        sizes, rank = self.xs[0].sizes, self.xs[0].rank
-        starts = [self._start(sizes[1:], dtype) for dtype in carried]
-        full = [ir.Operation.create("tensor.empty", [b.type(sizes, t)], b.dynamic(sizes)).result for t in carried]
-        identity = ir.AffineMap.get_identity(rank)
-        row = ir.AffineMap.get(rank, 0, [ir.AffineExpr.get_dim(i) for i in range(1, rank)])
-        maps = [identity] * len(inputs) + [row] * self.count + [identity] * self.count
-        kinds = ["reduction"] + ["parallel"] * (rank - 1)
-        outs = [*starts, *full]
-        attributes = {
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps]),
-            "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in kinds]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outs)]),
-            **combiner_attribute(ASSOCIATIVE_SCAN),
-        }
-        outer = self._outer()
-        op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*inputs, *outs], attributes, regions=1)
-        block = op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*inputs, *outs)))
-        with ir.InsertionPoint(block):
-            self._body(list(block.arguments), outer)
-        results = [Tensor(v, sizes, dtype) for v, dtype in zip(scan_results(op), carried, strict=True)]
-        return [b.cast(one, x.dtype) for one, x in zip(results, self.xs, strict=True)]
-
-    def _row(self, value: ir.Value, index: tuple[Expr, ...]) -> Tensor:
-        """What the function closes over, at every point."""
-        x, sizes = self._tensor(value), self.xs[0].sizes
-        shifted = {f"d{i}": Expr.symbol(f"d{i + 1}") for i in range(len(self.dims))}
-        type_ = tensor_type([s.as_int() for s in sizes], x.dtype)
-        at = [e.substitute(shifted) for e in index]
-        return Tensor(create_view(self.builder.sizes, value, type_, sizes, at), tuple(sizes), x.dtype)
-
-    def _start(self, sizes: Sequence[Expr], dtype: str) -> ir.Value:
-        """Of the type of a row; the first elements take its place."""
-        b = self.builder
-        zero = b.body.constant(0, dtype).value
-        return ir.Operation.create("tensor.splat", [b.type(sizes, dtype)], [zero, *b.dynamic(sizes)]).result
-
-    def _outer(self) -> dict[ir.Value, ir.Value]:
-        """Sizes and real numbers that the function's bodies use, as values of the caller."""
+    def outer(self) -> dict[ir.Value, ir.Value]:
+        """Sizes and real numbers that the bodies use, as values of the caller."""
         found: dict[ir.Value, ir.Value] = {}
-        for node in self._checked:
+        for node, _ in self._checked:
             for view in node.op.regions[0].blocks[0].operations:
                 for value in view.operation.operands:
                     if value in found or isinstance(value.type, ir.RankedTensorType):
                         continue
-                    if value in self.graph.sizes or value in self.parameters or is_outer_scalar(value, node.op):
+                    sized = value in self.code.graph.sizes or value in self.code.parameters
+                    if sized or is_outer_scalar(value, node.op):
                         found[value] = self._outer_value(value)
         return found
 
     def _outer_value(self, value: ir.Value) -> ir.Value:
-        if value in self.graph.sizes:
-            return self.builder.sizes.value(self.graph.sizes.expr(value))
-        if value in self.parameters:
-            given: ir.Value = self.op.operands[self.parameters[value] - self.count]
-            return given
-        return rebuild(value, self._outer_value)
+        code = self.code
+        if value in code.graph.sizes:
+            return code.builder.sizes.value(code.graph.sizes.expr(value))
+        return code.operand(code.parameters[value]) if value in code.parameters else rebuild(value, self._outer_value)
 
-    def _body(self, arguments: list[ir.Value], outer: dict[ir.Value, ir.Value]) -> None:
-        count, ins = self.count, len(self.rows) + self.count
-        elements, before = arguments[:count], arguments[ins : ins + count]
-        values: dict[Any, ir.Value] = {}  # of each parameter, computed value, and (operand, where it is read)
-        for parameter, i in self.parameters.items():
-            if i < 2 * count:
-                argument = before[i] if i < count else elements[i - count]
-                values[parameter] = _stored(argument, self.xs[i % count].dtype)
-        values |= zip(self.rows, arguments[count:ins])
-        found = [self._value(self.graph.resolve(value, len(self.dims)), values, outer) for value in self.returned]
-        carried = [_carried(value, x.dtype) for value, x in zip(found, self.xs, strict=True)]
-        ir.Operation.create("linalg.yield", [], [*carried, *carried])
+    def write(
+        self, fixed: Sequence[ir.Value], read: Sequence[ir.Value], outer: dict[ir.Value, ir.Value]
+    ) -> list[ir.Value]:
+        """The returned values at the point, in the types of their tensors. ``fixed`` and ``read``: what they are made
+        of."""
+        values: dict[Any, ir.Value] = dict(zip(self.reads, read, strict=True))
+        values |= {(i, self.dims): value for i, value in enumerate(fixed)}
+        return [self._value(self.code.start(value), values, outer) for value in self.returned]
 
     def _value(self, access: Access, values: dict[Any, ir.Value], outer: dict[ir.Value, ir.Value]) -> ir.Value:
-        """An element at the point, in the type of its tensor. Each is computed once."""
-        if access.base in values:
-            return values[access.base]
-        node = self.graph.producer.get(access.base)
+        """Each is computed once."""
+        key = (access.base, access.map)
+        node = self.code.graph.producer.get(access.base)
         if node is None:
-            return values[self.op.operands[self.parameters[access.base] - self.count], access.map]
-        body = node.op.regions[0].blocks[0]
-        inside = outer | {
-            argument: self._value(one, values, outer) for argument, one in zip(body.arguments, node.inputs)
-        }
-        for view in body.operations:
-            op = view.operation
-            if op.name == "linalg.yield":
-                for result, value in zip(node.results, op.operands, strict=True):
-                    values[result] = inside[value]
-                break
-            clone = op.clone()
-            if op.name == "linalg.index":
-                dim = ir.IntegerAttr(op.attributes["dim"]).value
-                clone.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim + 1)
-            for i, operand in enumerate(op.operands):
-                clone.operands[i] = inside[operand]
-            inside.update(zip(op.results, clone.results))
-        return values[access.base]
+            position = self.code.parameters[access.base]
+            return values[position, self.dims if position < self.fixed else access.map]
+        if key not in values:
+            body = node.op.regions[0].blocks[0]
+            given = [self._value(_inner(one, access.map), values, outer) for one in node.inputs]
+            for result, value in zip(
+                node.results, _cloned(body, outer | dict(zip(body.arguments, given))), strict=True
+            ):
+                values[result, access.map] = value
+        return values[key]
 
 
-def _stored(value: ir.Value, dtype: str) -> ir.Value:
+def _has_index(node: Compute) -> bool:
+    return any(view.operation.name == "linalg.index" for view in node.op.regions[0].blocks[0].operations)
+
+
+def _cloned(body: ir.Block, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+    """The code of a body, for points of slices that have a dim before them; what it yields."""
+    for view in body.operations:
+        op = view.operation
+        if op.name == "linalg.yield":
+            return [values[value] for value in op.operands]
+        clone = op.clone()
+        if op.name == "linalg.index":
+            dim = ir.IntegerAttr(op.attributes["dim"]).value
+            clone.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim + 1)
+        for i, operand in enumerate(op.operands):
+            clone.operands[i] = values[operand]
+        values.update(zip(op.results, clone.results))
+    raise AssertionError("a body without a yield")
+
+
+def _generic(
+    inputs: Sequence[ir.Value], outs: Sequence[ir.Value], carried: int, rank: int, combiner: str
+) -> tuple[Any, list[ir.Value]]:
+    """An empty ``linalg.generic``, of whose outs the first ``carried`` lack the dim that is scanned; its arguments."""
+    identity = ir.AffineMap.get_identity(rank)
+    row = ir.AffineMap.get(rank, 0, [ir.AffineExpr.get_dim(i) for i in range(1, rank)])
+    maps = [identity] * len(inputs) + [row] * carried + [identity] * (len(outs) - carried)
+    kinds = ["reduction" if carried else "parallel"] + ["parallel"] * (rank - 1)
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps]),
+        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outs)]),
+        **combiner_attribute(combiner),
+    }
+    op = ir.Operation.create("linalg.generic", [v.type for v in outs], [*inputs, *outs], attributes, regions=1)
+    block = op.regions[0].blocks.append(*(ir.RankedTensorType(v.type).element_type for v in (*inputs, *outs)))
+    return op, list(block.arguments)
+
+
+def _empty(b: Builder, sizes: Sequence[Expr], dtype: str) -> ir.Value:
+    return ir.Operation.create("tensor.empty", [b.type(sizes, dtype)], b.dynamic(sizes)).result
+
+
+def _zeros(b: Builder, sizes: Sequence[Expr], dtype: str) -> ir.Value:
+    """What carried rows hold that nothing reads before it is written."""
+    zero = b.body.constant(0, dtype).value
+    return ir.Operation.create("tensor.splat", [b.type(sizes, dtype)], [zero, *b.dynamic(sizes)]).result
+
+
+class _Map:
+    """One result of a scan that carries nothing."""
+
+    def __init__(self, code: _Code, result: int) -> None:
+        self.code, self.result = code, code.tensor(code.op.results[result])
+        self.points = _Points(code, self.result.sizes, 0, [code.returned[result]])
+
+    def write(self) -> list[Tensor]:
+        b, x = self.code.builder, self.result
+        inputs, out, outer = self.points.operands(), _empty(b, x.sizes, x.dtype), self.points.outer()
+        op, arguments = _generic([one.value for one in inputs], [out], 0, x.rank, "")
+        with ir.InsertionPoint(op.regions[0].blocks[0]):
+            ir.Operation.create("linalg.yield", [], self.points.write([], arguments[:-1], outer))
+        return [Tensor(op.result, x.sizes, x.dtype)]
+
+
+class _Scan:
+    """All results of a scan that carries values. In an associative one elements are carried as well."""
+
+    def __init__(self, code: _Code) -> None:
+        self.code = code
+        count = code.carried
+        self.results = [code.tensor(value) for value in code.op.results]
+        lengths = [code.tensor(code.operand(code.carried)).sizes[0]]
+        shapes = [
+            x.sizes if code.associative or i >= count else (*lengths, *x.sizes) for i, x in enumerate(self.results)
+        ]
+        if code.associative:
+            shapes += [code.tensor(code.operand(i)).sizes for i in range(count, 2 * count)]
+        if any(not code.equal(one, shapes[0]) for one in shapes):
+            raise _Kept("what it carries and what it returns have different sizes")
+        self.space = tuple(shapes[0])
+        self.points = _Points(code, self.space, 2 * count if code.associative else count, code.returned)
+        self.dtypes = [x.dtype for x in self.results]
+        if not code.associative and not code.builder.facts.less_equal(ONE, self.space[0]):
+            raise _Kept("it may have no step, and then returns what it is given")
+        if not code.associative and any(dtype in _WIDE for dtype in self.dtypes):
+            raise _Kept("each step rounds what is carried")
+
+    def write(self) -> list[Tensor]:
+        return self._associative() if self.code.associative else self._in_order()
+
+    def _associative(self) -> list[Tensor]:
+        b, count, rank = self.code.builder, self.code.carried, len(self.space)
+        wide = [_WIDE.get(dtype, dtype) for dtype in self.dtypes]
+        xs = [self.code.tensor(self.code.operand(i)) for i in range(count, 2 * count)]
+        elements = [b.cast(x, dtype) for x, dtype in zip(xs, wide, strict=True)]
+        inputs = [one.value for one in (*elements, *self.points.operands())]
+        outs = [*(_zeros(b, self.space[1:], t) for t in wide), *(_empty(b, self.space, t) for t in wide)]
+        outer = self.points.outer()
+        op, arguments = _generic(inputs, outs, count, rank, ASSOCIATIVE_SCAN)
+        with ir.InsertionPoint(op.regions[0].blocks[0]):
+            before = arguments[len(inputs) : len(inputs) + count]
+            fixed = [_narrow(v, t) for v, t in zip([*before, *arguments[:count]], self.dtypes * 2, strict=True)]
+            found = self.points.write(fixed, arguments[count : len(inputs)], outer)
+            carried = [_wide(value, dtype) for value, dtype in zip(found, self.dtypes, strict=True)]
+            ir.Operation.create("linalg.yield", [], [*carried, *carried])
+        results = [Tensor(v, self.space, t) for v, t in zip(scan_results(op), wide, strict=True)]
+        return [b.cast(one, dtype) for one, dtype in zip(results, self.dtypes, strict=True)]
+
+    def _in_order(self) -> list[Tensor]:
+        """Each result is carried, as the form of scans has it; what is not read costs nothing."""
+        b, count, rank = self.code.builder, self.code.carried, len(self.space)
+        starts = [self._row(self.code.tensor(self.code.operand(i))) for i in range(count)]
+        inputs = [one.value for one in (*starts, *self.points.operands())]
+        outs = [_zeros(b, self.space[1:], t) for t in self.dtypes] + [_empty(b, self.space, t) for t in self.dtypes]
+        outer = self.points.outer()
+        op, arguments = _generic(inputs, outs, len(self.dtypes), rank, SCAN)
+        with ir.InsertionPoint(op.regions[0].blocks[0]):
+            at = b.body.dim_index(0)
+            first = b.body.compare("eq", at, b.body.constant(0, at.dtype)).value
+            pairs = zip(arguments[:count], arguments[len(inputs) : len(inputs) + count], strict=True)
+            fixed = [ir.Operation.create("arith.select", [v.type], [first, start, v]).result for start, v in pairs]
+            found = self.points.write(fixed, arguments[count : len(inputs)], outer)
+            ir.Operation.create("linalg.yield", [], [*found, *found])
+        stacks = [Tensor(v, self.space, t) for v, t in zip(scan_results(op), self.dtypes, strict=True)]
+        return [self._last(one) for one in stacks[:count]] + stacks[count:]
+
+    def _row(self, x: Tensor) -> Tensor:
+        return self.code.builder.view(x, self.space, lambda *d: d[1:])
+
+    def _last(self, x: Tensor) -> Tensor:
+        """The last step alone, in memory of its own."""
+        b = self.code.builder
+        row = b.view(x, x.sizes[1:], lambda *d: [x.sizes[0] - 1, *d])
+        return b.pointwise(row.sizes, row.dtype, [row], lambda v: v)
+
+
+def _narrow(value: ir.Value, dtype: str) -> ir.Value:
     """A carried value in the type that a tensor of a dtype has."""
-    if dtype not in _CARRIED:
+    if dtype not in _WIDE:
         return value
     name = "builtin.unrealized_conversion_cast" if dtype == "ui8" else "arith.truncf"
     return ir.Operation.create(name, [ir.Type.parse(dtype)], [value]).result
 
 
-def _carried(value: ir.Value, dtype: str) -> ir.Value:
+def _wide(value: ir.Value, dtype: str) -> ir.Value:
     """The other way."""
-    if dtype not in _CARRIED:
+    if dtype not in _WIDE:
         return value
     name = "builtin.unrealized_conversion_cast" if dtype == "ui8" else "arith.extf"
-    return ir.Operation.create(name, [ir.Type.parse(_CARRIED[dtype])], [value]).result
-
-
-def _check_code(block: ir.Block) -> None:
-    for view in block.operations:
-        op = view.operation
-        if op.name in _CODE or op.name.startswith("arith."):
-            continue
-        raise _Kept(
-            f"its function has {op.name}" if op.name != "host.call" else f"its function calls {call_target(op)}"
-        )
+    return ir.Operation.create(name, [ir.Type.parse(_WIDE[dtype])], [value]).result

@@ -79,8 +79,10 @@ class Prefix:
 
 
 class Rows:
-    """The scan of one row, or of ``copies`` vectors of rows from ``first``, whose rows at or after ``end`` are inactive
-    unless all are ``full``. ``values``: the row level's, of each vector; ``along``: the dim whose points are the lanes."""
+    """The scan of one row, or of vectors of rows.
+
+    ``values``: the row level's, of each vector. ``lane``: the dim that runs over the rows, the first of them, where
+    they end, and whether all lanes are before that. ``along``: the dim whose points are the lanes, of one row."""
 
     def __init__(
         self,
