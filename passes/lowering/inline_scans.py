@@ -48,6 +48,7 @@ _CODE = frozenset(
         "tensor.splat",
     }
 )
+_MOST_STATES = 4  # for each carried value; a function that moves elements each time has no end of them
 Index = tuple[Expr, ...]  # over the dims of a slice
 
 
@@ -128,11 +129,12 @@ def _inline(function: Any, op: Any, called: Any) -> None:
         sizes.read(before)
     code = _Code(Builder(sizes, facts), op, called)
     carries = code.associative or carried_count(op) > 0
-    writers = [_Scan(code)] if carries else [_Map(code, i) for i in range(len(code.returned))]
+    groups = _groups(code) if carries else [[i] for i in range(len(code.returned))]
+    writers = [_Scan(code, group) if carries else _Map(code, group[0]) for group in groups]
     with ir.InsertionPoint(op), op.location:
-        found = [value for writer in writers for value in writer.write()]
-    for result, value in zip(op.results, found, strict=True):
-        result.replace_all_uses_with(value.value)
+        for group, writer in zip(groups, writers, strict=True):
+            for i, value in zip(group, writer.write(), strict=True):
+                op.results[i].replace_all_uses_with(value.value)
     op.erase()
 
 
@@ -170,9 +172,30 @@ class _Code:
     def equal(self, a: Sequence[Expr], b: Sequence[Expr]) -> bool:
         return len(a) == len(b) and all(x == y or self.builder.facts.equal(x, y) for x, y in zip(a, b))
 
-    def start(self, value: ir.Value) -> Access:
-        """Where a returned value is computed, at the point of a slice."""
-        return self.graph.resolve(value, ir.RankedTensorType(value.type).rank)
+    def space(self, result: int) -> tuple[Expr, ...]:
+        """The sizes of all steps of a result."""
+        length = self.tensor(self.operand(self.carried)).sizes[:1]
+        sizes = self.tensor(self.op.results[result]).sizes
+        return (*length, *sizes) if not self.associative and result < self.carried else (*length, *sizes[1:])
+
+    def start(self, result: int, index: Index) -> Access:
+        """What a returned value is at an index of its slice."""
+        value = self.returned[result]
+        return _inner(self.graph.resolve(value, ir.RankedTensorType(value.type).rank), index)
+
+
+def _groups(code: _Code) -> list[list[int]]:
+    """Results by the sizes of their slices: each group is an operation over points of its own, which computes again
+    what it needs of the others."""
+    groups: list[list[int]] = []
+    for i in range(len(code.returned)):
+        found = (group for group in groups if code.equal(code.space(i), code.space(group[0])))
+        group = next(found, None)
+        if group is None:
+            groups.append([i])
+        else:
+            group.append(i)
+    return groups
 
 
 def _inner(access: Access, outer: Index) -> Access:
@@ -183,16 +206,23 @@ def _inner(access: Access, outer: Index) -> Access:
 
 
 class _Points:
-    """What a point of some returned values is computed of: those that are ``fixed``, parameters that have to be read at
-    the point itself, and ``reads``: others, and where. Read before anything is written: _Kept where there is more."""
+    """What a point of some returned values is computed of, read before anything is written: _Kept where it cannot be.
 
-    def __init__(self, code: _Code, space: Sequence[Expr], fixed: int, returned: Sequence[ir.Value]) -> None:
-        self.code, self.fixed, self.returned, self.space = code, fixed, returned, tuple(space)
+    ``states``: (carried value, index) of what is carried for it: the step before is read where this step is computed. A
+    value with fewer dims than the point is carried for each of them. ``reads``: (other parameter, index).
+    """
+
+    def __init__(self, code: _Code, space: Sequence[Expr], returned: Sequence[int]) -> None:
+        self.code, self.space = code, tuple(space)
         self.dims = tuple(dim_symbols("d", len(space) - 1))
-        self.reads: dict[tuple[int, Index], None] = {}  # of each parameter
+        self.fixed = code.carried * 2 if code.associative else code.carried
+        self.states: dict[tuple[int, Index], None] = {}
+        self.reads: dict[tuple[int, Index], None] = {}
         self._checked: dict[tuple[Compute, Index], None] = {}
-        for value in returned:
-            self._check(code.start(value))
+        self._waiting = [(i, self.dims) for i in returned]
+        self.states |= dict.fromkeys(state for state in self._waiting if state[0] < code.carried)
+        while self._waiting:
+            self._check(code.start(*self._waiting.pop()))
 
     def _check(self, access: Access) -> None:
         if access.conditions:
@@ -204,7 +234,7 @@ class _Points:
             raise _Kept("its function reduces slices")
         elif node.raises or node.captured:
             raise _Kept("its function may find an error")
-        elif _has_index(node) and access.map != self.dims:
+        elif _has_index(node) and access.map != tuple(dim_symbols("d", len(node.sizes))):
             raise _Kept("its function moves what it makes of positions")
         elif (node, access.map) not in self._checked:
             self._checked[node, access.map] = None
@@ -216,8 +246,12 @@ class _Points:
         if position is None:
             raise _Kept("its function makes a tensor")
         if position < self.fixed:
-            if access.map != self.dims and not code.equal(access.map, self.dims):
-                raise _Kept("its function moves elements")
+            state = (position % code.carried, access.map)
+            if state not in self.states:
+                if len(self.states) >= _MOST_STATES * code.carried:
+                    raise _Kept("its function moves elements")
+                self.states[state] = None
+                self._waiting.append(state)
             return
         code.tensor(code.operand(position))
         names = {name for e in access.map for name in e.symbols} - {name for d in self.dims for name in d.symbols}
@@ -227,17 +261,19 @@ class _Points:
 
     def operands(self) -> list[Tensor]:
         """What is read, over the whole space."""
-        found = []
-        for position, index in self.reads:
-            code, is_slice = self.code, position < self.code.carried + self.code.sliced
-            x = code.tensor(code.operand(position))
-            shifted = {f"d{i}": Expr.symbol(f"d{i + 1}") for i in range(len(self.dims))}
-            at = [e.substitute(shifted) for e in index]
-            lead = [Expr.symbol("d0")] if is_slice and position >= code.carried else []
-            type_ = tensor_type([s.as_int() for s in self.space], x.dtype)
-            view = create_view(code.builder.sizes, x.value, type_, self.space, [*lead, *at])
-            found.append(Tensor(view, self.space, x.dtype))
-        return found
+        return [self.operand(position, index) for position, index in self.reads]
+
+    def operand(self, position: int, index: Index) -> Tensor:
+        """What a parameter is at an index of each point: a slice of each step, what the first step begins with."""
+        code, is_slice = self.code, 0 <= position - self.code.carried < self.code.sliced
+        x = code.tensor(code.operand(position))
+        shifted = {f"d{i}": Expr.symbol(f"d{i + 1}") for i in range(len(self.dims))}
+        at = [*([Expr.symbol("d0")] if is_slice else []), *(e.substitute(shifted) for e in index)]
+        if tuple(at) == tuple(dim_symbols("d", len(self.space))) and x.sizes == self.space:
+            return x
+        type_ = tensor_type([s.as_int() for s in self.space], x.dtype)
+        view = create_view(code.builder.sizes, x.value, type_, self.space, at)
+        return Tensor(view, self.space, x.dtype)
 
     def outer(self) -> dict[ir.Value, ir.Value]:
         """Sizes and real numbers that the bodies use, as values of the caller."""
@@ -259,28 +295,29 @@ class _Points:
         return code.operand(code.parameters[value]) if value in code.parameters else rebuild(value, self._outer_value)
 
     def write(
-        self, fixed: Sequence[ir.Value], read: Sequence[ir.Value], outer: dict[ir.Value, ir.Value]
+        self,
+        returned: Sequence[int],
+        given: dict[tuple[int, Index], ir.Value],
+        read: Sequence[ir.Value],
+        outer: dict[ir.Value, ir.Value],
     ) -> list[ir.Value]:
-        """The returned values at the point, in the types of their tensors. ``fixed`` and ``read``: what they are made
-        of."""
-        values: dict[Any, ir.Value] = dict(zip(self.reads, read, strict=True))
-        values |= {(i, self.dims): value for i, value in enumerate(fixed)}
-        return [self._value(self.code.start(value), values, outer) for value in self.returned]
+        """What is carried on, and then returned values at the point, in the types of their tensors. ``given``: carried
+        parameters, and elements of an associative scan; ``read``: the others."""
+        values: dict[Any, ir.Value] = given | dict(zip(self.reads, read, strict=True))
+        wanted = [*self.states, *((i, self.dims) for i in returned)]
+        return [self._value(self.code.start(*one), values, outer) for one in wanted]
 
     def _value(self, access: Access, values: dict[Any, ir.Value], outer: dict[ir.Value, ir.Value]) -> ir.Value:
         """Each is computed once."""
-        key = (access.base, access.map)
         node = self.code.graph.producer.get(access.base)
         if node is None:
-            position = self.code.parameters[access.base]
-            return values[position, self.dims if position < self.fixed else access.map]
+            return values[self.code.parameters[access.base], access.map]
+        key = (access.base, access.map)
         if key not in values:
             body = node.op.regions[0].blocks[0]
             given = [self._value(_inner(one, access.map), values, outer) for one in node.inputs]
-            for result, value in zip(
-                node.results, _cloned(body, outer | dict(zip(body.arguments, given))), strict=True
-            ):
-                values[result, access.map] = value
+            yielded = _cloned(body, outer | dict(zip(body.arguments, given)))
+            values |= {(result, access.map): value for result, value in zip(node.results, yielded, strict=True)}
         return values[key]
 
 
@@ -337,82 +374,84 @@ class _Map:
     """One result of a scan that carries nothing."""
 
     def __init__(self, code: _Code, result: int) -> None:
-        self.code, self.result = code, code.tensor(code.op.results[result])
-        self.points = _Points(code, self.result.sizes, 0, [code.returned[result]])
+        self.code, self.number, self.result = code, result, code.tensor(code.op.results[result])
+        self.points = _Points(code, self.result.sizes, [result])
 
     def write(self) -> list[Tensor]:
         b, x = self.code.builder, self.result
         inputs, out, outer = self.points.operands(), _empty(b, x.sizes, x.dtype), self.points.outer()
         op, arguments = _generic([one.value for one in inputs], [out], 0, x.rank, "")
         with ir.InsertionPoint(op.regions[0].blocks[0]):
-            ir.Operation.create("linalg.yield", [], self.points.write([], arguments[:-1], outer))
+            ir.Operation.create("linalg.yield", [], self.points.write([self.number], {}, arguments[:-1], outer))
         return [Tensor(op.result, x.sizes, x.dtype)]
 
 
 class _Scan:
-    """All results of a scan that carries values. In an associative one elements are carried as well."""
+    """Results of one size of a scan that carries values. What is returned only is carried as well, as the form of scans
+    has it; what nothing reads costs nothing."""
 
-    def __init__(self, code: _Code) -> None:
-        self.code = code
-        count = code.carried
-        self.results = [code.tensor(value) for value in code.op.results]
-        lengths = [code.tensor(code.operand(code.carried)).sizes[0]]
-        shapes = [
-            x.sizes if code.associative or i >= count else (*lengths, *x.sizes) for i, x in enumerate(self.results)
-        ]
+    def __init__(self, code: _Code, group: Sequence[int]) -> None:
+        self.code, self.group = code, group
+        self.space = code.space(group[0])
+        self.points = _Points(code, self.space, group)
+        self.states = list(self.points.states)
+        self.stacked = [] if code.associative else [i for i in group if i >= code.carried]
+        of_states = [code.tensor(code.op.results[i]).dtype for i, _ in self.states]
+        self.dtypes = of_states + [code.tensor(code.op.results[i]).dtype for i in self.stacked]
         if code.associative:
-            shapes += [code.tensor(code.operand(i)).sizes for i in range(count, 2 * count)]
-        if any(not code.equal(one, shapes[0]) for one in shapes):
-            raise _Kept("what it carries and what it returns have different sizes")
-        self.space = tuple(shapes[0])
-        self.points = _Points(code, self.space, 2 * count if code.associative else count, code.returned)
-        self.dtypes = [x.dtype for x in self.results]
-        if not code.associative and not code.builder.facts.less_equal(ONE, self.space[0]):
+            return
+        if not code.builder.facts.less_equal(ONE, self.space[0]):
             raise _Kept("it may have no step, and then returns what it is given")
-        if not code.associative and any(dtype in _WIDE for dtype in self.dtypes):
+        if any(dtype in _WIDE for dtype in self.dtypes):
             raise _Kept("each step rounds what is carried")
 
     def write(self) -> list[Tensor]:
         return self._associative() if self.code.associative else self._in_order()
 
     def _associative(self) -> list[Tensor]:
-        b, count, rank = self.code.builder, self.code.carried, len(self.space)
+        b, count, own = self.code.builder, len(self.states), self.code.carried
         wide = [_WIDE.get(dtype, dtype) for dtype in self.dtypes]
-        xs = [self.code.tensor(self.code.operand(i)) for i in range(count, 2 * count)]
+        xs = [self.points.operand(own + i, index) for i, index in self.states]
         elements = [b.cast(x, dtype) for x, dtype in zip(xs, wide, strict=True)]
         inputs = [one.value for one in (*elements, *self.points.operands())]
-        outs = [*(_zeros(b, self.space[1:], t) for t in wide), *(_empty(b, self.space, t) for t in wide)]
-        outer = self.points.outer()
-        op, arguments = _generic(inputs, outs, count, rank, ASSOCIATIVE_SCAN)
+        op, arguments, outer = self._start(inputs, wide, ASSOCIATIVE_SCAN)
         with ir.InsertionPoint(op.regions[0].blocks[0]):
             before = arguments[len(inputs) : len(inputs) + count]
-            fixed = [_narrow(v, t) for v, t in zip([*before, *arguments[:count]], self.dtypes * 2, strict=True)]
-            found = self.points.write(fixed, arguments[count : len(inputs)], outer)
+            given = {}
+            for state, left, right, dtype in zip(self.states, before, arguments, self.dtypes):
+                given[state] = _narrow(left, dtype)
+                given[own + state[0], state[1]] = _narrow(right, dtype)
+            found = self.points.write([], given, arguments[count : len(inputs)], outer)
             carried = [_wide(value, dtype) for value, dtype in zip(found, self.dtypes, strict=True)]
             ir.Operation.create("linalg.yield", [], [*carried, *carried])
-        results = [Tensor(v, self.space, t) for v, t in zip(scan_results(op), wide, strict=True)]
-        return [b.cast(one, dtype) for one, dtype in zip(results, self.dtypes, strict=True)]
+        steps = [Tensor(v, self.space, t) for v, t in zip(scan_results(op), wide, strict=True)]
+        return [b.cast(one, dtype) for one, dtype in zip(steps[: len(self.group)], self.dtypes)]
 
     def _in_order(self) -> list[Tensor]:
-        """Each result is carried, as the form of scans has it; what is not read costs nothing."""
-        b, count, rank = self.code.builder, self.code.carried, len(self.space)
-        starts = [self._row(self.code.tensor(self.code.operand(i))) for i in range(count)]
+        b, count = self.code.builder, len(self.states)
+        starts = [self.points.operand(i, index) for i, index in self.states]
         inputs = [one.value for one in (*starts, *self.points.operands())]
-        outs = [_zeros(b, self.space[1:], t) for t in self.dtypes] + [_empty(b, self.space, t) for t in self.dtypes]
-        outer = self.points.outer()
-        op, arguments = _generic(inputs, outs, len(self.dtypes), rank, SCAN)
+        op, arguments, outer = self._start(inputs, self.dtypes, SCAN)
         with ir.InsertionPoint(op.regions[0].blocks[0]):
             at = b.body.dim_index(0)
             first = b.body.compare("eq", at, b.body.constant(0, at.dtype)).value
-            pairs = zip(arguments[:count], arguments[len(inputs) : len(inputs) + count], strict=True)
-            fixed = [ir.Operation.create("arith.select", [v.type], [first, start, v]).result for start, v in pairs]
-            found = self.points.write(fixed, arguments[count : len(inputs)], outer)
+            given = {}
+            for state, start, value in zip(self.states, arguments, arguments[len(inputs) :]):
+                given[state] = ir.Operation.create("arith.select", [value.type], [first, start, value]).result
+            found = self.points.write(self.stacked, given, arguments[count : len(inputs)], outer)
             ir.Operation.create("linalg.yield", [], [*found, *found])
-        stacks = [Tensor(v, self.space, t) for v, t in zip(scan_results(op), self.dtypes, strict=True)]
-        return [self._last(one) for one in stacks[:count]] + stacks[count:]
+        steps = [Tensor(v, self.space, t) for v, t in zip(scan_results(op), self.dtypes, strict=True)]
+        last = [self._last(one) for one in steps[: len(self.group) - len(self.stacked)]]
+        return last + steps[count:]
 
-    def _row(self, x: Tensor) -> Tensor:
-        return self.code.builder.view(x, self.space, lambda *d: d[1:])
+    def _start(
+        self, inputs: Sequence[ir.Value], dtypes: Sequence[str], combiner: str
+    ) -> tuple[Any, list[ir.Value], dict[ir.Value, ir.Value]]:
+        """An operation without code, its arguments, and what code uses from outside."""
+        b = self.code.builder
+        outs = [_zeros(b, self.space[1:], t) for t in dtypes] + [_empty(b, self.space, t) for t in dtypes]
+        outer = self.points.outer()
+        return *_generic(inputs, outs, len(dtypes), len(self.space), combiner), outer
 
     def _last(self, x: Tensor) -> Tensor:
         """The last step alone, in memory of its own."""

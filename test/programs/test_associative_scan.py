@@ -167,7 +167,7 @@ PROGRAMS: dict[str, Program] = {
     "two in a row": Program(two_in_a_row, _rows, kernels=3),
     "matrix product": Program(over_matrices, _matrices, kernels=0),
     "moves elements": Program(moves_elements, _decays, kernels=0, lengths=(1, 2, 3, 17, 100)),
-    "broadcasts": Program(broadcasts, _decays, kernels=0),
+    "broadcasts": Program(broadcasts, _decays),
     "in while": Program(in_while, _rows),
     "in map": Program(in_map, _batch),
     "in cond": Program(in_cond, _rows, kernels=2),
