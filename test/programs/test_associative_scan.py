@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from torch._higher_order_ops.associative_scan import associative_scan
 
 import symshape
+from symshape import compiler, errors
 from symshape.tools.measure import Graphs, tensors_of
 
 from .loops import PLAIN, TRACED, Inputs, Loops
@@ -275,3 +277,25 @@ def test_loops_for_a_gpu() -> None:
         a, b = _decays(n)
         torch.testing.assert_close(program(a, b), over(_recurrence, (a, b)))
     assert len(reports) == 1 and reports[0].statistics["inline-scans"] == {"inlined": 0, "kept": 1}
+
+
+@pytest.mark.long
+def test_library_calls_combine_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's implementation of the operator would call a function of slices with stacks of them."""
+
+    def function(x: Tensor, v: Tensor) -> Any:
+        y = over(lambda a, b: a @ b, x)
+        return y @ v, over(lambda a, b: torch.maximum(a, b.flip(0).flip(0)), x.cumsum(1))
+
+    monkeypatch.setenv("SYMSHAPE_STRICT", "0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compiler, "emit_program", _fails)
+    program = symshape.compile(function)
+    with pytest.warns(errors.FallbackWarning, match="run as library calls"):
+        for n in (2, 7):
+            inputs = _matrices(n)
+            torch.testing.assert_close(program(*inputs), function(*inputs))
+
+
+def _fails(*_args: Any, **_kwargs: Any) -> Any:
+    raise KeyError("planted")
