@@ -13,7 +13,8 @@ from symshape.prover.numbers.expr import Expr
 HALF: Final = frozenset({"bf16", "f16"})
 # Computed where they stand: at row level they would also run for a row without elements, and trap on a zero divisor.
 _NOT_HOISTED: Final = (
-    frozenset({"reduce", "store", "scatter", "carried", "carry", "check_index", "extract"}) | INTEGER_DIVISIONS
+    frozenset({"reduce", "store", "scatter", "carried", "element", "carry", "scanned", "check_index", "extract"})
+    | INTEGER_DIVISIONS
 )
 
 

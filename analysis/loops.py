@@ -66,7 +66,10 @@ class Instr:
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
     "carried"   -                             carry, value: what "carry" of this number was given at the point before,
                                               along the reduced dims in order; ``value`` at the first
-    "carry"     (value)                       carry (no result)
+    "carry"     (value)                       carry (no result); of an associative scan (value, element)
+    "element"   (value)                       carry: what an associative scan combines with what "carried" of the same
+                                              number is, which has no ``value`` then
+    "scanned"   -                             carry: the result of an associative scan at the point
     "check_index" (index)                     address: the size (Expr); value: what the error slot gets where it is
                                               none (``INDEX_ERRORS``); result is the clamped index
     "arith.*", "math.*"  operands             predicate for cmpi/cmpf (MLIR's text: "slt", "olt", "une", ...)
@@ -121,6 +124,11 @@ class LoopKernel:
     def is_scan(self) -> bool:
         """Whether points are computed one after the other along the reduced dims."""
         return any(i.op == "carry" for i in self.code)
+
+    @property
+    def is_associative_scan(self) -> bool:
+        """Whether what is between "carried" and "carry" may be computed in any order of brackets."""
+        return any(i.op == "element" for i in self.code)
 
     @property
     def checks_index(self) -> bool:

@@ -13,10 +13,12 @@ from symshape.analysis.kernel_facts import SpaceFacts, space_facts, symbol_facts
 from symshape.analysis.loops import Arg, Dim, LoopKernel
 from symshape.analysis.read_body import Accumulator, Body, BodyReader, address_of
 from symshape.dialects.accessors import (
+    ASSOCIATIVE_SCAN,
     SCAN,
     by_value_of,
     combiner_of,
     function_name,
+    is_scan,
     iterators,
     num_inputs,
     scan_results,
@@ -214,7 +216,7 @@ class _KernelReader:
         for i, (value, map_, argument) in enumerate(zip(operands, maps, arguments, strict=True)):
             read = [names[d.position] if isinstance(d, ir.AffineDimExpr) else "" for d in map_.results]
             if i >= len(operands) - outs:
-                if combiner == SCAN:
+                if is_scan(op):
                     self._enter_scan(op, body, i - len(operands) + outs, value, read)
                 elif combiner:
                     body.scalars[argument] = Accumulator()
@@ -223,7 +225,10 @@ class _KernelReader:
                     self._require(op, read == list(names))
                 continue
             self._require(op, read == list(names) or read == self._parallel)
-            body.scalars[argument] = self._operand(value, read, op)
+            number = self._operand(value, read, op)
+            if combiner == ASSOCIATIVE_SCAN and i < outs // 2:
+                number = self._builder.emit("element", (number,), str(argument.type), carry=self._carries + i)
+            body.scalars[argument] = number
         return body
 
     def _finish_generic(self, op: Any) -> None:
@@ -235,6 +240,9 @@ class _KernelReader:
             return
         if body.combiner == SCAN:
             self._finish_scan(body, list(op.operands))
+            return
+        if body.combiner == ASSOCIATIVE_SCAN:
+            self._finish_associative_scan(body, list(op.operands))
             return
         yielded = [body.scalars.get(value) for value in op.operands]
         first = yielded[0]
@@ -255,7 +263,8 @@ class _KernelReader:
         self._require(op, read == self._parallel)
         argument = op.regions[0].blocks[0].arguments[len(op.operands) - 2 * carries + out]
         dtype, number = str(argument.type), self._carries + out
-        body.scalars[argument] = self._builder.emit("carried", (), dtype, carry=number, value=splat_number(value))
+        start = splat_number(value) if body.combiner == SCAN else None
+        body.scalars[argument] = self._builder.emit("carried", (), dtype, carry=number, value=start)
 
     def _finish_scan(self, body: Body, yielded: list[ir.Value]) -> None:
         carries = len(yielded) // 2
@@ -265,6 +274,20 @@ class _KernelReader:
             )
         for result, value in zip(scan_results(body.op), yielded[carries:], strict=True):
             self._numbers[result] = self._bodies.value(value, body)
+        self._carries += carries
+
+    def _finish_associative_scan(self, body: Body, yielded: list[ir.Value]) -> None:
+        """The results are what is carried: the second half of what is yielded is the first."""
+        carries, arguments = len(yielded) // 2, body.op.regions[0].blocks[0].arguments
+        self._require(body.op, yielded[:carries] == yielded[carries:])
+        for i, value in enumerate(yielded[:carries]):
+            element = body.scalars[arguments[i]]
+            assert isinstance(element, int)
+            pair = (self._bodies.value(value, body), element)
+            self._builder.emit("carry", pair, str(value.type), results=0, carry=self._carries + i)
+        for i, result in enumerate(scan_results(body.op)):
+            dtype = str(yielded[i].type)
+            self._numbers[result] = self._builder.emit("scanned", (), dtype, carry=self._carries + i)
         self._carries += carries
 
     def _arg_reduced(self, body: Body) -> int:

@@ -18,7 +18,7 @@ _RELATIONS = "symshape.relations"
 _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
 _BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
-SCAN = "scan"
+SCAN, ASSOCIATIVE_SCAN = "scan", "associative_scan"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
 _COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
 _CARRIED, _SLICED, _STACKED, _WRITTEN, _REASON = "carried", "sliced", "stacked", "written", "reason"
@@ -32,7 +32,7 @@ def is_kernel(function: Any) -> bool:
 
 
 def is_subgraph(function: Any) -> bool:
-    """Whether a function is a branch or the body of a loop: ``host.cond``, ``host.while`` and ``host.scan`` call it."""
+    """Whether a function is a branch or the body of a loop: what ``calls_subgraphs`` calls it."""
     return _SUBGRAPH in function.operation.attributes
 
 
@@ -73,7 +73,7 @@ def text_of_kernel(function: Any) -> str:
 
 
 def mark_subgraph(function: Any) -> None:
-    """Makes a function one that ``host.cond``, ``host.while`` and ``host.scan`` may call."""
+    """Makes a function one that ``host.cond`` and loops may call."""
     function.operation.attributes[_SUBGRAPH] = ir.UnitAttr.get()
 
 
@@ -177,9 +177,17 @@ def iterators(space: Any) -> list[str]:
 
 
 def combiner_of(generic: Any) -> str:
-    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "scan" for one that is a result at each point, in order;
-    "" where it does neither."""
+    """How a ``linalg.generic`` reduces ("add", "argmax", ...); "scan" and "associative_scan" for one that is a result
+    at each point (``is_scan``); "" where it does neither."""
     return _text(generic, _COMBINER) if _COMBINER in generic.operation.attributes else ""
+
+
+def is_scan(generic: Any) -> bool:
+    """Whether a ``linalg.generic`` is a result at each point along its reduced dims, made of the one before. "scan": in
+    order, of what is carried. "associative_scan": its body combines what is carried, which the first elements are at
+    the first point, with the elements (its first operands, one for each carried value), and may be called in any order
+    of brackets; its results are what it carries."""
+    return combiner_of(generic) in (SCAN, ASSOCIATIVE_SCAN)
 
 
 def splat_number(value: ir.Value) -> int | float | bool:
@@ -193,7 +201,7 @@ def splat_number(value: ir.Value) -> int | float | bool:
 
 
 def scan_results(generic: Any) -> list[ir.Value]:
-    """Of a scan (``combiner_of`` says "scan"): its results over all dims. Those before them are what it carries."""
+    """Of a scan (``is_scan``): its results over all dims. Those before them are what it carries."""
     results = list(generic.operation.results)
     return results[len(results) // 2 :]
 
@@ -315,11 +323,16 @@ def branches_of(cond: Any) -> tuple[str, str]:
     return ir.FlatSymbolRefAttr(attributes["true"]).value, ir.FlatSymbolRefAttr(attributes["false"]).value
 
 
-_SUBGRAPHS: Final = {"host.cond": ("true", "false"), "host.while": ("cond", "body"), "host.scan": ("body",)}
+_SUBGRAPHS: Final = {
+    "host.cond": ("true", "false"),
+    "host.while": ("cond", "body"),
+    "host.scan": ("body",),
+    "host.associative_scan": ("combine",),
+}
 
 
 def calls_subgraphs(op: Any) -> bool:
-    """Whether an operation is a ``host.cond``, ``host.while`` or ``host.scan``."""
+    """Whether an operation is a ``host.cond``, or a loop: ``host.while``, ``host.scan``, ``host.associative_scan``."""
     return op.name in _SUBGRAPHS
 
 
@@ -330,12 +343,13 @@ def subgraphs_of(op: Any) -> tuple[str, ...]:
 
 
 def carried_count(loop: Any) -> int:
-    """How many operands, the first, a ``host.while`` or ``host.scan`` carries from step to step."""
+    """How many operands, the first, a loop carries from step to step; 0 of ``host.associative_scan``."""
     return _number(loop, _CARRIED)
 
 
 def sliced_count(scan: Any) -> int:
-    """How many operands, after the carried ones, a ``host.scan`` gives a slice of to each step."""
+    """How many operands, after the carried ones, a ``host.scan`` gives a slice of to each step; a
+    ``host.associative_scan`` combines those of two."""
     return _number(scan, _SLICED)
 
 
@@ -345,7 +359,8 @@ def stacks_steps(loop: Any) -> bool:
 
 
 def written_results(scan: Any) -> list[int]:
-    """Results of a ``host.scan`` of which each step writes its slice itself: its last arguments are those slices."""
+    """Stacks of a ``host.scan`` and results of a ``host.associative_scan`` of which each step writes its slice itself:
+    the last arguments of its function are those slices."""
     attributes = scan.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []
 

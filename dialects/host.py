@@ -56,7 +56,7 @@ class CallOp(ir.OpView):
     function's collectives a call is, from 0 on: calls that meet those of other ranks, which have to come in one order
     everywhere. What calls a subgraph with collectives has a number too. Until its wait (``wait_tensor``) a collective
     reads its operands and writes its results. ``reason`` says why an operator with subgraphs is a call, and not
-    ``host.cond``, ``host.while`` or ``host.scan``.
+    ``host.cond`` or a loop.
 
     The target ``symshape.storage`` (of ``as_strided``) is no call: its result is an alias of the operand's memory from
     its first element on, of one dim.
@@ -333,6 +333,65 @@ class ScanOp(ir.OpView):
         )
 
 
+@_cext.register_operation(Host)
+class AssociativeScanOp(ir.OpView):
+    """Combines the slices along the first dim of the sliced operands by ``combine``, a subgraph: the first slice of a
+    result is that of the operand, each later one ``combine`` of the one before it and of the operand's slice.
+
+    The function is associative: it may be called in any order of brackets. The operands are ``sliced`` ones, at least
+    one, and others. ``combine`` gets slices of results, slices of operands and the others, and returns slices; there
+    is a result for each sliced operand. ``carried`` is 0. ``written`` as in ``host.scan``. ``inline-scans`` makes a
+    kernel of one whose function is pointwise.
+
+    ```mlir
+    %ys = "host.associative_scan"(%xs, %w) {combine = @combine, carried = 0 : i64, sliced = 1 : i64}
+        : (tensor<?x?xf32>, tensor<?xf32>) -> tensor<?x?xf32>
+    ```
+    """
+
+    OPERATION_NAME = "host.associative_scan"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self,
+        combine: str,
+        sliced: int,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
+        attributes = {"combine": ir.FlatSymbolRefAttr.get(combine)} | loop_attributes(0, sliced)
+        _create(self, args, results, attributes, loc, ip)
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, combine=ir.FlatSymbolRefAttr, carried=ir.IntegerAttr, sliced=ir.IntegerAttr):
+            return False
+        if "written" in self.operation.attributes and not _has(self, written=ir.DenseI64ArrayAttr):
+            return False
+        (name,), sliced = subgraphs_of(self), sliced_count(self)
+        given, results = [v.type for v in self.operation.operands], [v.type for v in self.operation.results]
+        if sliced < 1 or sliced > len(given) or carried_count(self):
+            return bad(self, f"slices {sliced} of {len(given)} operands, and carries {carried_count(self)}")
+        xs = given[:sliced]
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.rank for type_ in xs):
+            return bad(self, "slices what has no dims")
+        function = _find_subgraph(self, name)
+        if function is None:
+            return False
+        written = written_results(self)
+        if not all(0 <= i < sliced for i in written):
+            return bad(self, f"written results {written} are not all results")
+        slices = [_slice(type_) for type_ in xs]
+        arguments = [*slices, *slices, *given[sliced:], *(function.type.results[i] for i in written)]
+        return (
+            _fit(self, "argument", arguments, function.type.inputs, name)
+            and _fit(self, "slice", slices, function.type.results, name)
+            and _fit(self, "result", results, [_stacked(type_) for type_ in function.type.results], name)
+        )
+
+
 def _slice(stack: ir.RankedTensorType) -> ir.Type:
     return _tensor(stack, stack.shape[1:])
 
@@ -388,8 +447,16 @@ class LayerOp(ir.OpView):
         )
 
 
-HostOp = CallOp | LaunchOp | CondOp | WhileOp | ScanOp | LayerOp
-_OPS: tuple[type[HostOp], ...] = (CallOp, LaunchOp, CondOp, WhileOp, ScanOp, LayerOp)
+HostOp = CallOp | LaunchOp | CondOp | WhileOp | ScanOp | AssociativeScanOp | LayerOp
+_OPS: tuple[type[HostOp], ...] = (
+    CallOp,
+    LaunchOp,
+    CondOp,
+    WhileOp,
+    ScanOp,
+    AssociativeScanOp,
+    LayerOp,
+)
 HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in _OPS}
 
 

@@ -7,7 +7,14 @@ from symshape.errors import OptionError
 STAGES: dict[str, tuple[str, ...]] = {
     "imported": (),
     "shaped": ("simplify-constraints", "eliminate-implied", "hoist-guards", "resolve-dims"),
-    "linalg": ("outline-layers", "compact-masks", "lower-aten", "unroll-reductions", "inline-into-gathers"),
+    "linalg": (
+        "outline-layers",
+        "compact-masks",
+        "lower-aten",
+        "inline-scans",
+        "unroll-reductions",
+        "inline-into-gathers",
+    ),
     "kernels": (
         "fuse-kernels",
         "outline-scatters",

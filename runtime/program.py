@@ -24,6 +24,7 @@ from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
+from symshape.runtime.slices import call_by_slices, combine_slices
 from symshape.runtime.torch_c import differentiable_view, empty_strided_cpu, is_profiling, memory_of, reinterpret_tensor
 
 Run = Callable[[list[Any]], Any]  # of a compiled program: the list of its inputs, which it empties
@@ -51,6 +52,8 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         "fail": functools.partial(_fail, program.checks),
         **_DTYPES,
     }
+    for constant in program.constants:
+        call_by_slices(constant)
     products = cpu_products() if program.device == "cpu" else {}
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
     code = compile(program.source, _FILE, "exec")
@@ -133,6 +136,7 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "aten.addmm.default": torch.addmm,
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,
+    "higher_order.associative_scan": combine_slices,
     "symshape.draw.default": draw,
     "symshape.draw_and_save_state": draw_and_save_state,
     "symshape.draw_from_state": draw_from_state,

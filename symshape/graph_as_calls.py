@@ -22,6 +22,7 @@ from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
 from symshape.frontend.importer.traced_symbols import SymbolRow, collect_symbols, size_expr
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.promised_results import with_layout
+from symshape.runtime.slices import call_by_slices
 from symshape.runtime.torch_c import first_seen
 from symshape.tools.report import GraphReport
 from symshape.traced_entry import tensor_layout, traced_entry
@@ -67,6 +68,7 @@ def graph_as_calls(gm: torch.fx.GraphModule, env: Any, *, kind: str) -> GraphAsC
 
     takes_boxed_arguments(run)
     called = [LibraryCall(target_name(node.target), ()) for node in gm.graph.nodes if node.op == "call_function"]
+    call_by_slices(gm)
     report = GraphReport(kind=kind, target="calls", symbols=rows, called=called, program_source=gm.code)
     return GraphAsCalls(run, report, gm, env)
 

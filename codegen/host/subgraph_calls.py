@@ -1,4 +1,4 @@
-"""Calls of branches and of loop bodies, as lines of the host program: ``host.cond``, ``host.while``, ``host.scan``."""
+"""Calls of branches and of loop bodies, as lines of the host program: ``host.cond`` and loops."""
 
 from __future__ import annotations
 
@@ -90,10 +90,34 @@ def write_scan(w: Writer, op: Any) -> None:
         w.ensure_layout(result)
 
 
-def _slice(w: Writer, name: str, layout: Layout) -> str:
-    """A tensor at ``position`` along its first dim."""
+def write_associative_scan(w: Writer, op: Any) -> None:
+    """The first slice of a result is the operand's; each later one is made of the one before it."""
+    (combine,) = subgraphs_of(op)
+    count, written = sliced_count(op), written_results(op)
+    given = [w.operand(value) for value in op.operands]
+    xs = [w.layout(value) for value in list(op.operands)[:count]]
+    names, layouts = [w.name(result) for result in op.results], [w.layout(result) for result in op.results]
+    slices = [_slice(w, name, layout) for name, layout in zip(names, layouts)]
+    for name, result, layout in zip(names, op.results, layouts):
+        sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+        w.lines.append(f"{name} = empty_strided({sizes}, {strides}, {TORCH_NAMES[dtype_of(result)]})")
+    before = [_slice(w, name, layout, "(position - 1)") for name, layout in zip(names, layouts)]
+    elements = [_slice(w, name, layout) for name, layout in zip(given, xs)]
+    arguments = [*before, *elements, *given[count:], *(slices[i] for i in written)]
+    w.lines.append(f"for position in range({w.size(xs[0].sizes[0])}):")
+    w.lines.append("    if not position:")
+    w.lines += [f"        {slice_}.copy_({element})" for slice_, element in zip(slices, elements)]
+    w.lines.append("        continue")
+    steps = [f"step{i}" for i in range(count)]
+    w.lines.append(f"    {_targets(steps)}{combine}([{', '.join(arguments)}])")
+    w.lines += [f"    {slices[i]}.copy_({steps[i]})" for i in range(count) if i not in written]
+    w.lines.append(f"{' = '.join(steps)} = None")
+
+
+def _slice(w: Writer, name: str, layout: Layout, position: str = "position") -> str:
+    """A tensor at a position along its first dim."""
     sizes, strides, step = w.tuple(layout.sizes[1:]), w.tuple(layout.strides[1:]), w.size(layout.strides[0])
-    return f"reinterpret({name}, {sizes}, {strides}, position * {step})"
+    return f"reinterpret({name}, {sizes}, {strides}, {position} * {step})"
 
 
 def _own_memory(w: Writer, op: Any, given: Sequence[str], carried: Sequence[str]) -> None:

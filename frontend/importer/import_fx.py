@@ -45,7 +45,7 @@ from symshape.frontend.importer.fake_values import (
     unchecked,
 )
 from symshape.frontend.importer.import_cond import import_cond
-from symshape.frontend.importer.import_loops import import_scan, import_while
+from symshape.frontend.importer.import_loops import import_associative_scan, import_scan, import_while
 from symshape.frontend.importer.returned_tensors import relations
 from symshape.frontend.importer.shape_env_constraints import emit_condition, import_constraints, import_facts
 from symshape.frontend.importer.subgraphs import ImportFunction, Kept, Subgraph, copied, layout_of_copy
@@ -355,6 +355,7 @@ _SPECIAL: dict[str, Callable[[Importer, torch.fx.Node], Any]] = {
     "while_loop": _import_subgraphs(import_while),
     "while_loop_stack_output": _import_subgraphs(import_while),
     "scan": _import_subgraphs(import_scan),
+    "associative_scan": _import_subgraphs(import_associative_scan),
     "map_impl": _import_subgraphs(import_scan),
     "aten._local_scalar_dense.default": _import_item,
     "aten._assert_scalar.default": _import_assert,

@@ -1,5 +1,5 @@
-"""``while_loop``, ``scan`` and ``map``: what they run is a function of the module, which ``host.while`` and
-``host.scan`` call.
+"""``while_loop``, ``scan``, ``associative_scan`` and ``map``: what they run is a function of the module, which
+``host.while``, ``host.scan`` and ``host.associative_scan`` call.
 
 A function is called with tensors of one layout at every step: what is given to the operator, and what its body returns
 for the next step, is copied where it has other strides.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch_mlir import ir
 
-from symshape.dialects.host import ScanOp, WhileOp
+from symshape.dialects.host import AssociativeScanOp, ScanOp, WhileOp
 from symshape.frontend.importer.fake_values import bind, check_replaced, define_unbacked, is_new_symbol, type_of
 from symshape.frontend.importer.subgraphs import (
     ImportFunction,
@@ -67,6 +67,26 @@ def import_scan(importer: Importer, node: torch.fx.Node, import_function: Import
     types = [type_of(fake) for fake in node.meta["val"]]
     op = ScanOp(names[0], count, len(slices), values, types).operation
     return _results(importer, node, op)
+
+
+def import_associative_scan(importer: Importer, node: torch.fx.Node, import_function: ImportFunction) -> list[Any]:
+    """The values of the results of ``associative_scan``. Kept where it has to be a library call, and then nothing was
+    written."""
+    combine, xs, additional = (_listed(one) for one in node.args)
+    count = len(xs)
+    with no_function_left(importer):
+        # Its function takes the slices of results, which are like those of operands, first.
+        (graph,), given = read_graphs(importer, [combine], [*xs, *xs, *additional], kept=2 * count)
+        _check_results(importer, node, stacked=False)
+        operands = _operands(importer, given, graph, range(2 * count))[count:]
+        slices = inputs_of(graph[0])[:count]
+        if any(layout_of_copy(importer, fake, like, sliced=True) for fake, like in zip(node.meta["val"], slices)):
+            raise Kept("slices of its results have other strides than those that its function was traced with")
+        name = importer.free_name(graph[1])
+        import_function(importer, Subgraph(graph[0], name, like=tuple(slices)))
+    values = [copied(importer, *one) for one in operands]
+    types = [type_of(fake) for fake in node.meta["val"]]
+    return _results(importer, node, AssociativeScanOp(name, count, values, types).operation)
 
 
 def _listed(argument: Any) -> Any:

@@ -19,6 +19,8 @@ from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, 
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
 from symshape.frontend.patches import (
     assert_messages,
+    associative_scan_gradients,
+    associative_scans,
     autograd_kernels,
     branch_results,
     broadcast_rules,
@@ -82,6 +84,11 @@ _REGIONS = f"{_VARIABLES}.invoke_subgraph"
 _VIEWS = "torch._subclasses.fake_impls"
 _RULES = "torch._library.utils"
 _DEBUG = "torch._dynamo.repro.after_dynamo.WrapBackendDebug"
+_HIGHER_ORDER = "torch._higher_order_ops"
+_ASSOCIATIVE = f"{_HIGHER_ORDER}.associative_scan"
+_MATERIALIZE = "fn, args, include_key_set, exclude_key_set, force_enable_grad, subgraph_decomp_table"
+_ASSOCIATIVE_VARIABLE = f"{_VARIABLES}.higher_order_ops.AssociativeScanHigherOrderVariable"
+_PARTIAL = "self, func, args, keywords, original_cache_hash, **kwargs"
 _DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
 _FUNCTIONS = ("_sym_sqrt", "_sym_log2", "_sym_asin", "_sym_acos")
 
@@ -877,6 +884,21 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "associative scans",
+        ("frame",),
+        (f"{_VARIABLES}.UserFunctionVariable.call_function", added("torch._inductor.utils.is_pointwise_use")),
+        associative_scans.one_operator,
+        "the generic mode would be traced as its recursion, which is a graph for each length",
+        (
+            Takes(f"{_VARIABLES}.UserFunctionVariable.call_function", "self, tx, args, kwargs"),
+            Takes(f"{_ASSOCIATIVE}.associative_scan", "combine_fn, xs, dim, reverse, combine_mode"),
+            Says(f"{_ASSOCIATIVE}.associative_scan", "generic_associative_scan"),
+            Takes(f"{_ASSOCIATIVE}.generic_associative_scan", "operator, leaves, dim, additional_inputs"),
+            Takes("torch._dynamo.variables.functions.FunctoolsPartialVariable.__init__", _PARTIAL),
+            Says(f"{_ASSOCIATIVE_VARIABLE}._call_function", "is_pointwise_use"),
+        ),
+    ),
+    Patch(
         "messages of checks",
         ("frame",),
         torch_checks.targets(torch_checks.CHECK),
@@ -1105,6 +1127,21 @@ FRAME_PATCHES: tuple[Patch, ...] = (
 )
 
 GRAPH_PATCHES: tuple[Patch, ...] = (
+    Patch(
+        "gradients of associative scans",
+        ("frame", "graph", "jit"),
+        (f"{_ASSOCIATIVE}.associative_scan_op.py_kernels",),
+        associative_scan_gradients.gradients_step_by_step,
+        "PyTorch's rule makes a matrix of all pairs of steps, is right for one operand alone, and refuses closures",
+        (
+            Exists(f"{_ASSOCIATIVE}.associative_scan_op.py_kernels", "dict"),
+            Exists(f"{_ASSOCIATIVE}.associative_scan_op._dispatch_cache", "dict"),
+            Takes(f"{_HIGHER_ORDER}.utils.materialize_as_graph", _MATERIALIZE),
+            Takes(f"{_HIGHER_ORDER}.utils.split_into_chunks", "iterable, chunk_sizes"),
+            Takes(f"{_HIGHER_ORDER}.utils.save_values_for_backward", "ctx, args"),
+            Takes(f"{_HIGHER_ORDER}.utils.saved_values", "ctx"),
+        ),
+    ),
     setting(
         FUNCTORCH,
         "force_non_lazy_backward_lowering",
@@ -1264,6 +1301,17 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
 )
 
 JIT_PATCHES: tuple[Patch, ...] = (
+    Patch(
+        "associative scans without Dynamo",
+        ("function",),
+        (f"{_ASSOCIATIVE}.generic_associative_scan",),
+        associative_scans.one_operator_for_jit,
+        "the generic mode would be traced as its recursion, which is a graph for each length",
+        (
+            Takes(f"{_HIGHER_ORDER}.utils._maybe_compile_and_run_fn", "fn, *args"),
+            Takes("torch._functorch.apis.vmap", "func, in_dims, out_dims, randomness, chunk_size"),
+        ),
+    ),
     Patch(
         "Python scalars",
         ("jit",),

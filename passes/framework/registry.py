@@ -28,6 +28,7 @@ TABLE: dict[str, str] = {
     "outline-layers": "symshape.passes.layers.outline_layers:OutlineLayers",
     "compact-masks": "symshape.passes.masks.compact_masks:CompactMasks",
     "lower-aten": "symshape.passes.lowering.lower_aten:LowerAten",
+    "inline-scans": "symshape.passes.lowering.inline_scans:InlineScans",
     "unroll-reductions": "symshape.passes.lowering.unroll_reductions:UnrollReductions",
     "inline-into-gathers": "symshape.passes.lowering.inline_into_gathers:InlineIntoGathers",
     "fuse-kernels": "symshape.passes.fusion.fuse_kernels:FuseKernels",

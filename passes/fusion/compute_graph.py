@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import SCAN, combiner_of, orders_of, scan_results, symbol_name
+from symshape.dialects.accessors import ASSOCIATIVE_SCAN, combiner_of, is_scan, orders_of, scan_results, symbol_name
 from symshape.dialects.reals import sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.views import read_domain, read_map
@@ -85,6 +85,11 @@ class Compute:
     def is_reduction(self) -> bool:
         """Whether the results lack dims that it iterates over."""
         return any(self.reduced) and not self.is_scan
+
+    @property
+    def is_associative(self) -> bool:
+        """Whether it is a scan whose body may be called in any order of brackets."""
+        return combiner_of(self.op) == ASSOCIATIVE_SCAN
 
     @property
     def accumulates(self) -> bool:
@@ -211,9 +216,9 @@ def _read_generic(graph: Graph, op: Any) -> None:
         sizes = graph.tensor_sizes[outs[0]]
     captured, weight, heavy, raises = _scan_body(op)
     inputs = [graph.resolve(v, rank) for v in ins]
-    is_scan = combiner_of(op) == SCAN
-    results = list(scan_results(op)) if is_scan else list(op.results)
-    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, results, weight, heavy, raises, is_scan)
+    scans = is_scan(op)
+    results = list(scan_results(op)) if scans else list(op.results)
+    node = Compute(len(graph.computes), op, sizes, reduced, inputs, captured, results, weight, heavy, raises, scans)
     graph.computes.append(node)
     for access in inputs:
         if access.base in graph.producer:

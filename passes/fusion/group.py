@@ -38,6 +38,10 @@ class Group:
     def has_scan(self) -> bool:
         return any(node.is_scan for node in self.placements)
 
+    @property
+    def has_associative_scan(self) -> bool:
+        return any(node.is_associative for node in self.placements)
+
     def reduced_names(self) -> set[str]:
         return {f"k{i}" for i, r in enumerate(self.reduced) if r}
 
@@ -211,6 +215,8 @@ def _reduced_after(node: Compute, group: Group, placement: tuple[Expr, ...]) -> 
         return group.reduced
     if node.is_scan and not _in_order(node, placement) or group.has_reduction and node.is_scan != group.has_scan:
         return None  # a scan goes over the points once, in order; a reduction is there after all of them
+    if group.has_scan and (node.is_associative or group.has_associative_scan):
+        return None  # it is computed by blocks, for which each operand has to be there
     over: set[str] = set().union(*(placement[i].symbols for i, r in enumerate(node.reduced) if r))
     kept: set[str] = set().union(*(placement[i].symbols for i, r in enumerate(node.reduced) if not r), set())
     names = {f"k{i}" for i in range(len(group.space))}

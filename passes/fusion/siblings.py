@@ -54,6 +54,8 @@ class Siblings:
     def _mergeable(self, first: Group, second: Group) -> bool:
         if first.has_reduction and first.has_scan != second.has_scan:
             return False
+        if first.has_scan and second.has_scan and (first.has_associative_scan or second.has_associative_scan):
+            return False
         if first.reduced != second.reduced or not first.placements or not second.placements:
             return False
         if len(first.placements) + len(second.placements) > self.grouping.max_members:

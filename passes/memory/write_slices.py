@@ -23,11 +23,13 @@ from symshape.dialects.accessors import (
 from symshape.dialects.sizes import Sizes
 from symshape.passes.framework.base import Pass, PassContext
 
+_STACKING = ("host.scan", "host.associative_scan")
+
 
 @dataclass(frozen=True)
 class WriteSlices(Pass):
-    """What a step of ``host.scan`` computes for a stack is written to its slice of the stack, which is an argument of
-    the body, and not copied there.
+    """What a step of ``host.scan`` or ``host.associative_scan`` computes for a stack is written to its slice of the
+    stack, which is an argument of the function, and not copied there.
 
     Before::
 
@@ -59,7 +61,7 @@ class WriteSlices(Pass):
         callers = Counter(name for _, op in callings for name in subgraphs_of(op))
         count = {"written": 0, "copied": 0}
         for function, scan in callings:
-            if scan.name != "host.scan" or written_results(scan):
+            if scan.name not in _STACKING or written_results(scan):
                 continue
             (body,) = subgraphs_of(scan)
             stacks = [i for i in range(carried_count(scan), len(scan.results)) if _is_used(scan.results[i])]

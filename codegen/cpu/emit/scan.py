@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
-from symshape.codegen.cpu.emit import types
+from symshape.codegen.cpu.emit import associative_scan, types
 from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
@@ -61,10 +61,14 @@ def plan(kernel: LoopKernel, width: int) -> Plan:
     reduced = [dim for dim in kernel.dims if dim.reduced]
     if parallel and _lie_side_by_side(kernel, parallel[-1]):
         return Plan(kernel, parallel[-1], _COPIES * width)
+    along = reduced[-1] if reduced and _lie_side_by_side(kernel, reduced[-1]) else None
+    if kernel.is_associative_scan:
+        if along is not None and len(reduced) == 1:
+            return Plan(kernel, None, 1, along)
+        return Plan(kernel, parallel[-1], _COPIES * width, gathers=True) if parallel else Plan(kernel, None, 1)
     chain, _ = recurrence(kernel)
     if parallel and sum(map(weight, chain)) >= _LONG:
         return Plan(kernel, parallel[-1], width, gathers=True)
-    along = reduced[-1] if reduced and _lie_side_by_side(kernel, reduced[-1]) else None
     return Plan(kernel, None, 1, along)
 
 
@@ -146,6 +150,9 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
 def _row(state: State, plan: Plan) -> None:
     """One row: vectors of its points, then those that are left."""
     values, kernel = _row_values(state, plan.kernel), plan.kernel
+    if kernel.is_associative_scan:
+        associative_scan.Rows(state, [values], along=plan.along).run()
+        return
     carries = _carries(kernel)
     start = [state.constant(one.start, types.register(one.dtype)) for one in carries]
     kinds = [types.register(one.dtype) for one in carries]
@@ -231,6 +238,9 @@ def _rows(state: State, plan: Plan, lane: Dim, first: str, end: str, full: bool)
     kernel, copies = plan.kernel, plan.block // state.width
 
     values = side_by_side(state, lane, first, end, lambda k: _row_values(state, kernel), copies=copies, full=full)
+    if kernel.is_associative_scan:
+        associative_scan.Rows(state, values, lane=(lane, first, end, full)).run()
+        return
     carries = _carries(kernel)
     start = [state.splat(one.start, types.register(one.dtype)) for one in carries]
     kinds = [state.vector(types.register(one.dtype)) for one in carries]

@@ -207,6 +207,16 @@ def _scan(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any])
     return [*carried, *map(torch.stack, stacks)]
 
 
+def _associative_scan(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    (combine,) = (run.functions[name] for name in subgraphs_of(op))
+    operands = [values[v] for v in op.operands]
+    xs, rest = operands[: sliced_count(op)], operands[sliced_count(op) :]
+    steps: list[list[Any]] = [[x.select(0, i) for x in xs] for i in range(len(xs[0]))]
+    for i in range(1, len(steps)):
+        steps[i] = list(run.function(combine, [*steps[i - 1], *steps[i], *rest]))
+    return [torch.stack(parts) for parts in zip(*steps)] or [_copied(x) for x in xs]
+
+
 def _parts(returned: Sequence[Any], count: int) -> tuple[list[Any], list[Any]]:
     return list(returned[:count]), list(returned[count:])
 
@@ -227,6 +237,7 @@ _SPECIAL: Final[dict[str, Callable[[_Run, ir.Operation, Values, Sequence[Any]], 
     "host.cond": _cond,
     "host.while": _while,
     "host.scan": _scan,
+    "host.associative_scan": _associative_scan,
     "host.layer": _layer,
     **dict.fromkeys(_CONDITIONS, _condition),
 }

@@ -1,0 +1,100 @@
+"""``associative_scan`` stays one operator while it is traced.
+
+PyTorch's generic mode is a recursion over the length in Python: log2(n) levels of slices, and a graph for each length.
+Its pointwise mode is the operator ``torch.ops.higher_order.associative_scan``, which knows no length. Here both are.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch.utils._pytree as pytree
+from torch._dynamo.utils import _make_inlined
+from torch._dynamo.variables import UserFunctionVariable
+from torch._dynamo.variables.functions import FunctoolsPartialVariable
+from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
+from torch._dynamo.variables.lists import ListVariable, TupleVariable
+from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
+from torch._higher_order_ops.utils import _maybe_compile_and_run_fn
+
+from symshape.frontend.patches.patch import Changes
+
+# As an attribute of its package it is the function.
+_MODULE: Any = importlib.import_module("torch._higher_order_ops.associative_scan")
+_combining: list[Any] = []  # the function of each call of associative_scan that Dynamo is in
+
+
+def one_operator(changes: Changes) -> None:
+    """For Dynamo, the recursion of the generic mode is a call of the operator, with the function of slices."""
+    changes.wrap(UserFunctionVariable, "call_function", _traced)
+
+
+def one_operator_for_jit(changes: Changes) -> None:
+    """The same where a function runs as it is traced."""
+    changes.wrap(_MODULE, "generic_associative_scan", _recorded)
+
+
+def _traced(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.fn is _MODULE.associative_scan:
+            _combining.append(args[0] if args else kwargs.get("combine_fn"))
+            try:
+                return usual(self, tx, args, kwargs)
+            finally:
+                _combining.pop()
+        if self.fn is generic_associative_scan and _combining:
+            leaves = args[1].unpack_var_sequence(tx)
+            if _as_long([leaf.as_proxy().node.meta["example_value"] for leaf in leaves]):
+                return _operator(tx, args[0], leaves)
+        return usual(self, tx, args, kwargs)
+
+    return call_function
+
+
+def _as_long(xs: Sequence[Any]) -> bool:
+    """Whether all are as long as the first: the recursion has the error for others. Sizes become equal symbols."""
+    return all(bool(x.shape[0] == xs[0].shape[0]) for x in xs[1:])
+
+
+def _operator(tx: Any, stacked: Any, leaves: Sequence[Any]) -> Any:
+    """What Dynamo makes of the operator. ``stacked``: the function of stacks, in which that of slices is a ``vmap``."""
+    combine = FunctoolsPartialVariable(stacked.func, stacked.args, stacked.keywords | {"combine_fn": _combining[-1]})
+    xs = [leaf.call_method(tx, "contiguous", [], {}) for leaf in leaves]
+    operator = TorchHigherOrderOperatorVariable.make(associative_scan_op)
+    with Changes() as changes:
+        any_operation(changes)
+        found = operator.call_function(tx, [combine, ListVariable(xs)], {"additional_inputs": TupleVariable([])})
+    return _make_inlined(tx, pytree.tree_leaves)(found)
+
+
+def any_operation(changes: Changes) -> None:
+    """The functions of operators need not be pointwise, which is asked for in the name of the pointwise mode."""
+    changes.attribute(importlib.import_module("torch._inductor.utils"), "is_pointwise_use", lambda use: True)
+
+
+def _recorded(usual: Callable[..., Any]) -> Callable[..., Any]:
+    tracing = threading.get_ident()
+
+    def generic(operator: Any, leaves: Sequence[Any], dim: int = 0, additional_inputs: Sequence[Any] = ()) -> Any:
+        """The operator calls it as well where it is not traced, with a function that is no ``vmap``."""
+        stacked = operator.keywords.get("combine_fn") if isinstance(operator, functools.partial) else None
+        slices = inspect.getclosurevars(stacked).nonlocals.get("func") if stacked is not None else None
+        if slices is None or threading.get_ident() != tracing or not _as_long(leaves):
+            return usual(operator, leaves, dim, additional_inputs)
+        combine = functools.partial(operator.func, **(operator.keywords | {"combine_fn": slices}))
+        with Changes() as changes:
+            any_operation(changes)
+            found = _maybe_compile_and_run_fn(_run, combine, [leaf.contiguous() for leaf in leaves])
+        return pytree.tree_leaves(found)
+
+    return generic
+
+
+def _run(combine: Any, xs: Any) -> Any:
+    return associative_scan_op(combine, xs, additional_inputs=())
