@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from symshape.dialects.buffers import ReuseOp
 from symshape.dialects.constraints import AssumeOp, ExpectTrueOp, GuardOp
-from symshape.dialects.host import HOST_OPS, CallOp, CondOp, LaunchOp, ScanOp, WhileOp
+from symshape.dialects.host import HOST_OPS, AttentionOp, CallOp, CondOp, LaunchOp, ScanOp, WhileOp
 from symshape.dialects.kernels import CheckIndexOp, ScatterOp, SpaceOp, StoreOp, ViewOp
 from symshape.dialects.plans import AddressOp, ProcessorsOp, VariantOp
 from symshape.dialects.symbols import BindOp, SymbolOp, UnbackedSymbolOp, parse_binding, parse_inverse

@@ -34,7 +34,12 @@ from symshape.tools.report import GraphReport
 from symshape.tools.traffic import item_size
 
 _SAME_MEMORY = ("symshape.reuse", "symshape.view")
-_OPERATORS = {"host.cond": "torch.cond", "host.while": "while_loop", "host.scan": "scan"}
+_OPERATORS = {
+    "host.cond": "torch.cond",
+    "host.while": "while_loop",
+    "host.scan": "scan",
+    "host.attention": "flex_attention",
+}
 _NO_MEMORY = ("symshape.constant", "symshape.storage")
 
 
