@@ -22,7 +22,16 @@ from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import size_above_one, unbacked_number
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.importer.fake_values import bind, type_of
-from symshape.frontend.importer.subgraphs import ImportFunction, Kept, Subgraph, no_function_left, operands_of
+from symshape.frontend.importer.subgraphs import (
+    ImportFunction,
+    Kept,
+    Subgraph,
+    inputs_of,
+    no_function_left,
+    operands_of,
+)
+from symshape.frontend.importer.traced_symbols import size_expr
+from symshape.prover.numbers.condition import all_of, at_least
 
 if TYPE_CHECKING:
     from symshape.frontend.importer.import_fx import Importer
@@ -61,8 +70,9 @@ def import_attention(importer: Importer, node: torch.fx.Node, import_function: I
         names = []
         for graph, name in zip(_traced(one), ("scores", "weights")):
             names.append(importer.free_name(name))
-            tile = graph.graph.find_nodes(op="placeholder")[0].meta["val"]
-            import_function(importer, Subgraph(graph, names[-1], like=(tile,)))
+            tile = inputs_of(graph)[0]
+            some = all_of(*(at_least(size_expr(size), 1) for size in tile.size()))
+            import_function(importer, Subgraph(graph, names[-1], assumed=some, like=(tile,)))
     fakes = list(node.meta["val"])
     read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
     returned = fakes if read & {1, 2} else fakes[:1]

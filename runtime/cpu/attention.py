@@ -7,6 +7,7 @@ Gimelshein, "Online normalizer calculation for softmax" (2018).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,13 @@ from symshape.runtime.torch_c import empty_strided_cpu, reinterpret_tensor
 
 Function = Callable[[list[Any]], Any]  # of the host program
 Tensors = Sequence[torch.Tensor]
-Run = tuple[int, int]  # columns, from the first to the one after the last
+Run = tuple[int, int]  # from the first to the one after the last
+# Values summed by their weights, the sum of the weights, and the maximum of the scores, of each row.
+Tile = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
-_ELEMENTS: Final = 1 << 18  # of a tile, where it has more than one head: 1 MiB, half of a second-level cache
-_ROWS: Final = 128
-_COLUMNS: Final = 2048
+_ROWS: Final = 128  # of a tile, at most
+_COLUMNS: Final = 2048  # likewise
+_ELEMENTS: Final = _ROWS * _COLUMNS  # with all of its heads: 1 MiB, half of a second-level cache
 
 
 def tiled_attention(
@@ -44,22 +47,30 @@ def tiled_attention(
     query, key, value = tensors
     if query.dtype not in (torch.float32, torch.float64):
         query, key, value = query.float(), key.float(), value.float()
-    if key.size(0) != query.size(0):
-        key, value = key.expand(query.size(0), -1, -1, -1), value.expand(query.size(0), -1, -1, -1)
-    batches, heads, length, _ = query.size()
-    if query.numel() == 0 or results[0].numel() == 0:
+    batches, heads, length, _ = query.shape
+    if key.size(0) != batches:
+        key, value = key.expand(batches, -1, -1, -1), value.expand(batches, -1, -1, -1)
+    if results[0].numel() == 0:
         return
-    if lists[0].size(2) * block[0] < length:
-        raise ValueError(f"the block mask is for {lists[0].size(2) * block[0]} rows at most, but there are {length}")
+    of_batches, of_heads, blocks, most = lists[1].shape
+    if blocks * block[0] < length:
+        raise ValueError(f"the block mask is for {blocks * block[0]} rows at most, but there are {length}")
     run = _Tiles(scores, weights, query, key, value, captured, results, written)
-    shared = lists[0].size(0), lists[0].size(1)
+    if of_batches == of_heads == blocks == most == 1 and run.is_one(block[1]):
+        run.rows_of(query, key, value, results, (0, 0, 0), [(0, key.size(2))] if _is_listed(lists) else [])
+        return
     for (batch, head), rows in _row_blocks(lists, block, key.size(2)):
-        some_batches = (0, batches) if shared[0] == 1 else (batch, batch + 1)
-        some_heads = (0, heads) if shared[1] == 1 else (head, head + 1)
+        some_batches = (0, batches) if of_batches == 1 else (batch, batch + 1)
+        some_heads = (0, heads) if of_heads == 1 else (head, head + 1)
         for number, columns in enumerate(rows):
             if number * block[0] >= length:
                 break
             run.block(some_batches, some_heads, number * block[0], min((number + 1) * block[0], length), columns)
+
+
+def _is_listed(lists: Tensors) -> bool:
+    """Whether the only block is in one of the lists."""
+    return any(counts.item() for counts in lists[::2])
 
 
 def _row_blocks(
@@ -97,8 +108,7 @@ def _runs(blocks: list[int], width: int, length: int) -> list[Run]:
 
 @dataclass
 class _Tiles:
-    """What all tiles of a call need. ``memory``: for scores, and for what the kernels make of them; each is written to
-    while the other is read."""
+    """What all tiles of a call need."""
 
     scores: Function
     weights: Function
@@ -110,17 +120,24 @@ class _Tiles:
     written: tuple[bool, bool]
     memory: tuple[torch.Tensor, torch.Tensor] | None = None
 
+    def is_one(self, width: int) -> bool:
+        """Whether all scores are one tile, in one block of this many columns."""
+        batches, heads, rows, _ = self.query.shape
+        columns = self.key.size(2)
+        return rows <= _ROWS and columns <= min(_COLUMNS, width) and batches * heads * rows * columns <= _ELEMENTS
+
     def block(self, batches: Run, heads: Run, first: int, end: int, runs: list[Run]) -> None:
         """A block of rows of some batches and heads, which have the same runs of columns."""
-        if not runs:
-            for result, empty in zip(self.results, (0.0, -math.inf, -math.inf)):
-                result[batches[0] : batches[1], heads[0] : heads[1], first:end].fill_(empty)
-            return
-        width = max(run[1] - run[0] for run in runs)
+        each = self.query.size(1) // self.key.size(1)
+        width = max((run[1] - run[0] for run in runs), default=1)
         for row in range(first, end, _ROWS):
             rows = row, min(row + _ROWS, end)
-            for some in self._groups(batches, heads, (rows[1] - rows[0]) * width):
-                self._rows(*some, rows, runs)
+            for batch, head in self._groups(batches, heads, (rows[1] - rows[0]) * width):
+                query = _cut(self.query, batch, head, rows)
+                of_key = head[0] // each, (head[1] - 1) // each + 1
+                key, value = (_cut(tensor, batch, of_key) for tensor in (self.key, self.value))
+                results = [_cut(result, batch, head, rows) for result in self.results]
+                self.rows_of(query, key, value, results, (batch[0], head[0], row), runs)
 
     def _groups(self, batches: Run, heads: Run, size: int) -> Iterator[tuple[Run, Run]]:
         """Batches and heads whose tiles, each of ``size`` elements, are computed together: all heads of some batches,
@@ -141,63 +158,74 @@ class _Tiles:
                 yield (batch, batch + 1), (head, last)
                 head = last
 
-    def _rows(self, batches: Run, heads: Run, rows: Run, runs: list[Run]) -> None:
-        """The results of some rows of some heads."""
-        sums: torch.Tensor | None = None
-        for columns in runs:
-            made, total, largest = self._tile(batches, heads, rows, columns)
-            if sums is None:
-                output, sums, maxima = made, total, largest
-                continue
-            joint = torch.maximum(maxima, largest)
-            centre = torch.where(joint == -math.inf, 0.0, joint)
-            before, now = torch.exp(maxima - centre), torch.exp(largest - centre)
-            output = output.mul_(before).add_(made.mul_(now))
-            sums = torch.where(joint == -math.inf, 1.0, sums * before + total * now)
-            maxima = joint
-        assert sums is not None
-        parts = [result[batches[0] : batches[1], heads[0] : heads[1], rows[0] : rows[1]] for result in self.results]
-        torch.div(output, sums, out=parts[0])
-        if len(parts) > 1:
-            torch.div((maxima + sums.log()).squeeze(3), math.log(2), out=parts[1])
-            torch.div(maxima.squeeze(3), math.log(2), out=parts[2])
+    def rows_of(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        results: Tensors,
+        place: tuple[int, int, int],
+        runs: list[Run],
+    ) -> None:
+        """The results of some rows: key and value are whole, the others parts that begin at ``place``."""
+        if not runs:
+            for result, empty in zip(results, (0.0, -math.inf, -math.inf)):
+                result.fill_(empty)
+            return
+        whole = (0, key.size(2))
+        parts = [(run[0], *((t if run == whole else t.narrow(2, run[0], run[1] - run[0])) for t in (key, value)))
+                 for run in runs]  # fmt: skip
+        made = [self._tile(query, k, v, (*place, column)) for column, k, v in parts]
+        output, sums, maxima = made[0] if len(made) == 1 else functools.reduce(_combined, made)
+        torch.div(output, sums, out=results[0])
+        if len(results) > 1:
+            torch.div((maxima + sums.log()).squeeze(3), math.log(2), out=results[1])
+            torch.div(maxima.squeeze(3), math.log(2), out=results[2])
 
     def _tile(
-        self, batches: Run, heads: Run, rows: Run, columns: Run
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The sum of values by their weights, the sum of the weights, and the maximum of the scores, of each row."""
-        each = self.query.size(1) // self.key.size(1)
-        shape = batches[1] - batches[0], heads[1] - heads[0], rows[1] - rows[0], columns[1] - columns[0]
-        keys = heads[0] // each, (heads[1] - 1) // each + 1
-        products = shape[0] * (keys[1] - keys[0])  # the heads that share one of the key are one below the other
-        tall = shape[0] * shape[1] * shape[2] // products
-        query = _cut(self.query, batches, heads, rows).reshape(products, tall, -1)
-        key = _cut(self.key, batches, keys, columns).reshape(products, shape[3], -1)
-        value = _cut(self.value, batches, keys, columns).reshape(products, shape[3], -1)
-        first, second = self._memory(math.prod(shape))
-        strides = math.prod(shape[1:]), shape[2] * shape[3], shape[3], 1
-        flat = (products, tall, shape[3]), (tall * shape[3], shape[3], 1)
-        product, scores = reinterpret_tensor(first, *flat), reinterpret_tensor(second, shape, strides)
-        torch.bmm(query, key.transpose(1, 2), out=product)
-        tile = reinterpret_tensor(first, shape, strides)
-        place = batches[0], heads[0], rows[0], columns[0]
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, place: tuple[int, int, int, int]
+    ) -> Tile:
+        """Heads that share one of the key are one below the other in the products."""
+        (batches, heads, rows, _), (_, of_key, columns, _) = query.shape, key.shape
+        products, tall = batches * of_key, heads // of_key * rows
+        shape = batches, heads, rows, columns
+        tile, scores = self._memory(shape, (heads * rows * columns, rows * columns, columns, 1))
+        product = tile.view(products, tall, columns)
+        torch.bmm(query.reshape(products, tall, -1), key.reshape(products, columns, -1).transpose(1, 2), out=product)
         scores, largest = self.scores([tile, *place, *self.captured, *([scores] if self.written[0] else ())])
         weights, total = self.weights([scores, largest, *([tile] if self.written[1] else ())])
-        made = torch.bmm(reinterpret_tensor(weights, *flat), value)
-        return made.view(*shape[:3], -1), total, largest
+        weights = product if weights is tile else weights.view(products, tall, columns)
+        made = torch.bmm(weights, value.reshape(products, columns, -1))
+        return made.view(batches, heads, rows, -1), total, largest
 
-    def _memory(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Room for a tile, twice."""
-        if self.memory is None or self.memory[0].numel() < size:
+    def _memory(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Room for a tile, twice: for products, and for what kernels make of them; each is written to while the other
+        is read. What the first tile gets serves the largest."""
+        if self.memory is None:
+            batches, heads, rows, _ = self.query.shape
+            size = min(_ELEMENTS, batches * heads * min(rows, _ROWS) * min(self.key.size(2), _COLUMNS))
+            if size == math.prod(shape):
+                dtype = self.query.dtype
+                return empty_strided_cpu(shape, strides, dtype), empty_strided_cpu(shape, strides, dtype)
             made = [empty_strided_cpu((size,), (1,), self.query.dtype) for _ in range(2)]
             self.memory = made[0], made[1]
-        return self.memory
+        first, second = self.memory
+        return reinterpret_tensor(first, shape, strides), reinterpret_tensor(second, shape, strides)
 
 
-def _cut(tensor: torch.Tensor, batches: Run, heads: Run, rows: Run) -> torch.Tensor:
-    """A part of a tensor (batch, heads, rows, features)."""
-    whole = (0, tensor.size(0)), (0, tensor.size(1)), (0, tensor.size(2))
-    for dim, (part, all_) in enumerate(zip((batches, heads, rows), whole)):
-        if part != all_:
-            tensor = tensor.narrow(dim, part[0], part[1] - part[0])
+def _combined(one: Tile, other: Tile) -> Tile:
+    """Of the same rows, over the columns of both."""
+    (output, sums, maxima), (made, total, largest) = one, other
+    joint = torch.maximum(maxima, largest)
+    centre = torch.where(joint == -math.inf, 0.0, joint)
+    before, now = torch.exp(maxima - centre), torch.exp(largest - centre)
+    sums = torch.where(joint == -math.inf, 1.0, sums * before + total * now)
+    return output.mul_(before).add_(made.mul_(now)), sums, joint
+
+
+def _cut(tensor: torch.Tensor, *parts: Run) -> torch.Tensor:
+    """A part of a tensor, along its first dims."""
+    for dim, (first, end) in enumerate(parts):
+        if end - first != tensor.size(dim):
+            tensor = tensor.narrow(dim, first, end - first)
     return tensor
