@@ -14,6 +14,7 @@ from symshape.dialects.verify import verify
 __all__ = [
     "AddressOp",
     "AssumeOp",
+    "AttentionOp",
     "BindOp",
     "CallOp",
     "CheckIndexOp",

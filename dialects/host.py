@@ -397,7 +397,7 @@ class AttentionOp(ir.OpView):
         memory = [[type_.results[0]] if i in written else [] for i, type_ in enumerate((scores, weights))]
         captured = [*scores.inputs[:5], *given[5 + count :], *memory[0]]
         return _fit(self, "captured value", captured, scores.inputs, names[0]) and _fit(
-            self, "result of the scores", [*scores.results, *memory[1]], weights.inputs, names[1]
+            self, "score and maximum", [*scores.results, *memory[1]], weights.inputs, names[1]
         )
 
 

@@ -1,4 +1,4 @@
-"""Calls of subgraphs, as lines of the host program: ``host.cond``, ``host.while``, ``host.scan``, ``host.attention``."""
+"""Calls of subgraphs, as lines of the host program: of branches, of bodies of loops, and of what computes a tile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""``flex_attention``: its score and mask functions become code for a tile of the scores; ``host.attention`` goes over the
-tiles that the block mask names.
+"""``flex_attention``: its score and mask functions become code for a tile of the scores; ``host.attention`` goes over
+the tiles that the block mask names.
 
 Both functions are given for one score. As in PyTorch's own rule they are mapped over batch, heads, rows and columns,
 and what comes of that is traced for a tile of any size, at any place.
@@ -62,8 +62,8 @@ class _Attention:
 
 
 def import_attention(importer: Importer, node: torch.fx.Node, import_function: ImportFunction) -> list[Any]:
-    """The values of output, logsumexp and maxima; of the last two None where nothing reads them. Kept where it has to be
-    a library call, and then nothing was written."""
+    """The values of output, logsumexp and maxima; of the last two None where nothing reads them. Kept where it has to
+    be a library call, and then nothing was written."""
     with no_function_left(importer):
         one = _arguments(importer, node)
         operands = operands_of(importer, [*one.tensors, *one.lists, *one.block, *one.captures])
@@ -99,9 +99,16 @@ def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
     lists = [tensor for tensor in block_mask[2:6] if tensor is not None]
     if any(tensor.meta["val"].dim() != 3 + i % 2 for i, tensor in enumerate(lists)):
         raise Kept("its block mask has no dims for batch and heads")
-    functions = [importer.values[graph].value for graph in (score, block_mask[-1])]
-    captures = tuple(score_captures), tuple(mask_captures)
-    return _Attention(tuple(tensors), tuple(lists), block_mask[-3:-1], float(scale), *functions, *captures)
+    return _Attention(
+        tensors=tuple(tensors),
+        lists=tuple(lists),
+        block=block_mask[-3:-1],
+        scale=float(scale),
+        score=importer.values[score].value,
+        mask=importer.values[block_mask[-1]].value,
+        score_captures=tuple(score_captures),
+        mask_captures=tuple(mask_captures),
+    )
 
 
 def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:

@@ -66,7 +66,9 @@ class WriteSlices(Pass):
             if written_results(scan):
                 continue
             if scan.name == "host.attention":
-                tiles = [i for i, name in enumerate(subgraphs_of(scan)) if _written_tile(functions[name], callers[name])]
+                tiles = [
+                    i for i, name in enumerate(subgraphs_of(scan)) if _written_tile(functions[name], callers[name])
+                ]
                 if tiles:
                     set_written_results(scan, tiles)
                 count["tiles"] += len(tiles)
@@ -99,7 +101,7 @@ def _written(scan: ir.Operation, stacks: list[int], caller: Any, body: Any) -> l
 
 
 def _written_tile(function: Any, callers: int) -> bool:
-    """Makes the destination of what a function returns first an argument, where nothing else that it returns is in it."""
+    """Makes the destination of what a function returns first an argument, where nothing else returned is in it."""
     returned = list(body_of(function)[-1].operands)
     return callers == 1 and _is_own(returned[0], returned) and _take_destination(function, returned[0])
 

@@ -172,10 +172,10 @@ class _Tiles:
             for result, empty in zip(results, (0.0, -math.inf, -math.inf)):
                 result.fill_(empty)
             return
-        whole = (0, key.size(2))
-        parts = [(run[0], *((t if run == whole else t.narrow(2, run[0], run[1] - run[0])) for t in (key, value)))
-                 for run in runs]  # fmt: skip
-        made = [self._tile(query, k, v, (*place, column)) for column, k, v in parts]
+        made = []
+        for run in runs:
+            k, v = (_columns(tensor, run) for tensor in (key, value))
+            made.append(self._tile(query, k, v, (*place, run[0])))
         output, sums, maxima = made[0] if len(made) == 1 else functools.reduce(_combined, made)
         torch.div(output, sums, out=results[0])
         if len(results) > 1:
@@ -221,6 +221,12 @@ def _combined(one: Tile, other: Tile) -> Tile:
     before, now = torch.exp(maxima - centre), torch.exp(largest - centre)
     sums = torch.where(joint == -math.inf, 1.0, sums * before + total * now)
     return output.mul_(before).add_(made.mul_(now)), sums, joint
+
+
+def _columns(tensor: torch.Tensor, run: Run) -> torch.Tensor:
+    """Those of a key or value."""
+    count = run[1] - run[0]
+    return tensor if count == tensor.size(2) else tensor.narrow(2, run[0], count)
 
 
 def _cut(tensor: torch.Tensor, *parts: Run) -> torch.Tensor:

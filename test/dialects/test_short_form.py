@@ -101,6 +101,8 @@ PAIRS = {
     "%r = host.while @c do @b (%x) carried 1 stacked {draws} : f32 -> tensor<?xf32>",
     '%r = "host.scan"(%x) {body = @b, carried = 0 : i64, sliced = 1 : i64, written = array<i64: 0>} : (f32) -> f32': ""
     "%r = host.scan @b(%x) carried 0 sliced 1 written array<i64: 0> : f32 -> f32",
+    '%r = "host.attention"(%q, %n) {lists = 2 : i64, scores = @a, weights = @b} : (f32, index) -> f32': ""
+    "%r = host.attention @a then @b (%q, %n) lists 2 : f32, index -> f32",
     '%r = "host.layer"(%x) {callee = @layer_0} : (f32) -> f32': "%r = host.layer @layer_0(%x) : f32 -> f32",
 }
 
