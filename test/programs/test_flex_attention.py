@@ -131,11 +131,13 @@ def test_shared_keys_logsumexp_and_captured_tensors() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_types(dtype: torch.dtype) -> None:
+    """Half types are computed in float32, and rounded once; eager mode rounds the weights as well."""
     function = attention("cap")
     program, reports = compiled(function)
     for length in (17, 1, 200):
-        given = [*inputs(length, dtype=dtype), block_mask(causal, length)]
-        torch.testing.assert_close(program(*given), function(*given))
+        given, mask = inputs(length, dtype=dtype), block_mask(causal, length)
+        precise = function(*(x if dtype == torch.float64 else x.float() for x in given), mask)
+        torch.testing.assert_close(program(*given, mask), precise.to(dtype))
     check_own_kernels(reports)
 
 
@@ -184,7 +186,8 @@ def test_a_block_mask_made_by_the_compiled_function() -> None:
     for length in (17, 129, 1, 300):
         given = inputs(length)
         torch.testing.assert_close(program(*given), function(*given))
-    assert len(reports) == 1 and "tiled_attention(" in reports[0].program_source
+    assert len(reports) == 2  # PyTorch asks whether there is one block of rows
+    assert all("tiled_attention(" in report.program_source for report in reports)
 
 
 @pytest.mark.long
