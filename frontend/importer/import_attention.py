@@ -112,7 +112,8 @@ def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
 
 
 def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """The graphs of ``scores`` and ``weights`` of ``host.attention``. Kept where a trace would add a guard."""
+    """The graphs of ``scores`` and ``weights`` of ``host.attention``. Kept where what is given for one score cannot be
+    mapped over a tile (it draws random numbers, or asks for a value), and where a trace would add a guard."""
     query: torch.Tensor = one.tensors[0].meta["val"]
     dtype = torch.float32 if query.dtype in _HALF_TYPES else query.dtype
     mode = mode_of(query)
@@ -124,7 +125,11 @@ def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule
         tile = torch.empty([size_above_one(env) for _ in range(4)], dtype=dtype)
         place = [unbacked_number(env, int) for _ in range(4)]
         captured = [node.meta["val"] for node in one.captures]
-        scores = make_fx(_scores(one, dtype), decomposition_table=table)(tile, *place, *captured)
+        try:
+            scores = make_fx(_scores(one, dtype), decomposition_table=table)(tile, *place, *captured)
+        except Exception as error:  # of the user's functions, or of an operator's rule for vmap
+            reason = str(error).partition("\n")[0]
+            raise Kept(f"its functions cannot be mapped over scores: {reason}") from error
         largest = torch.empty([*tile.size()[:3], 1], dtype=dtype)
         weights = make_fx(_weights, decomposition_table=table)(tile, largest)
     if guard_counts(env) != before:

@@ -42,7 +42,8 @@ def tiled_attention(
     the first may have a multiple of the others' heads, and their batch may be 1. ``lists``: of blocks of ``block`` rows
     and columns, (batch or 1, heads or 1, blocks of rows[, blocks of columns]).
 
-    Raises ValueError where the lists say nothing of the last rows.
+    Raises IndexError, as eager mode does, where there are no keys, and ValueError where the lists say nothing of the
+    last rows.
     """
     query, key, value = tensors
     if query.dtype not in (torch.float32, torch.float64):
@@ -50,6 +51,8 @@ def tiled_attention(
     batches, heads, length, _ = query.shape
     if key.size(0) != batches:
         key, value = key.expand(batches, -1, -1, -1), value.expand(batches, -1, -1, -1)
+    if key.size(2) == 0:
+        raise IndexError("attention without keys: a row of scores has no maximum")
     if results[0].numel() == 0:
         return
     of_batches, of_heads, blocks, most = lists[1].shape
@@ -186,17 +189,19 @@ class _Tiles:
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, place: tuple[int, int, int, int]
     ) -> Tile:
         """Heads that share one of the key are one below the other in the products."""
-        (batches, heads, rows, _), (_, of_key, columns, _) = query.shape, key.shape
+        (batches, heads, rows, features), (_, of_key, columns, _) = query.shape, key.shape
         products, tall = batches * of_key, heads // of_key * rows
         shape = batches, heads, rows, columns
         tile, scores = self._memory(shape, (heads * rows * columns, rows * columns, columns, 1))
         product = tile.view(products, tall, columns)
-        torch.bmm(query.reshape(products, tall, -1), key.reshape(products, columns, -1).transpose(1, 2), out=product)
+        keys = key.reshape(products, columns, features).transpose(1, 2)
+        torch.bmm(query.reshape(products, tall, features), keys, out=product)
         scores, largest = self.scores([tile, *place, *self.captured, *([scores] if self.written[0] else ())])
         weights, total = self.weights([scores, largest, *([tile] if self.written[1] else ())])
         weights = product if weights is tile else weights.view(products, tall, columns)
-        made = torch.bmm(weights, value.reshape(products, columns, -1))
-        return made.view(batches, heads, rows, -1), total, largest
+        each = value.size(3)
+        made = torch.bmm(weights, value.reshape(products, columns, each))
+        return made.view(batches, heads, rows, each), total, largest
 
     def _memory(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
         """Room for a tile, twice: for products, and for what kernels make of them; each is written to while the other

@@ -205,3 +205,37 @@ def test_gradients_are_pytorchs_error() -> None:
     program, _ = compiled(attention("causal"))
     with pytest.raises(Exception, match="does not support backward on CPU"):
         program(q, k, v, block_mask(causal, 17))
+
+
+def test_no_keys_are_an_error() -> None:
+    program, _ = compiled(attention("alibi"))
+    program(*inputs(17), None)
+    for run in (program, attention("alibi")):
+        with pytest.raises(IndexError):
+            run(*inputs(0), None)
+
+
+@pytest.mark.long
+def test_gradients_of_what_functions_capture() -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor) -> Any:
+        return flex_attention(q, k, v, lambda score, b, h, i, j: score + slopes[h] * (j - i))
+
+    program, reports = compiled(function)
+    for length in (17, 130):
+        found = []
+        for run in (program, function):
+            slopes = SLOPES.clone().requires_grad_()
+            run(*inputs(length), slopes).square().sum().backward()
+            found.append(slopes.grad)
+        torch.testing.assert_close(*found)
+    assert "tiled_attention(" in reports[0].program_source
+
+
+@pytest.mark.long
+def test_functions_that_cannot_be_mapped_stay_pytorchs() -> None:
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, lambda score, b, h, i, j: score if b.item() == 0 else -score)
+
+    for run in (compiled(function)[0], function):
+        with pytest.raises(Exception, match="item|vmap"):
+            run(*inputs(17))
