@@ -7,6 +7,7 @@ and what comes of that is traced for a tile of any size, at any place.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -156,9 +157,14 @@ def _scores(one: _Attention, dtype: torch.dtype) -> Callable[..., Any]:
 
 
 def _weights(scores: torch.Tensor, largest: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Exponentials relative to the maximum of each row, and their sum; 0 and 1 in a row that is masked as a whole."""
+    """Exponentials relative to the maximum of each row, and their sum; 0 and 1 in a row that is masked as a whole.
+
+    A weight that would be subnormal is 0: beside the 1 of the maximum it is nothing, and products with it are slow.
+    """
     masked = largest == -float("inf")
-    weights = torch.exp(scores - torch.where(masked, 0.0, largest))
+    difference = scores - torch.where(masked, 0.0, largest)
+    vanishing = difference < math.log(torch.finfo(scores.dtype).tiny)
+    weights = torch.exp(torch.where(vanishing, -float("inf"), difference))
     return weights, torch.where(masked, 1.0, weights.sum(-1, keepdim=True))
 
 
