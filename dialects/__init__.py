@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from symshape.dialects.buffers import ReuseOp
 from symshape.dialects.constraints import AssumeOp, ExpectTrueOp, GuardOp
-from symshape.dialects.host import HOST_OPS, AssociativeScanOp, CallOp, CondOp, LaunchOp, ScanOp, WhileOp
+from symshape.dialects.host import (
+    HOST_OPS,
+    AssociativeScanOp,
+    AttentionOp,
+    CallOp,
+    CondOp,
+    LaunchOp,
+    ScanOp,
+    WhileOp,
+)
 from symshape.dialects.kernels import CheckIndexOp, ScatterOp, SpaceOp, StoreOp, ViewOp
 from symshape.dialects.plans import AddressOp, ProcessorsOp, VariantOp
 from symshape.dialects.symbols import BindOp, SymbolOp, UnbackedSymbolOp, parse_binding, parse_inverse
@@ -14,6 +23,7 @@ from symshape.dialects.verify import verify
 __all__ = [
     "AddressOp",
     "AssumeOp",
+    "AttentionOp",
     "BindOp",
     "CallOp",
     "CheckIndexOp",

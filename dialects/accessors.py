@@ -22,6 +22,7 @@ SCAN, ASSOCIATIVE_SCAN = "scan", "associative_scan"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
 _COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
 _CARRIED, _SLICED, _STACKED, _WRITTEN, _REASON = "carried", "sliced", "stacked", "written", "reason"
+_LISTS = "lists"
 
 # --- functions of a module ---------------------------------------------------------------------------------------
 
@@ -32,7 +33,7 @@ def is_kernel(function: Any) -> bool:
 
 
 def is_subgraph(function: Any) -> bool:
-    """Whether a function is a branch or the body of a loop: what ``calls_subgraphs`` calls it."""
+    """Whether a function is a branch, the body of a loop, or computes a tile: what ``calls_subgraphs`` calls it."""
     return _SUBGRAPH in function.operation.attributes
 
 
@@ -73,7 +74,7 @@ def text_of_kernel(function: Any) -> str:
 
 
 def mark_subgraph(function: Any) -> None:
-    """Makes a function one that ``host.cond`` and loops may call."""
+    """Makes a function one that what ``calls_subgraphs`` may call."""
     function.operation.attributes[_SUBGRAPH] = ir.UnitAttr.get()
 
 
@@ -328,11 +329,13 @@ _SUBGRAPHS: Final = {
     "host.while": ("cond", "body"),
     "host.scan": ("body",),
     "host.associative_scan": ("combine",),
+    "host.attention": ("scores", "weights"),
 }
 
 
 def calls_subgraphs(op: Any) -> bool:
-    """Whether an operation is a ``host.cond``, or a loop: ``host.while``, ``host.scan``, ``host.associative_scan``."""
+    """Whether an operation is a ``host.cond``, a ``host.attention``, or a loop: ``host.while``, ``host.scan``,
+    ``host.associative_scan``."""
     return op.name in _SUBGRAPHS
 
 
@@ -358,9 +361,20 @@ def stacks_steps(loop: Any) -> bool:
     return _STACKED in loop.operation.attributes
 
 
+def lists_count(attention: Any) -> int:
+    """How many tensors of a ``host.attention``, after the first three, list blocks."""
+    return _number(attention, _LISTS)
+
+
+def attention_attributes(lists: int) -> dict[str, ir.Attribute]:
+    """What ``lists_count`` reads."""
+    return {_LISTS: ir.IntegerAttr.get(ir.IntegerType.get_signless(64), lists)}
+
+
 def written_results(scan: Any) -> list[int]:
     """Stacks of a ``host.scan`` and results of a ``host.associative_scan`` of which each step writes its slice itself:
-    the last arguments of its function are those slices."""
+    the last arguments of its function are those slices. Of a ``host.attention``: which of its functions (0, 1) write
+    their first result to their last argument."""
     attributes = scan.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []
 

@@ -14,6 +14,7 @@ from torch_mlir import ir
 from torch_mlir.dialects._ods_common import _cext
 
 from symshape.dialects.accessors import (
+    attention_attributes,
     branches_of,
     call_arguments,
     call_target,
@@ -23,6 +24,7 @@ from symshape.dialects.accessors import (
     is_layer,
     is_subgraph,
     is_wait,
+    lists_count,
     loop_attributes,
     result_indices,
     sliced_count,
@@ -56,7 +58,7 @@ class CallOp(ir.OpView):
     function's collectives a call is, from 0 on: calls that meet those of other ranks, which have to come in one order
     everywhere. What calls a subgraph with collectives has a number too. Until its wait (``wait_tensor``) a collective
     reads its operands and writes its results. ``reason`` says why an operator with subgraphs is a call, and not
-    ``host.cond`` or a loop.
+    ``host.cond``, ``host.attention`` or a loop.
 
     The target ``symshape.storage`` (of ``as_strided``) is no call: its result is an alias of the operand's memory from
     its first element on, of one dim.
@@ -392,6 +394,72 @@ class AssociativeScanOp(ir.OpView):
         )
 
 
+@_cext.register_operation(Host)
+class AttentionOp(ir.OpView):
+    """Attention of ``query``, ``key`` and ``value`` (batch, heads, length, features), tile by tile of its scores.
+
+    The first operands are these three; ``lists`` tensors of a block mask (numbers of blocks and their positions, for
+    each block of rows; the second pair, if there is one, is of blocks that are not masked); how many rows and columns
+    a block has; and what ``scores`` reads besides the tile. What no list names is masked, and is not computed.
+
+    Both functions are subgraphs. ``scores`` is called with a tile of the products of queries and keys, and the batch,
+    head, row and column where it begins; it returns what the softmax is taken of, and the maximum of each row.
+    ``weights`` is called with these; it returns exponentials, and the sum of each row. ``written`` (by
+    ``write-slices``): whether each writes its first result to memory that is its last argument.
+
+    The results are the output, or the output, the logarithms (to base 2) of the sums of exponentials of each row, and
+    the maxima in the same unit.
+
+    ```mlir
+    %o = "host.attention"(%q, %k, %v, %counts, %blocks, %c128, %c128, %slopes)
+         {scores = @scores, weights = @weights, lists = 2 : i64}
+         : (tensor<?x8x?x64xf32>, ...) -> tensor<?x8x?x64xf32>
+    ```
+    """
+
+    OPERATION_NAME = "host.attention"
+    _ODS_REGIONS = (0, True)
+
+    def __init__(
+        self,
+        scores: str,
+        weights: str,
+        lists: int,
+        args: Sequence[ir.Value],
+        results: Sequence[ir.Type],
+        *,
+        loc: Any = None,
+        ip: Any = None,
+    ) -> None:
+        functions = {"scores": ir.FlatSymbolRefAttr.get(scores), "weights": ir.FlatSymbolRefAttr.get(weights)}
+        _create(self, args, results, functions | attention_attributes(lists), loc, ip)
+
+    def verify_invariants(self) -> bool:
+        if not _has(self, scores=ir.FlatSymbolRefAttr, weights=ir.FlatSymbolRefAttr, lists=ir.IntegerAttr):
+            return False
+        if "written" in self.operation.attributes and not _has(self, written=ir.DenseI64ArrayAttr):
+            return False
+        given, count = [v.type for v in self.operation.operands], lists_count(self)
+        if count not in (2, 4) or len(given) < 5 + count:
+            return bad(self, f"has {count} lists, which are 2 or 4, and {len(given)} operands")
+        if not all(isinstance(type_, ir.RankedTensorType) for type_ in given[: 3 + count]):
+            return bad(self, "takes tensors, and lists of blocks that are tensors")
+        if not all(str(type_) == "index" for type_ in given[3 + count : 5 + count]):
+            return bad(self, "needs the number of rows and of columns of a block")
+        if len(self.operation.results) not in (1, 3):
+            return bad(self, f"has {len(self.operation.results)} results, which are 1 or 3")
+        names = subgraphs_of(self)
+        functions = [_find_subgraph(self, name) for name in names]
+        if any(function is None for function in functions):
+            return False
+        (scores, weights), written = (f.type for f in functions), written_results(self)
+        memory = [[type_.results[0]] if i in written else [] for i, type_ in enumerate((scores, weights))]
+        captured = [*scores.inputs[:5], *given[5 + count :], *memory[0]]
+        return _fit(self, "captured value", captured, scores.inputs, names[0]) and _fit(
+            self, "score and maximum", [*scores.results, *memory[1]], weights.inputs, names[1]
+        )
+
+
 def _slice(stack: ir.RankedTensorType) -> ir.Type:
     return _tensor(stack, stack.shape[1:])
 
@@ -447,7 +515,7 @@ class LayerOp(ir.OpView):
         )
 
 
-HostOp = CallOp | LaunchOp | CondOp | WhileOp | ScanOp | AssociativeScanOp | LayerOp
+HostOp = CallOp | LaunchOp | CondOp | WhileOp | ScanOp | AssociativeScanOp | AttentionOp | LayerOp
 _OPS: tuple[type[HostOp], ...] = (
     CallOp,
     LaunchOp,
@@ -455,6 +523,7 @@ _OPS: tuple[type[HostOp], ...] = (
     WhileOp,
     ScanOp,
     AssociativeScanOp,
+    AttentionOp,
     LayerOp,
 )
 HOST_OPS: dict[str, type[HostOp]] = {cls.OPERATION_NAME: cls for cls in _OPS}

@@ -19,6 +19,7 @@ from symshape.artifact.constraint_checks import CheckText
 from symshape.errors import SymshapeError, with_text
 from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
+from symshape.runtime.cpu.attention import tiled_attention
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
 from symshape.runtime.profiling import with_name
@@ -46,6 +47,7 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         "address": ctypes.addressof,
         "error_code": _error_code,
         "number_of": _number_of,
+        "tiled_attention": tiled_attention,
         "raise_index_error": raise_index_error,
         "inf": float("inf"),
         "nan": float("nan"),

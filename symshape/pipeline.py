@@ -69,6 +69,12 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "items of a known size are checked"),
     Step("break-where-shared", DYNAMO, f"{_VIEWS}:break_where_shared", "in-place views of shared memory", inputs=True),
     Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
+    Step(
+        "leave-out-unread-blocks",
+        DYNAMO,
+        f"{_REWRITES}.unread_blocks:leave_out_unread_blocks",
+        "block masks on CPUs list keys alone",
+    ),
     Step("mask-to-where", JOINT, f"{_REWRITES}.masks:rewrite_masks", "boolean masks become selects", optional=True),
     Step(
         "check-marked-sizes", TRACED, f"{_SIZES}.specialisations:check_marked", "an error where marked sizes are pinned"

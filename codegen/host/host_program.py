@@ -17,7 +17,13 @@ from symshape.codegen.host.entry_guards import read_entry
 from symshape.codegen.host.error_lines import FALLIBLE, lines_of
 from symshape.codegen.host.guard_stub import Constraint, check_lines, check_texts
 from symshape.codegen.host.program_text import Buffer, LibraryCall, ProgramText
-from symshape.codegen.host.subgraph_calls import write_associative_scan, write_cond, write_scan, write_while
+from symshape.codegen.host.subgraph_calls import (
+    write_associative_scan,
+    write_attention,
+    write_cond,
+    write_scan,
+    write_while,
+)
 from symshape.dialects.accessors import (
     call_arguments,
     call_target,
@@ -463,5 +469,6 @@ _HANDLERS: dict[str, Callable[[Writer, Any], None]] = {
     "host.while": write_while,
     "host.scan": write_scan,
     "host.associative_scan": write_associative_scan,
+    "host.attention": write_attention,
     "func.return": _return,
 }

@@ -1,4 +1,4 @@
-"""Calls of branches and of loop bodies, as lines of the host program: ``host.cond`` and loops."""
+"""Calls of subgraphs, as lines of the host program: of branches, of bodies of loops, and of what computes a tile."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import (
     branches_of,
     carried_count,
+    lists_count,
     sliced_count,
     stacks_steps,
     subgraphs_of,
@@ -112,6 +113,21 @@ def write_associative_scan(w: Writer, op: Any) -> None:
     w.lines.append(f"    {_targets(steps)}{combine}([{', '.join(arguments)}])")
     w.lines += [f"    {slices[i]}.copy_({steps[i]})" for i in range(count) if i not in written]
     w.lines.append(f"{' = '.join(steps)} = None")
+
+
+def write_attention(w: Writer, op: Any) -> None:
+    """The results are allocated here; which tiles there are is found when the block mask is there."""
+    scores, weights = subgraphs_of(op)
+    given, count, written = [w.operand(value) for value in op.operands], lists_count(op), written_results(op)
+    for result in op.results:
+        layout, dtype = w.layout(result), TORCH_NAMES[dtype_of(result)]
+        sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+        w.lines.append(f"{w.name(result)} = empty_strided({sizes}, {strides}, {dtype})")
+    lists, block, captured = given[3 : 3 + count], given[3 + count : 5 + count], given[5 + count :]
+    groups = [given[:3], lists, block, captured, [w.name(result) for result in op.results]]
+    tuples = ", ".join(f"({_tuple(group)})" for group in groups)
+    memory = (0 in written, 1 in written)
+    w.lines.append(f"tiled_attention({scores}, {weights}, {tuples}, {memory})")
 
 
 def _slice(w: Writer, name: str, layout: Layout, position: str = "position") -> str:

@@ -125,3 +125,14 @@ def unbacked_number(env: Any, kind: type) -> Any:
     """A new unbacked number: a SymInt, SymFloat or SymBool for int, float and bool."""
     make = {int: env.create_unbacked_symint, float: env.create_unbacked_symfloat, bool: env.create_unbacked_symbool}
     return make[kind]()
+
+
+def size_above_one(env: Any) -> Any:
+    """A new unbacked size that is traced as one that does not broadcast. Whoever compiles what is traced with it has to
+    allow for every other value, where nothing but broadcasting depends on it."""
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    size = unbacked_number(env, int)
+    env.var_to_range[size.node.expr] = ValueRanges(2, int_oo)
+    return size

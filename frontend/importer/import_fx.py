@@ -44,6 +44,7 @@ from symshape.frontend.importer.fake_values import (
     type_of,
     unchecked,
 )
+from symshape.frontend.importer.import_attention import import_attention
 from symshape.frontend.importer.import_cond import import_cond
 from symshape.frontend.importer.import_loops import import_associative_scan, import_scan, import_while
 from symshape.frontend.importer.returned_tensors import relations
@@ -357,6 +358,7 @@ _SPECIAL: dict[str, Callable[[Importer, torch.fx.Node], Any]] = {
     "scan": _import_subgraphs(import_scan),
     "associative_scan": _import_subgraphs(import_associative_scan),
     "map_impl": _import_subgraphs(import_scan),
+    "flex_attention": _import_subgraphs(import_attention),
     "aten._local_scalar_dense.default": _import_item,
     "aten._assert_scalar.default": _import_assert,
     "aten.sym_constrain_range.default": _ignore,

@@ -1,4 +1,4 @@
-"""write-slices: each step of a scan writes what is stacked where it belongs."""
+"""write-slices: each step of a scan writes what is stacked where it belongs, each tile what the next kernel reads."""
 
 from __future__ import annotations
 
@@ -47,21 +47,34 @@ class WriteSlices(Pass):
           return %y
 
     What a library call makes, and what is carried on as well or shares memory with it, is copied.
+
+    The two functions of ``host.attention`` get the memory of their first results in the same way: it is the same for
+    all tiles.
     """
 
     name: ClassVar[str] = "write-slices"
     statistics: ClassVar[dict[str, str]] = {
         "written": "stacks whose slices are written by the steps",
         "copied": "stacks whose slices are copied",
+        "tiles": "functions of an attention that write to memory which all of its tiles share",
     }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
         functions = {function_name(function): function for function in main_functions(module)}
         callings = [(f, op) for f in functions.values() for op in body_of(f) if calls_subgraphs(op)]
         callers = Counter(name for _, op in callings for name in subgraphs_of(op))
-        count = {"written": 0, "copied": 0}
+        count = {"written": 0, "copied": 0, "tiles": 0}
         for function, scan in callings:
-            if scan.name not in _STACKING or written_results(scan):
+            if written_results(scan):
+                continue
+            if scan.name == "host.attention":
+                tiles = [
+                    i for i, name in enumerate(subgraphs_of(scan)) if _written_tile(functions[name], callers[name])
+                ]
+                if tiles:
+                    set_written_results(scan, tiles)
+                count["tiles"] += len(tiles)
+            if scan.name not in _STACKING:
                 continue
             (body,) = subgraphs_of(scan)
             stacks = [i for i in range(carried_count(scan), len(scan.results)) if _is_used(scan.results[i])]
@@ -71,13 +84,12 @@ class WriteSlices(Pass):
             count["written"] += len(found)
             count["copied"] += len(stacks) - len(found)
         self.count(context, **count)
-        return count["written"] > 0
+        return count["written"] + count["tiles"] > 0
 
 
 def _written(scan: ir.Operation, stacks: list[int], caller: Any, body: Any) -> list[int]:
     """Makes destinations of stacked values arguments of the body; which results those are."""
     outer, inner = (_layouts(function) for function in (caller, body))
-    block = body.regions[0].blocks[0]
     returned = list(body_of(body)[-1].operands)
     found = []
     for i in stacks:
@@ -85,17 +97,31 @@ def _written(scan: ir.Operation, stacks: list[int], caller: Any, body: Any) -> l
         layout = inner.get(value)
         if stack is None or layout is None or stack.strides[1:] != layout.strides or not _is_own(value, returned):
             continue
-        dest = next(d for d, result in zip(destinations(value.owner), value.owner.results) if result == value)
-        empty = dest.owner
-        if isinstance(empty, ir.Block) or empty.name != "tensor.empty":
-            continue
-        argument = block.add_argument(dest.type, empty.location)
-        dest.replace_all_uses_with(argument)
-        empty.erase()
-        found.append(i)
-    kinds = ir.FunctionType.get([argument.type for argument in block.arguments], [value.type for value in returned])
-    body.attributes["function_type"] = ir.TypeAttr.get(kinds)
+        if _take_destination(body, value):
+            found.append(i)
     return found
+
+
+def _written_tile(function: Any, callers: int) -> bool:
+    """Makes the destination of what a function returns first an argument, where nothing else returned is in it."""
+    returned = list(body_of(function)[-1].operands)
+    return callers == 1 and _is_own(returned[0], returned) and _take_destination(function, returned[0])
+
+
+def _take_destination(function: Any, value: ir.Value) -> bool:
+    """Makes the destination of a launch's result the last argument of a function; False where it is no own memory."""
+    block = function.regions[0].blocks[0]
+    dest = next(d for d, result in zip(destinations(value.owner), value.owner.results) if result == value)
+    empty = dest.owner
+    if isinstance(empty, ir.Block) or empty.name != "tensor.empty":
+        return False
+    argument = block.add_argument(dest.type, empty.location)
+    dest.replace_all_uses_with(argument)
+    empty.erase()
+    returned = [v.type for v in body_of(function)[-1].operands]
+    kinds = ir.FunctionType.get([argument.type for argument in block.arguments], returned)
+    function.attributes["function_type"] = ir.TypeAttr.get(kinds)
+    return True
 
 
 def _layouts(function: Any) -> dict[ir.Value, Any]:

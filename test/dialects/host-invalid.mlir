@@ -245,6 +245,30 @@ func.func @scan_written(%x: tensor<?x?xf32>) {
 
 // -----
 
+func.func @scores(%x: tensor<?x?x?x?xf32>, %b: index, %h: index, %i: index, %j: index) -> (tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>)
+    attributes {symshape.subgraph} {
+  %m = "host.call"(%x) {target = "aten.amax.default", arguments = "($0, [-1], True)"} : (tensor<?x?x?x?xf32>) -> tensor<?x?x?x1xf32>
+  return %x, %m : tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>
+}
+
+func.func @attention_weights(%q: tensor<?x?x?x?xf32>, %n: tensor<?x?x?xi32>, %i: tensor<?x?x?x?xi32>, %b: index) {
+  // expected-error@+1 {{has 2 score and maximums, but @scores has 5}}
+  %r = "host.attention"(%q, %q, %q, %n, %i, %b, %b) {scores = @scores, weights = @scores, lists = 2 : i64}
+     : (tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?xi32>, tensor<?x?x?x?xi32>, index, index) -> tensor<?x?x?x?xf32>
+  return
+}
+
+// -----
+
+func.func @attention_lists(%q: tensor<?x?x?x?xf32>, %n: tensor<?x?x?xi32>, %b: index) {
+  // expected-error@+1 {{has 1 lists, which are 2 or 4, and 6 operands}}
+  %r = "host.attention"(%q, %q, %q, %n, %b, %b) {scores = @scores, weights = @scores, lists = 1 : i64}
+     : (tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?xi32>, index, index) -> tensor<?x?x?x?xf32>
+  return
+}
+
+// -----
+
 func.func @collective_without_number(%x: tensor<?xf32>) {
   // expected-error@+1 {{is a collective, and needs its number among those of the function ('collective')}}
   %r = "host.call"(%x) {target = "_c10d_functional.all_reduce.default", arguments = "($0, 'sum', '0')"} : (tensor<?xf32>) -> tensor<?xf32>

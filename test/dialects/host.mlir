@@ -72,6 +72,27 @@ func.func @loops(%x: tensor<?x7xf32>, %c: tensor<7xf32>, %n: index) -> (tensor<7
   return %r#0, %r#1 : tensor<7xf32>, tensor<?x7xf32>
 }
 
+// CHECK-LABEL: func.func @attention(
+func.func @attention(%q: tensor<2x?x7x4xf32>, %counts: tensor<1x1x1xi32>, %blocks: tensor<1x1x1x1xi32>, %w: tensor<7xf32>) -> tensor<2x?x7x4xf32> {
+  %c128 = arith.constant 128 : index
+  // What the scores read besides the tile comes last.
+  // CHECK: "host.attention"({{.*}}) {lists = 2 : i64, scores = @scores, weights = @weights}
+  %r = "host.attention"(%q, %q, %q, %counts, %blocks, %c128, %c128, %w) {scores = @scores, weights = @weights, lists = 2 : i64}
+     : (tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<1x1x1xi32>, tensor<1x1x1x1xi32>, index, index, tensor<7xf32>) -> tensor<2x?x7x4xf32>
+  return %r : tensor<2x?x7x4xf32>
+}
+
+func.func @scores(%x: tensor<?x?x?x?xf32>, %b: index, %h: index, %i: index, %j: index, %w: tensor<7xf32>) -> (tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>)
+    attributes {symshape.subgraph} {
+  %m = "host.call"(%x) {target = "aten.amax.default", arguments = "($0, [-1], True)"} : (tensor<?x?x?x?xf32>) -> tensor<?x?x?x1xf32>
+  return %x, %m : tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>
+}
+
+func.func @weights(%x: tensor<?x?x?x?xf32>, %m: tensor<?x?x?x1xf32>) -> (tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>)
+    attributes {symshape.subgraph} {
+  return %x, %m : tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>
+}
+
 func.func @below(%i: index, %c: tensor<7xf32>, %n: index) -> i1 attributes {symshape.subgraph} {
   %p = arith.cmpi slt, %i, %n : index
   return %p : i1

@@ -39,6 +39,7 @@ _OPERATORS = {
     "host.while": "while_loop",
     "host.scan": "scan",
     "host.associative_scan": "associative_scan",
+    "host.attention": "flex_attention",
 }
 _NO_MEMORY = ("symshape.constant", "symshape.storage")
 

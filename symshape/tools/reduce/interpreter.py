@@ -21,6 +21,7 @@ from symshape.dialects.accessors import (
     callee_of,
     carried_count,
     function_name,
+    lists_count,
     output_template,
     reading_of,
     result_indices,
@@ -30,12 +31,14 @@ from symshape.dialects.accessors import (
     symbol_binding,
     symbol_name,
     symbol_range,
+    written_results,
 )
 from symshape.dialects.symbols import parse_binding, parse_inverse
 from symshape.dialects.template import substitute
-from symshape.dialects.types import TORCH_NAMES
+from symshape.dialects.types import TORCH_NAMES, dtype_of
 from symshape.errors import CompileError
 from symshape.ir_text import main_function
+from symshape.runtime.cpu.attention import tiled_attention
 from symshape.runtime.program import resolve_target
 from symshape.runtime.promised_results import with_layout
 from symshape.runtime.torch_c import memory_of
@@ -217,6 +220,26 @@ def _associative_scan(run: _Run, op: ir.Operation, values: Values, arguments: Se
     return [torch.stack(parts) for parts in zip(*steps)] or [_copied(x) for x in xs]
 
 
+def _attention(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
+    scores, weights = (functools.partial(run.function, run.functions[name]) for name in subgraphs_of(op))
+    operands, count, written = [values[v] for v in op.operands], lists_count(op), written_results(op)
+    results = []
+    for result in op.results:
+        rank, bind = result.type.rank, binds_of(result)[0]
+        layout = [values[v] for v in list(bind.operands)[1 : 1 + 2 * rank]]
+        dtype = getattr(torch, TORCH_NAMES[dtype_of(result)])
+        results.append(torch.empty_strided(layout[:rank], layout[rank:], dtype=dtype))
+    lists, rows, columns, captured = (
+        operands[3 : 3 + count],
+        operands[3 + count],
+        operands[4 + count],
+        operands[5 + count :],
+    )
+    memory = 0 in written, 1 in written
+    tiled_attention(scores, weights, operands[:3], lists, (rows, columns), tuple(captured), results, memory)
+    return results
+
+
 def _parts(returned: Sequence[Any], count: int) -> tuple[list[Any], list[Any]]:
     return list(returned[:count]), list(returned[count:])
 
@@ -238,6 +261,7 @@ _SPECIAL: Final[dict[str, Callable[[_Run, ir.Operation, Values, Sequence[Any]], 
     "host.while": _while,
     "host.scan": _scan,
     "host.associative_scan": _associative_scan,
+    "host.attention": _attention,
     "host.layer": _layer,
     **dict.fromkeys(_CONDITIONS, _condition),
 }

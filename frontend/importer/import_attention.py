@@ -1,0 +1,181 @@
+"""``flex_attention``: its score and mask functions become code for a tile of the scores; ``host.attention`` goes over
+the tiles that the block mask names.
+
+Both functions are given for one score. As in PyTorch's own rule they are mapped over batch, heads, rows and columns,
+and what comes of that is traced for a tile of any size, at any place.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch_mlir import ir
+
+from symshape.dialects.host import AttentionOp
+from symshape.frontend.bridge.fake_tensors import mode_of, new_symbols_are_ignored, shape_env_of_mode
+from symshape.frontend.bridge.guards import guard_counts
+from symshape.frontend.bridge.shape_env import size_above_one, unbacked_number
+from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.importer.fake_values import bind, type_of
+from symshape.frontend.importer.subgraphs import (
+    ImportFunction,
+    Kept,
+    Subgraph,
+    inputs_of,
+    no_function_left,
+    operands_of,
+)
+from symshape.frontend.importer.traced_symbols import size_expr
+from symshape.prover.numbers.condition import all_of, at_least
+
+if TYPE_CHECKING:
+    from symshape.frontend.importer.import_fx import Importer
+
+_HALF_TYPES = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class _Attention:
+    """The arguments of a ``flex_attention`` node that count. ``lists``: pairs of numbers of blocks and positions;
+    ``block``: rows and columns in one. ``kernel_options`` choose among PyTorch's kernels for GPUs: nothing here has
+    them."""
+
+    tensors: tuple[torch.fx.Node, ...]
+    lists: tuple[torch.fx.Node, ...]
+    block: tuple[Any, ...]
+    scale: float
+    score: Callable[..., Any]
+    mask: Callable[..., Any]
+    score_captures: tuple[Any, ...]
+    mask_captures: tuple[Any, ...]
+
+    @property
+    def captures(self) -> list[Any]:
+        """What a tile needs besides itself: nodes, each once; numbers are part of the trace."""
+        both = (*self.score_captures, *self.mask_captures)
+        return list(dict.fromkeys(one for one in both if isinstance(one, torch.fx.Node)))
+
+
+def import_attention(importer: Importer, node: torch.fx.Node, import_function: ImportFunction) -> list[Any]:
+    """The values of output, logsumexp and maxima; of the last two None where nothing reads them. Kept where it has to
+    be a library call, and then nothing was written."""
+    with no_function_left(importer):
+        one = _arguments(importer, node)
+        operands = operands_of(importer, [*one.tensors, *one.lists, *one.block, *one.captures])
+        names = []
+        for graph, name in zip(_traced(one), ("scores", "weights")):
+            names.append(importer.free_name(name))
+            tile = inputs_of(graph)[0]
+            some = all_of(*(at_least(size_expr(size), 1) for size in tile.size()))
+            import_function(importer, Subgraph(graph, names[-1], assumed=some, like=(tile,)))
+    fakes = list(node.meta["val"])
+    read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+    returned = fakes if read & {1, 2} else fakes[:1]
+    op = AttentionOp(names[0], names[1], len(one.lists), operands, [type_of(fake) for fake in returned]).operation
+    importer.mark(op, node)
+    results: list[ir.Value | None] = [*op.results, *[None] * (len(fakes) - len(returned))]
+    for result, fake in zip(op.results, returned):
+        bind(importer, result, fake, op.location)
+    return results
+
+
+def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
+    """Kept where what is asked for is nothing that this project's kernels compute."""
+    given: Any = node.args
+    *tensors, score, block_mask, scale, _options, score_captures, mask_captures = given
+    fakes = [tensor.meta["val"] for tensor in tensors]
+    dtypes = {fake.dtype for fake in fakes}
+    if importer.device != "cpu":
+        raise Kept("kernels for attention in tiles are there for CPUs only")
+    if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64, *_HALF_TYPES}:
+        raise Kept(f"its query, key and value are {', '.join(sorted(map(str, dtypes)))}")
+    if not isinstance(scale, (int, float)):
+        raise Kept("its scale is known only when it is called")
+    lists = [tensor for tensor in block_mask[2:6] if tensor is not None]
+    if any(tensor.meta["val"].dim() != 3 + i % 2 for i, tensor in enumerate(lists)):
+        raise Kept("its block mask has no dims for batch and heads")
+    return _Attention(
+        tensors=tuple(tensors),
+        lists=tuple(lists),
+        block=block_mask[-3:-1],
+        scale=float(scale),
+        score=importer.values[score].value,
+        mask=importer.values[block_mask[-1]].value,
+        score_captures=tuple(score_captures),
+        mask_captures=tuple(mask_captures),
+    )
+
+
+def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+    """The graphs of ``scores`` and ``weights`` of ``host.attention``. Kept where what is given for one score cannot be
+    mapped over a tile (it draws random numbers, or asks for a value), and where a trace would add a guard."""
+    query: torch.Tensor = one.tensors[0].meta["val"]
+    dtype = torch.float32 if query.dtype in _HALF_TYPES else query.dtype
+    mode = mode_of(query)
+    env = shape_env_of_mode(mode)
+    if env is None:
+        raise Kept("none of its sizes is symbolic")
+    before, table = guard_counts(env), decomposition_table()
+    with mode, new_symbols_are_ignored(mode), torch.no_grad():
+        tile = torch.empty([size_above_one(env) for _ in range(4)], dtype=dtype)
+        place = [unbacked_number(env, int) for _ in range(4)]
+        captured = [node.meta["val"] for node in one.captures]
+        try:
+            scores = make_fx(_scores(one, dtype), decomposition_table=table)(tile, *place, *captured)
+        except Exception as error:  # of the user's functions, or of an operator's rule for vmap
+            reason = str(error).partition("\n")[0]
+            raise Kept(f"its functions cannot be mapped over scores: {reason}") from error
+        largest = torch.empty([*tile.size()[:3], 1], dtype=dtype)
+        weights = make_fx(_weights, decomposition_table=table)(tile, largest)
+    if guard_counts(env) != before:
+        raise Kept("its functions compute different things for different sizes")
+    for graph in (scores, weights):
+        graph.graph.eliminate_dead_code()
+    return scores, weights
+
+
+def _scores(one: _Attention, dtype: torch.dtype) -> Callable[..., Any]:
+    def scores(tile: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """(batch, heads, rows, columns) of products -> what the softmax is taken of, and the maximum of each row."""
+        held = dict(zip(one.captures, rest[4:]))
+        indices = [torch.arange(size) + first for size, first in zip(tile.size(), rest[:4])]
+        score, mask = (
+            _mapped(function, [held.get(c, c) for c in captures], prefix)
+            for function, captures, prefix in ((one.score, one.score_captures, 1), (one.mask, one.mask_captures, 0))
+        )
+        changed = score(tile * one.scale, *indices)
+        kept = torch.where(mask(*indices), changed, -float("inf")).to(dtype)
+        return kept, kept.amax(-1, keepdim=True)
+
+    return scores
+
+
+def _weights(scores: torch.Tensor, largest: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Exponentials relative to the maximum of each row, and their sum; 0 and 1 in a row that is masked as a whole.
+
+    A weight that would be subnormal is 0: beside the 1 of the maximum it is nothing, and products with it are slow.
+    """
+    masked = largest == -float("inf")
+    difference = scores - torch.where(masked, 0.0, largest)
+    vanishing = difference < math.log(torch.finfo(scores.dtype).tiny)
+    weights = torch.exp(torch.where(vanishing, -float("inf"), difference))
+    return weights, torch.where(masked, 1.0, weights.sum(-1, keepdim=True))
+
+
+def _mapped(function: Callable[..., Any], captured: Sequence[Any], tensors: int) -> Callable[..., Any]:
+    """A function of ``tensors`` scores and four indices, over all of them: the batch is the first dim of the result."""
+
+    def one(*args: Any) -> Any:
+        return function(*args, *captured)
+
+    mapped: Callable[..., Any] = one
+    for dim in (3, 2, 1, 0):
+        in_dims = (0,) * tensors + tuple(0 if i == dim else None for i in range(4))
+        mapped = torch.vmap(mapped, in_dims=in_dims)
+    return mapped
