@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from symshape.tools import cli
+from symshape.tools.measure import geometric_mean
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
+INDUCTOR = ("inductor_dynamic", "inductor_static")
 
 
 def _result(name: str) -> Any:
@@ -22,17 +24,34 @@ def _result(name: str) -> Any:
 
 def measured() -> str:
     """The table of README.md."""
-    calls, first = _result("steady_state_cpu"), _result("compile_time_cpu")
-    seconds = {row["model"]: row for row in first["rows"]}
-    rows = ["| | over eager | over Inductor | first call | Inductor's |", "|---|---|---|---|---|"]
-    for model, ratios in calls["summary"]["ratios"].items():
-        row = seconds.get(model)
-        took = [f"{row[name]:.0f} s" for name in ("symshape", "inductor")] if row else ["", ""]
-        cells = [model, f"{ratios['eager']:.2f}", f"{ratios['inductor']:.2f}", *took]
-        rows.append(" ".join(["|", " | ".join(cells), "|"]))
-    date, processor = (calls["environment"][key] for key in ("date", "processor"))
-    assert [first["environment"][key] for key in ("date", "processor")] == [date, processor]
-    return "\n".join([*rows, "", f"(`bench/results/`, {date}, PyTorch {calls['environment']['packages']['torch']}.)"])
+    result = _result("dashboard")
+    models: dict[str, dict[str, dict[str, float]]] = {}
+    for row in result["rows"]:
+        figures = {name: value["median"] for name, value in row["figures"].items() if value}
+        models.setdefault(f"{row['group']}/{row['model']}", {})[row["way"]] = figures
+    zoo = {name.partition("/")[2]: [name] for name in models if name.startswith("zoo/")}
+    others = [name for name in models if name.startswith("transformers/")]
+    groups = zoo | {f"{len(others)} of transformers": others, f"all {len(models)}": list(models)}
+    rows = [
+        "| | over eager | over Inductor | over static | first call | Inductor's | static |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows += [_row(label, [models[name] for name in names]) for label, names in groups.items()]
+    environment = result["environment"]
+    torch = environment["packages"]["torch"]
+    return "\n".join([*rows, "", f"(`bench/results/`, {environment['date']}, PyTorch {torch}.)"])
+
+
+def _row(label: str, models: list[dict[str, dict[str, float]]]) -> str:
+    """Geometric means over the models that run in both of the ways that a cell is about."""
+
+    def mean(way: str, figure: str, over: str = "") -> float:
+        pairs = [(ways[way].get(figure), ways[over].get(figure) if over else 1.0) for ways in models]
+        return geometric_mean(a / b for a, b in pairs if a is not None and b is not None)
+
+    calls = [mean("symshape", "over_eager"), *(mean("symshape", "over_eager", way) for way in INDUCTOR)]
+    first = [mean(way, "first") for way in ("symshape", *INDUCTOR)]
+    return f"| {label} | {' | '.join([*(f'{x:.2f}' for x in calls), *(f'{x:.0f} s' for x in first)])} |"
 
 
 def test_the_table_is_that_of_the_results() -> None:
