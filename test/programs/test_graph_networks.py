@@ -127,6 +127,17 @@ def test_no_row_for_each_edge_is_stored(program: Callable[..., Tensor]) -> None:
     assert report.statistics["fuse-into-scatters"]["fused"] == 1
 
 
+def test_triton_code() -> None:
+    """The same scatters on GPUs, by the interpreter."""
+    pytest.importorskip("triton")
+    for program in (dot_products, own_rows, largest, half):
+        function = symshape.compile(program, fullgraph=True, target="triton", cache=False)
+        for nodes, edges in ((9, 30), (4, 0), (5, 3)):
+            given = inputs(nodes, edges)
+            with torch.no_grad():
+                torch.testing.assert_close(function(*given), program(*given), rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("bad", [0, 1])
 @pytest.mark.parametrize("node", [9, -10])
 def test_an_edge_of_no_node(bad: int, node: int) -> None:
