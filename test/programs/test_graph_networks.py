@@ -130,9 +130,9 @@ def test_no_row_for_each_edge_is_stored(program: Callable[..., Tensor]) -> None:
 def test_triton_code() -> None:
     """The same scatters on GPUs, by the interpreter."""
     pytest.importorskip("triton")
-    for program in (dot_products, own_rows, largest, half):
+    for program in (convolution, own_rows):
         function = symshape.compile(program, fullgraph=True, target="triton", cache=False)
-        for nodes, edges in ((9, 30), (4, 0), (5, 3)):
+        for nodes, edges in ((5, 3), (4, 0)):
             given = inputs(nodes, edges)
             with torch.no_grad():
                 torch.testing.assert_close(function(*given), program(*given), rtol=2e-3, atol=2e-3)
