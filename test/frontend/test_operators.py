@@ -33,12 +33,25 @@ def opaque(op: Any, *args: Any, gradient: bool = False, random: bool = False, re
     return text, [tensor.detach() for tensor in tensors], [], *state, wanted, [torch.ones(3, 4)]
 
 
+def ragged(*others: Any, gradient: bool = False) -> tuple[Any, ...]:
+    """Operands of ``jagged_attention``: 7 queries and 5 keys in 3 rows, 2 heads."""
+    query, key = (torch.linspace(-1, 1, n * 8).reshape(n, 2, 4) for n in (7, 5))
+    offsets = torch.tensor([0, 2, 2, 7]), torch.tensor([0, 3, 4, 5])
+    if gradient:
+        made = torch.ops.symshape.jagged_attention(query, key, key.cos(), *offsets, False, None)
+        return torch.ones_like(query), query, key, key.cos(), *made, *offsets, False, None
+    tensors = [t.requires_grad_() for t in (query, key, key.cos())]
+    return *tensors, *offsets, *others
+
+
 # Arguments for each of them.
 OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
     "draw": [
         lambda: ("normal_.default", [3, 4], [1, 3], [0.5, 2.0], None, CPU),
         lambda: ("bernoulli_.Tensor", [3, 4], [4, 1], [], torch.full((3, 4), 0.5), CPU),
     ],
+    "jagged_attention": [lambda: ragged(False, None), lambda: ragged(True, 0.5)],
+    "jagged_attention_backward": [lambda: ragged(gradient=True)],
     "opaque_call": [
         lambda: opaque(aten.mul.Tensor, leaf(), leaf()),
         lambda: opaque(
