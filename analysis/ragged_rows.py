@@ -36,6 +36,8 @@ def ragged_row(code: Sequence[Instr], rows: Iterable[Instr], dim: str, along: fr
 
     None where nothing is known, or where a point has another effect: an index that is checked, a store.
     """
+    if not any(instr.op == "arith.select" for instr in code):
+        return None  # the usual case: nothing is looked up for it
     made = {number: instr for instr in (*rows, *code) for number in instr.results}
     varying = _varying(made.values(), along)
     if any(i.op in EFFECTS and (i.op != "check_index" or not varying.isdisjoint(i.results)) for i in code):

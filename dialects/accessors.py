@@ -450,6 +450,11 @@ def destinations(launch: Any) -> list[ir.Value]:
     return tensors[len(tensors) - len(launch.results) :]
 
 
+def is_allocated(dest: ir.Value) -> bool:
+    """Whether a destination is new memory: it may be an argument, or memory that is taken over."""
+    return not isinstance(dest.owner, ir.Block) and dest.owner.name == "tensor.empty"
+
+
 def status_of(constraint: Any) -> str:
     """What a pass noted of a constraint that it moved ("hoisted"); "" where it stands where it was written."""
     return _text(constraint, _STATUS) if _STATUS in constraint.operation.attributes else ""

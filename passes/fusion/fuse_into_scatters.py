@@ -17,6 +17,7 @@ from symshape.dialects.accessors import (
     function_name,
     in_place_of,
     index_map,
+    is_allocated,
     is_fresh,
     iterators,
     kernel_attributes,
@@ -178,7 +179,7 @@ class _Main:
         users = [use.owner.operation for use in value.uses]
         if any(op.name != "symshape.bind" and op != scatter.op for op in users):
             return None
-        if sum(operand == value for operand in scatter.op.operands) != 1 or not _is_new(destinations(maker)[0]):
+        if sum(operand == value for operand in scatter.op.operands) != 1 or not is_allocated(destinations(maker)[0]):
             return None
         made = self._launched(maker.operation)
         if kernel_kind(made.function) != "pointwise" or not _is_light(made) or not _in_vectors(scatter):
@@ -207,10 +208,6 @@ class _Main:
         """A symbol's value before an operation."""
         wanted = Expr.symbol(name)
         return next(v for v, expr in self.sizes.known() if expr == wanted)
-
-
-def _is_new(dest: ir.Value) -> bool:
-    return not isinstance(dest.owner, ir.Block) and dest.owner.name == "tensor.empty"
 
 
 def _is_light(made: _Launched) -> bool:

@@ -13,6 +13,7 @@ from symshape.dialects.accessors import (
     destinations,
     function_name,
     in_place_of,
+    is_allocated,
     is_fresh,
     kernel_functions,
     main_functions,
@@ -179,7 +180,7 @@ class _Function:
             for dest, result in zip(destinations(op), op.results):
                 memory = self.memory[result] = self.memory[dest]
                 memory.value = result
-                if _is_new(dest):
+                if is_allocated(dest):
                     memory.bytes, memory.allocated = self._bytes(result, frozenset()), True
         elif op.name == "tensor.empty":
             self.memory[op.results[0]] = _Memory(op.results[0])
@@ -209,7 +210,7 @@ class _Function:
         taken: set[_Memory] = set()
         for j, dest in enumerate(dests):
             memory = self.memory[dest]
-            if not _is_new(dest) or memory.bytes is None:
+            if not is_allocated(dest) or memory.bytes is None:
                 continue
             dying = [
                 inputs[i]
@@ -230,11 +231,6 @@ class _Function:
                 _replace(dest, source.value, op)
                 memory.allocated = source.allocated
         return taken
-
-
-def _is_new(dest: ir.Value) -> bool:
-    """Whether a destination is allocated here: it may be an argument."""
-    return not isinstance(dest.owner, ir.Block) and dest.owner.name == "tensor.empty"
 
 
 def _replace(dest: ir.Value, source: ir.Value, launch: Any) -> None:
