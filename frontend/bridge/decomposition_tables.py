@@ -1,11 +1,13 @@
-"""The decompositions that PyTorch has: its own, and Inductor's choice of them."""
+"""The decompositions that PyTorch has: its own, and Inductor's choice of them; and the tracer that applies a table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch._decomp.decompositions import Reduction
+from torch.fx.experimental.proxy_tensor import make_fx
 
 MEAN: int = Reduction.MEAN.value  # of a loss, as an operator's argument
 
@@ -22,6 +24,12 @@ def torch_decompositions(operators: Sequence[Any]) -> dict[Any, Callable[..., An
     from torch._decomp import get_decompositions
 
     return dict(get_decompositions(operators))
+
+
+def traced(function: Callable[..., Any], table: dict[Any, Callable[..., Any]], *args: Any) -> torch.fx.GraphModule:
+    """The ATen graph of a function, called with these, with the decompositions of a table."""
+    graph: torch.fx.GraphModule = make_fx(function, decomposition_table=table)(*args)
+    return graph
 
 
 def draws_taken_apart(table: dict[Any, Callable[..., Any]]) -> list[Any]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch_mlir import ir
 
 from symshape.dialects.host import AttentionOp
+from symshape.frontend.bridge.decomposition_tables import traced
 from symshape.frontend.bridge.fake_tensors import mode_of, new_symbols_are_ignored, shape_env_of_mode
 from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import size_above_one, unbacked_number
@@ -127,12 +127,12 @@ def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule
         place = [unbacked_number(env, int) for _ in range(4)]
         captured = [node.meta["val"] for node in one.captures]
         try:
-            scores = make_fx(_scores(one, dtype), decomposition_table=table)(tile, *place, *captured)
+            scores = traced(_scores(one, dtype), table, tile, *place, *captured)
         except Exception as error:  # of the user's functions, or of an operator's rule for vmap
             reason = str(error).partition("\n")[0]
             raise Kept(f"its functions cannot be mapped over scores: {reason}") from error
         largest = torch.empty([*tile.size()[:3], 1], dtype=dtype)
-        weights = make_fx(_weights, decomposition_table=table)(tile, largest)
+        weights = traced(_weights, table, tile, largest)
     if guard_counts(env) != before:
         raise Kept("its functions compute different things for different sizes")
     for graph in (scores, weights):
