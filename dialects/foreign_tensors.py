@@ -26,6 +26,8 @@ class Foreign:
 
 def foreign_of(bind: Any) -> Foreign | None:
     """Of ``symshape.bind``; None for a tensor that kernels can read."""
+    if not len(bind.operation.attributes):  # as nearly all: this is asked of every tensor, after every pass
+        return None
     device, negated = bound_device(bind), is_negated(bind)
     if not device and not negated:
         return None

@@ -124,7 +124,8 @@ class BindOp(Op, name="bind", optional=("device", "negated")):
         return self.layout[-1]
 
     def verify_invariants(self) -> bool:
-        given, rank = len(self.layout), self.rank
+        operands = self.operation.operands
+        given, rank = len(operands) - 1, ir.RankedTensorType(operands[0].type).rank
         if given != 2 * rank + 1:
             expected = f"{rank} sizes, {rank} strides and an offset"
             return bad(

@@ -8,7 +8,7 @@ made.
 # (classes are made by class keywords and setattr, which it cannot follow)
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch_mlir import ir
@@ -169,6 +169,7 @@ def enclosing_function(op: ir.OpView) -> ir.OpView | None:
 def _only_if_well_formed(verify: Any, fields: Sequence[Any]) -> Any:
     operands, attrs, results, _ = ext.partition_fields(fields)
     kinds = [(a.name, a.constraint) for a in attrs]
+    operands_fit, results_fit = _fitting(operands), _fitting(results)
 
     def verify_invariants(self: ir.OpView) -> bool:
         op = self.operation
@@ -176,21 +177,25 @@ def _only_if_well_formed(verify: Any, fields: Sequence[Any]) -> Any:
         for name, kind in kinds:
             if name not in attributes or not isinstance(attributes[name], kind):
                 return True  # MLIR is about to report it
-        return not _fits(op.operands, operands) or not _fits(op.results, results) or bool(verify(self))
+        return not operands_fit(op.operands) or not results_fit(op.results) or bool(verify(self))
 
     return verify_invariants
 
 
-def _fits(values: Sequence[ir.Value], fields: Sequence[Any]) -> bool:
+def _fitting(fields: Sequence[Any]) -> Callable[[Sequence[ir.Value]], bool]:
+    """Whether values have the number and types that fields ask for."""
     rest = bool(fields) and fields[-1].variadicity == ext.Variadicity.variadic
-    if len(values) < len(fields) - rest or (len(values) > len(fields) and not rest):
-        return False
     # The rest is only counted by verifiers; MLIR checks its types afterwards.
-    for value, field in zip(values, fields[:-1] if rest else fields):
-        kind = field.constraint
-        if isinstance(kind, type) and not isinstance(value.type, kind):
+    kinds = [field.constraint for field in (fields[:-1] if rest else fields)]
+    typed = [(i, kind) for i, kind in enumerate(kinds) if isinstance(kind, type)]
+
+    def fits(values: Sequence[ir.Value]) -> bool:
+        given = len(values)
+        if given < len(kinds) or (given > len(kinds) and not rest):
             return False
-    return True
+        return all(isinstance(values[i].type, kind) for i, kind in typed)
+
+    return fits
 
 
 def _slot(group: str, i: int, variadicity: Any) -> Any:

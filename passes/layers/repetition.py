@@ -7,6 +7,8 @@ that would have been computed in one.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -108,11 +110,11 @@ def _candidates(kinds: Sequence[int]) -> list[tuple[int, int, int]]:
 def _longest_run(kinds: Sequence[int], period: int) -> tuple[int, int]:
     """Start and length of the longest run of positions whose kind is that of ``period`` later."""
     best, start = (0, 0), 0
-    for position in range(len(kinds) - period + 1):
-        if position + period == len(kinds) or kinds[position] != kinds[position + period]:
-            if position - start > best[1]:
-                best = (start, position - start)
-            start = position + 1
+    for same, run in itertools.groupby(map(operator.eq, kinds, itertools.islice(kinds, period, None))):
+        length = sum(1 for _ in run)
+        if same and length > best[1]:
+            best = (start, length)
+        start += length
     return best
 
 

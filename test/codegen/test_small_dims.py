@@ -13,6 +13,7 @@ from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.forms import forms_of
 from symshape.codegen.cpu.schedule.interleave import find_groups, picked, spread
+from symshape.prover.numbers.expr import Expr
 
 __all__ = ["cpu_target"]
 WIDE = Target(16, True, True)
@@ -63,6 +64,15 @@ def test_rows_of_a_few_vectors_are_finished_together(make: Callable[[], Builder]
     code = body(emit_cpu(kernel, WIDE), form.suffix)
     assert code.count("vector.shuffle") == 2 * (WIDE.lanes - 1)
     assert "vector.extract" not in code and not re.search(r"masked\.(gather|scatter)", code)
+
+
+@pytest.mark.parametrize(
+    ("length", "suffixes"), [(100, ["", "_rows_along_lanes"]), (256, [""]), (70_000, ["", "_staged", "_long"])]
+)
+def test_a_row_of_a_known_length_has_the_forms_for_that_length(length: int, suffixes: list[str]) -> None:
+    kernel = layer_norm(m=Expr.const(length)).kernel()
+    assert [form.suffix for form in forms_of(kernel, WIDE)] == suffixes
+    assert set(re.findall(r"@layer_norm_f32(\w*)_body\(", emit_cpu(kernel, WIDE))) <= {*suffixes}
 
 
 @pytest.mark.parametrize("width", [8, 16])

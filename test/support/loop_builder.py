@@ -135,8 +135,8 @@ def softmax() -> Builder:
     return b
 
 
-def layer_norm(dtype: str = "f32") -> Builder:
-    n, m = SYMBOLS[:2]
+def layer_norm(dtype: str = "f32", m: Expr = SYMBOLS[1]) -> Builder:
+    n = SYMBOLS[0]
     b = Builder(f"layer_norm_{dtype}", [n, m], [1])
     x, w, c = b.arg(dtype, [n, m]), b.arg("f32", [m]), b.arg("f32", [m])
     out, mean_out = b.arg(dtype, [n, m], output=True), b.arg("f32", [n], output=True)

@@ -20,6 +20,7 @@ from symshape.prover.numbers.expr import Expr
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
+_FEW_VECTORS = 8  # rows of a known length of more vectors gain nothing by it, so they need no second form
 _LONG = 65536  # elements: two sweeps over a row of fewer find it in the cache
 _FEW = 8  # rows: of more, each has a thread of its own, and its second sweep finds it in the cache
 _MOST_TWICE = 160  # cheap operations per element: kernels with more have one form, for the sake of compile time
@@ -41,6 +42,14 @@ class Form:
         """What must hold for the bounds to: each a size that is "sge" (at least) or "sle" (at most) a number."""
         least = [(size, "sge", bound) for size, bound, _ in self.bounds if bound]
         return [*least, *((size, "sle", bound) for size, _, bound in self.bounds if bound is not None)]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a bound is about a number: the form is never taken, or the usual one is meant for that number."""
+        return any(
+            number is not None and (most is not None or number < least)
+            for number, least, most in ((size.as_int(), least, most) for size, least, most in self.bounds)
+        )
 
     @property
     def condition(self) -> Condition:
@@ -72,7 +81,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
             narrow = layout(kernel, plan, width, narrow=True)
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
     found += _long(kernel, plan, usual, width)
-    return [form for form in found if all(size.as_int() is None for size, _, most in form.bounds if most is not None)]
+    return [form for form in found if not form.is_settled]
 
 
 def cost(plan: Schedule) -> int:
@@ -138,7 +147,7 @@ def _rows(kernel: LoopKernel, plan: Schedule, width: int) -> list[Form]:
         found.append(Form("_rows", kernel, rows, division, ((length, 0, width), many)))
     most, constant = _SHORT_VECTORS * width, length.as_int()
     numbers = all(rows_along_lanes.fits(reduction(instr)) for one in plan.sweeps for instr in one.reduces)
-    if numbers and (constant is None or constant <= most):
+    if numbers and (constant is None or constant <= _FEW_VECTORS * width):
         division = layouts.rows_along_lanes(kernel, plan, kernel.dims[rows.lane], width, most)
         short = ((length, 0, most),) if constant is None else ()
         found.append(Form("_rows_along_lanes", kernel, plan, division, (*short, many)))
