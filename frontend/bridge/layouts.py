@@ -12,6 +12,14 @@ def memory_format_of(tensor: torch.Tensor) -> torch.memory_format:
     return suggest_memory_format(tensor)
 
 
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Whether the strides are those of images in channels-last. Asks no size whether it is larger than 1: then any
+    answer serves."""
+    from torch._prims_common import are_strides_like_channels_last_or_false
+
+    return tensor.dim() == 4 and are_strides_like_channels_last_or_false(tensor.shape, tensor.stride())
+
+
 def elementwise_order(*tensors: torch.Tensor) -> list[int]:
     """The order of dims in the memory of an elementwise result: outermost first. The operands have equal shapes."""
     from torch._prims_common import compute_elementwise_output_logical_to_physical_perm

@@ -11,14 +11,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.utils._pytree as pytree
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.shape_env import env_of_size
 from symshape.frontend.bridge.symbolic_sizes import (
     either,
+    expression_of,
     is_unbacked,
     known_at_most_one,
     known_equal,
@@ -105,12 +108,32 @@ def joined(a: Size, b: Size) -> Size:
     """The size that two sizes broadcast to. What eager requires of them is asserted, and checked when known."""
     if not undecided(a, b):
         return b if type(a) is int and a == 1 else a
+    ours, theirs = _joined_of(a), _joined_of(b)
+    if ours <= theirs or theirs <= ours:  # that they fit was checked when they were joined
+        whole = a if theirs <= ours else b
+        return next((size for size in (a, b) if type(size) is int), whole)
     if _is_full(a, b) or _is_full(b, a):
         full, other = (a, b) if _is_full(a, b) else (b, a)
         _check(either(other == 1, other == full), lambda: _MESSAGE)
         return full
     _check(either(a == b, a == 1, b == 1), lambda: _MESSAGE)
-    return _sym_max(a, b) * _sym_min(_sym_min(a, b), 1)  # the other one, unless there is nothing
+    size = _sym_max(a, b) * _sym_min(_sym_min(a, b), 1)  # the other one, unless there is nothing
+    if isinstance(size, torch.SymInt):
+        _JOINED.setdefault(env_of_size(size), {})[expression_of(size)] = ours | theirs
+    return size
+
+
+# By shape environment: of the sizes that others broadcast to, which these are. A residual network adds the same two
+# sizes again in each layer: of a size that was joined with itself the expression would grow exponentially.
+_JOINED: WeakKeyDictionary[Any, dict[Any, frozenset[Any]]] = WeakKeyDictionary()
+
+
+def _joined_of(size: Size) -> frozenset[Any]:
+    """The expressions of which a size is what they broadcast to: of most sizes their own."""
+    if type(size) is int:
+        return frozenset({size} - {1})
+    expression = expression_of(size)
+    return _JOINED.get(env_of_size(size), {}).get(expression, frozenset({expression}))
 
 
 _MESSAGE = "sizes that are broadcast must be the same, or 1"
@@ -129,6 +152,8 @@ def _is_full(a: Size, b: Size) -> bool:
 def undecided(a: Size, b: Size) -> bool:
     """Whether it is decided at call time which of two sizes is repeated."""
     if not any(_is_unbacked(x) or seen_as_one(x) for x in (a, b)) or any(type(x) is int and x == 1 for x in (a, b)):
+        return False
+    if _joined_of(a) == _joined_of(b):
         return False
     return not known_equal(a, b) and not (known_not_one(a) and known_not_one(b))
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.bridge.layouts import is_channels_last
 from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
@@ -46,6 +47,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.ctc_loss.Tensor: _ctc_loss,
         aten.scaled_dot_product_attention.default: _attention,
         aten.linalg_vector_norm.default: _norm,
+        aten.group_norm.default: _group_norm,
         **dict.fromkeys(_EXTREMA, _of_something),
         **dict.fromkeys(_UPSAMPLING, _upsampled),
         **recurrent_kernels(),
@@ -78,6 +80,23 @@ def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: A
     if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
         bool(count == 1)
     return usual(x, order, dim, *args, **kwargs)
+
+
+def _group_norm(
+    usual: Any,
+    x: torch.Tensor,
+    groups: int,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    *args: Any,
+) -> Any:
+    """Of images in channels-last: to find that they are, C++ asks each size whether it is larger than 1."""
+    if not any(map(is_general, x.shape)) or not is_channels_last(x):
+        return usual(x, groups, weight, bias, eps, *args)
+    batch, channels, height, width = x.shape
+    x = x.contiguous(memory_format=torch.channels_last)
+    return aten.native_group_norm(x, weight, bias, batch, channels, height * width, groups, eps)[0]
 
 
 _UPSAMPLING = (

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.layouts import is_channels_last
 from symshape.frontend.patches.patch import Changes
 
 _C: Any = torch._C  # these have no types
@@ -21,6 +22,7 @@ _C: Any = torch._C  # these have no types
 def layouts_of_convolutions(changes: Changes) -> None:
     """No size is asked for."""
     changes.wrap(_C, "_select_conv_backend", _planar)
+    changes.wrap(_C, "_conv_determine_backend_memory_format", _alike)
 
 
 def _planar(usual: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,3 +32,14 @@ def _planar(usual: Callable[..., Any]) -> Callable[..., Any]:
         return _C._ConvBackend.Slow2d if planar else usual(*args, **kwargs)
 
     return select
+
+
+def _alike(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """For the library that is named above: as C++ decides it, but C++ asks each size whether it is larger than 1."""
+
+    def determine(x: torch.Tensor, weight: torch.Tensor, backend: Any) -> torch.memory_format:
+        if backend != _C._ConvBackend.Slow2d or x.dim() != 4:
+            return usual(x, weight, backend)  # type: ignore[no-any-return]
+        return torch.channels_last if is_channels_last(x) or is_channels_last(weight) else torch.contiguous_format
+
+    return determine

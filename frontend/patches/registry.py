@@ -852,13 +852,15 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "layouts of convolutions",
         ("frame",),
-        ("torch._C._select_conv_backend",),
+        ("torch._C._select_conv_backend", "torch._C._conv_determine_backend_memory_format"),
         convolution_layouts.layouts_of_convolutions,
         "the choice of a library guards on the batch and on the number of elements",
         (
             Documents("torch._C._select_conv_backend", "input: torch.Tensor, weight: torch.Tensor, bias"),
             Exists("torch._C._ConvBackend.Slow2d"),
+            Takes("torch._prims_common.are_strides_like_channels_last_or_false", "shape, strides"),
             Says(f"{_VIEWS}.conv", "_select_conv_backend"),
+            Says(f"{_VIEWS}.conv", "_conv_determine_backend_memory_format"),
         ),
     ),
     Patch(

@@ -13,6 +13,7 @@ from torch._dynamo.utils import counters
 
 import symshape
 from symshape.frontend.bridge.general_shape_env import if_larger, imagined_strides
+from symshape.tools.measure import Graphs
 
 W = torch.linspace(-1, 1, 64).view(8, 8)
 B = torch.linspace(0, 1, 8)
@@ -377,3 +378,21 @@ def test_entries_that_divide() -> None:
     for n in (5, 1, 0, 4):
         x = torch.randn(n, 4)
         assert torch.equal(function(x), torch.cat(x.chunk(2)[::-1]) * 2)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_sizes_that_are_joined_again_and_again(first: int) -> None:
+    """A residual network adds a row of each sample in each layer: the size that both broadcast to stays as short."""
+    layer = torch.nn.Linear(4, 8)
+
+    def residual(x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        for _ in range(12):
+            x = x + (x + layer(time)[:, :, None]).sin()
+        return x.reshape(-1, 2)
+
+    with Graphs() as graphs, torch.no_grad():
+        compiled = symshape.compile(residual)
+        for batch, times in ((first, first), (2, 2), (1, 1), (5, 5)):
+            x, time = torch.randn(batch, 8, 3), torch.randn(times, 4)
+            torch.testing.assert_close(compiled(x, time), residual(x, time), rtol=1e-4, atol=1e-4)
+    assert graphs.read().graphs == 1
