@@ -168,6 +168,7 @@ def test_short_attention_is_kernels_alone(products: list[int]) -> None:
     check_own_kernels(reports)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_short_attention_of_half_types(dtype: torch.dtype, products: list[int]) -> None:
     """Computed in float32, and rounded once."""
@@ -182,6 +183,7 @@ def test_short_attention_of_half_types(dtype: torch.dtype, products: list[int]) 
     check_own_kernels(reports)
 
 
+@pytest.mark.long
 def test_one_block_that_is_not_listed() -> None:
     """Everything is masked: no tile is computed, and the output is 0."""
 
@@ -200,6 +202,7 @@ def test_one_block_that_is_not_listed() -> None:
             assert found[0].any() == (mask is causal)
 
 
+@pytest.mark.long
 def test_a_row_of_queries(products: list[int]) -> None:
     """A row of queries and a few keys are kernels alone; keys that all batches share, with blocks for each, are not."""
 
