@@ -80,13 +80,13 @@ func.func @attention(%q: tensor<2x?x7x4xf32>, %counts: tensor<1x1x1xi32>, %block
   %r = "host.attention"(%q, %q, %q, %counts, %blocks, %c128, %c128, %w) {scores = @scores, weights = @weights, lists = 2 : i64}
      : (tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<1x1x1xi32>, tensor<1x1x1x1xi32>, index, index, tensor<7xf32>) -> tensor<2x?x7x4xf32>
   // Where all is one small tile, another function.
-  // CHECK: "host.attention"({{.*}}) {lists = 2 : i64, scores = @scores, weights = @weights, whole = @whole}
-  %s = "host.attention"(%q, %q, %q, %counts, %blocks, %c128, %c128, %w) {scores = @scores, weights = @weights, whole = @whole, lists = 2 : i64}
+  // CHECK: "host.attention"({{.*}}) {lists = 2 : i64, scores = @scores, weights = @weights, whole = @all_at_once}
+  %s = "host.attention"(%q, %q, %q, %counts, %blocks, %c128, %c128, %w) {scores = @scores, weights = @weights, whole = @all_at_once, lists = 2 : i64}
      : (tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<1x1x1xi32>, tensor<1x1x1x1xi32>, index, index, tensor<7xf32>) -> tensor<2x?x7x4xf32>
   return %s : tensor<2x?x7x4xf32>
 }
 
-func.func @whole(%q: tensor<2x?x7x4xf32>, %k: tensor<2x?x7x4xf32>, %v: tensor<2x?x7x4xf32>, %w: tensor<7xf32>) -> tensor<2x?x7x4xf32>
+func.func @all_at_once(%q: tensor<2x?x7x4xf32>, %k: tensor<2x?x7x4xf32>, %v: tensor<2x?x7x4xf32>, %w: tensor<7xf32>) -> tensor<2x?x7x4xf32>
     attributes {symshape.subgraph} {
   return %v : tensor<2x?x7x4xf32>
 }
