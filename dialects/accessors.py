@@ -329,7 +329,7 @@ _SUBGRAPHS: Final = {
     "host.while": ("cond", "body"),
     "host.scan": ("body",),
     "host.associative_scan": ("combine",),
-    "host.attention": ("scores", "weights"),
+    "host.attention": ("scores", "weights", "whole"),
 }
 
 
@@ -340,9 +340,11 @@ def calls_subgraphs(op: Any) -> bool:
 
 
 def subgraphs_of(op: Any) -> tuple[str, ...]:
-    """The names of the functions that an operation calls which ``calls_subgraphs``, in the order of ``FORMS``."""
+    """The names of the functions that an operation calls which ``calls_subgraphs``, in the order of ``FORMS``; the last
+    of a ``host.attention`` only where it has one."""
     attributes = op.operation.attributes
-    return tuple(ir.FlatSymbolRefAttr(attributes[key]).value for key in _SUBGRAPHS[op.operation.name])
+    keys = [key for key in _SUBGRAPHS[op.operation.name] if key in attributes]
+    return tuple(ir.FlatSymbolRefAttr(attributes[key]).value for key in keys)
 
 
 def carried_count(loop: Any) -> int:
@@ -373,8 +375,8 @@ def attention_attributes(lists: int) -> dict[str, ir.Attribute]:
 
 def written_results(scan: Any) -> list[int]:
     """Stacks of a ``host.scan`` and results of a ``host.associative_scan`` of which each step writes its slice itself:
-    the last arguments of its function are those slices. Of a ``host.attention``: which of its functions (0, 1) write
-    their first result to their last argument."""
+    the last arguments of its function are those slices. Of a ``host.attention``: which of its functions (0, 1, 2)
+    write their first result to their last argument."""
     attributes = scan.operation.attributes
     return list(ir.DenseI64ArrayAttr(attributes[_WRITTEN])) if _WRITTEN in attributes else []
 

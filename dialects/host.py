@@ -402,17 +402,19 @@ class AttentionOp(ir.OpView):
     each block of rows; the second pair, if there is one, is of blocks that are not masked); how many rows and columns
     a block has; and what ``scores`` reads besides the tile. What no list names is masked, and is not computed.
 
-    Both functions are subgraphs. ``scores`` is called with a tile of the products of queries and keys, and the batch,
+    The functions are subgraphs. ``scores`` is called with a tile of the products of queries and keys, and the batch,
     head, row and column where it begins; it returns what the softmax is taken of, and the maximum of each row.
-    ``weights`` is called with these; it returns exponentials, and the sum of each row. ``written`` (by
-    ``write-slices``): whether each writes its first result to memory that is its last argument.
+    ``weights`` is called with these; it returns exponentials, and the sum of each row. ``whole``, if it is there, is
+    called in their place where all is one small tile: with query, key and value, of equal batches, and what ``scores``
+    reads besides the tile; it returns the results. ``written`` (by ``write-slices``): whether each writes its first
+    result to memory that is its last argument.
 
     The results are the output, or the output, the logarithms (to base 2) of the sums of exponentials of each row, and
     the maxima in the same unit.
 
     ```mlir
     %o = "host.attention"(%q, %k, %v, %counts, %blocks, %c128, %c128, %slopes)
-         {scores = @scores, weights = @weights, lists = 2 : i64}
+         {scores = @scores, weights = @weights, whole = @whole, lists = 2 : i64}
          : (tensor<?x8x?x64xf32>, ...) -> tensor<?x8x?x64xf32>
     ```
     """
@@ -428,16 +430,19 @@ class AttentionOp(ir.OpView):
         args: Sequence[ir.Value],
         results: Sequence[ir.Type],
         *,
+        whole: str | None = None,
         loc: Any = None,
         ip: Any = None,
     ) -> None:
-        functions = {"scores": ir.FlatSymbolRefAttr.get(scores), "weights": ir.FlatSymbolRefAttr.get(weights)}
+        names = {"scores": scores, "weights": weights} | ({} if whole is None else {"whole": whole})
+        functions = {key: ir.FlatSymbolRefAttr.get(name) for key, name in names.items()}
         _create(self, args, results, functions | attention_attributes(lists), loc, ip)
 
     def verify_invariants(self) -> bool:
         if not _has(self, scores=ir.FlatSymbolRefAttr, weights=ir.FlatSymbolRefAttr, lists=ir.IntegerAttr):
             return False
-        if "written" in self.operation.attributes and not _has(self, written=ir.DenseI64ArrayAttr):
+        optional: dict[str, Any] = {"written": ir.DenseI64ArrayAttr, "whole": ir.FlatSymbolRefAttr}
+        if not _has(self, **{key: kind for key, kind in optional.items() if key in self.operation.attributes}):
             return False
         given, count = [v.type for v in self.operation.operands], lists_count(self)
         if count not in (2, 4) or len(given) < 5 + count:
@@ -452,11 +457,19 @@ class AttentionOp(ir.OpView):
         functions = [_find_subgraph(self, name) for name in names]
         if any(function is None for function in functions):
             return False
-        (scores, weights), written = (f.type for f in functions), written_results(self)
-        memory = [[type_.results[0]] if i in written else [] for i, type_ in enumerate((scores, weights))]
-        captured = [*scores.inputs[:5], *given[5 + count :], *memory[0]]
-        return _fit(self, "captured value", captured, scores.inputs, names[0]) and _fit(
-            self, "score and maximum", [*scores.results, *memory[1]], weights.inputs, names[1]
+        types, written = [f.type for f in functions], written_results(self)
+        memory = [type_.results[:1] if i in written else [] for i, type_ in enumerate(types)]
+        scores, weights = types[:2]
+        captured = given[5 + count :]
+        if not _fit(
+            self, "captured value", [*scores.inputs[:5], *captured, *memory[0]], scores.inputs, names[0]
+        ) or not _fit(self, "score and maximum", [*scores.results, *memory[1]], weights.inputs, names[1]):
+            return False
+        results = [v.type for v in self.operation.results]
+        return all(
+            _fit(self, "operand", [*given[:3], *captured, *of_whole], whole.inputs, name)
+            and _fit(self, "result", results, whole.results, name)
+            for whole, name, of_whole in zip(types[2:], names[2:], memory[2:])
         )
 
 

@@ -63,7 +63,7 @@ FORMS: Final[Mapping[str, str]] = {
     "host.while": "$cond do $body (%args...) carried $carried {stacked}",
     "host.scan": "$body(%args...) carried $carried sliced $sliced {written $written}",
     "host.associative_scan": "$combine(%args...) carried $carried sliced $sliced {written $written}",
-    "host.attention": "$scores then $weights (%args...) lists $lists {written $written}",
+    "host.attention": "$scores then $weights {or $whole} (%args...) lists $lists {written $written}",
     "host.layer": "$callee(%args...)",
 }
 _INFINITE: Final = str(INT64_MAX)

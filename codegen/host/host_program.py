@@ -6,6 +6,7 @@ their binds promise; every constraint that was not proven is checked as soon as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,7 @@ _EXACT_STRIDES = frozenset(
 )
 
 
+_NAME = re.compile(r"\w+")
 Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element type
 
 
@@ -109,6 +111,7 @@ class Writer:
         self.shown: set[ir.Value] = set()  # views that autograd must know as such
         self.counter = 0
         self.pending: list[Constraint] = []  # checks that come before the next operation that does anything
+        self.bound: dict[int, str] = {}  # line -> the symbol that it binds, where nothing else depends on the line
         self._defined: tuple[int, set[str]] = 0, set()  # lines that were looked at, and the names that they define
 
     def write(self) -> int:
@@ -136,7 +139,16 @@ class Writer:
                 raise CompileError(f"the host program cannot express {op.name}", where=str(op.location))
             if op.name != "func.return":
                 self._free(last.get(position, ()))
-        return stub
+        return self._without_unread_symbols(stub)
+
+    def _without_unread_symbols(self, stub: int) -> int:
+        """Leaves out the lines that bind symbols that no line reads: each asks a tensor for a size. How many lines of
+        the first ``stub`` are left."""
+        read = {name for i, line in enumerate(self.lines) if i not in self.bound for name in _NAME.findall(line)}
+        unread = [i for i, name in self.bound.items() if name not in read]
+        self.lines = [line for i, line in enumerate(self.lines) if i not in unread]
+        self.user_lines = [(i - sum(one < i for one in unread), text) for i, text in self.user_lines]
+        return stub - sum(one < stub for one in unread)
 
     def _learn(self, operations: list[Any]) -> None:
         for op in operations:
@@ -269,6 +281,7 @@ def _symbol(w: Writer, op: Any) -> None:
     w.sizes.read(op)
     name, binding = symbol_name(op), symbol_binding(op)
     w.sources[name] = symbol_source(op)
+    w.bound[len(w.lines)] = name
     w.lines.append(f"{name} = {binding}" + ("()" if binding.endswith(".offset") else ""))
     w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
 

@@ -117,7 +117,7 @@ def write_associative_scan(w: Writer, op: Any) -> None:
 
 def write_attention(w: Writer, op: Any) -> None:
     """The results are allocated here; which tiles there are is found when the block mask is there."""
-    scores, weights = subgraphs_of(op)
+    scores, weights, *whole = subgraphs_of(op)
     given, count, written = [w.operand(value) for value in op.operands], lists_count(op), written_results(op)
     for result in op.results:
         layout, dtype = w.layout(result), TORCH_NAMES[dtype_of(result)]
@@ -126,8 +126,8 @@ def write_attention(w: Writer, op: Any) -> None:
     lists, block, captured = given[3 : 3 + count], given[3 + count : 5 + count], given[5 + count :]
     groups = [given[:3], lists, block, captured, [w.name(result) for result in op.results]]
     tuples = ", ".join(f"({_tuple(group)})" for group in groups)
-    memory = (0 in written, 1 in written)
-    w.lines.append(f"tiled_attention({scores}, {weights}, {tuples}, {memory})")
+    functions, memory = ", ".join([scores, weights, *(whole or ["None"])]), tuple(i in written for i in range(3))
+    w.lines.append(f"tiled_attention({functions}, {tuples}, {memory})")
 
 
 def _slice(w: Writer, name: str, layout: Layout, position: str = "position") -> str:

@@ -183,7 +183,7 @@ def _is_of_call(node: ast.AST) -> bool:
 
 def _sizes(condition: str) -> Iterator[str]:
     """The sizes and integers that a guard of the environment is about; none for one on strides."""
-    if ".stride()" not in condition:
+    if ".stride()" not in condition and ".is_contiguous()" not in condition:
         yield from dict.fromkeys(text for text in _readings(condition) if not text.endswith(".numel()"))
 
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import sympy
 import torch
 from torch import _prims_common
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.functions import FloorDiv
@@ -204,7 +205,8 @@ class GeneralShapeEnv(ShapeEnv):
             yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
 
     def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-        """The stride of a dim is compared only where it matters. Sizes of nested tensors have a source: they are not
+        """The stride of a dim is compared only where it matters, and those of a contiguous tensor at once; no size is
+        asked whether it is negative. Sizes of nested tensors have a source: they are not
         those of any tensor inside of them, and a guard on one alone (``x.size(0) != 1``) needs it."""
         contexts: Any = kwargs.get("input_contexts") or ()
         outer = list(_sizes_of_nested(placeholders, sources, contexts))
@@ -214,8 +216,10 @@ class GeneralShapeEnv(ShapeEnv):
         named = [*sources, *(source for _, source in outer)]
         written: Any = super().produce_guards_verbose(tracked, named, *args, **kwargs)
         constants = [guard for fake, source in zip(placeholders, sources) for guard in _constant_strides(fake, source)]
+        whole = [source_name(source) for fake, source in zip(placeholders, sources) if _is_contiguous(fake)]
         for one in written:
-            one.exprs[:] = map(_where_stride_matters, (*one.exprs, *constants))
+            guards = [guard for guard in (*one.exprs, *constants) if not _OF_SIZES.match(guard)]
+            one.exprs[:] = map(_where_stride_matters, _with_contiguous(guards, frozenset(whole)))
         return written
 
     def is_backed(self, expr: Any) -> bool:
@@ -422,6 +426,38 @@ def _where_stride_matters(guard: str) -> str:
     tensor, dim = found["tensor"], found["dim"]
     either = f"({found['guard']} or {tensor}.size()[{dim}] == 1 or {tensor}.numel() == 0)"
     return either + (found["comment"] or "")
+
+
+_OF_SIZES = re.compile(r"0 <= [LG]\[[^-+*/\s]+\.size\(\)\[\d+\]\s*(#|$)")  # what holds for each size
+
+
+def _is_contiguous(fake: Any) -> bool:
+    """Whether the tracer knows a plain tensor for a contiguous one, at all sizes."""
+    if type(fake) is not FakeTensor or fake.layout is not torch.strided:
+        return False
+    step = sympy.Integer(1)
+    for size, stride in zip(reversed(fake.shape), reversed(fake.stride())):
+        if sympy.expand(_expr(stride) - step) != 0:
+            return False
+        step = step * _expr(size)
+    return True
+
+
+def _expr(size: Any) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def _with_contiguous(guards: Iterable[str], tensors: frozenset[str]) -> Iterator[str]:
+    """The guards of the strides of each of ``tensors`` as one, which asks whether it is contiguous: that too is not
+    about dims of size 1, nor about tensors without elements, and one call in the place of several."""
+    seen = set()
+    for guard in guards:
+        found = _STRIDE.fullmatch(guard)
+        if found is None or found["tensor"] not in tensors:
+            yield guard
+        elif found["tensor"] not in seen:
+            seen.add(found["tensor"])
+            yield f"{found['tensor']}.is_contiguous(){found['comment'] or ''}"
 
 
 def strides_are_guarded_as_text() -> str:

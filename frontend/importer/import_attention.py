@@ -7,6 +7,7 @@ and what comes of that is traced for a tile of any size, at any place.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -27,12 +28,12 @@ from symshape.frontend.importer.subgraphs import (
     ImportFunction,
     Kept,
     Subgraph,
-    inputs_of,
     no_function_left,
     operands_of,
 )
-from symshape.frontend.importer.traced_symbols import size_expr
+from symshape.frontend.importer.traced_symbols import layout_of, size_expr
 from symshape.prover.numbers.condition import all_of, at_least
+from symshape.prover.numbers.expr import product
 
 if TYPE_CHECKING:
     from symshape.frontend.importer.import_fx import Importer
@@ -65,19 +66,22 @@ class _Attention:
 def import_attention(importer: Importer, node: torch.fx.Node, import_function: ImportFunction) -> list[Any]:
     """The values of output, logsumexp and maxima; of the last two None where nothing reads them. Kept where it has to
     be a library call, and then nothing was written."""
+    fakes = list(node.meta["val"])
+    read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+    returned = fakes if read & {1, 2} else fakes[:1]
     with no_function_left(importer):
         one = _arguments(importer, node)
         operands = operands_of(importer, [*one.tensors, *one.lists, *one.block, *one.captures])
         names = []
-        for graph, name in zip(_traced(one), ("scores", "weights")):
-            names.append(importer.free_name(name))
-            tile = inputs_of(graph)[0]
-            some = all_of(*(at_least(size_expr(size), 1) for size in tile.size()))
-            import_function(importer, Subgraph(graph, names[-1], assumed=some, like=(tile,)))
-    fakes = list(node.meta["val"])
-    read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-    returned = fakes if read & {1, 2} else fakes[:1]
-    op = AttentionOp(names[0], names[1], len(one.lists), operands, [type_of(fake) for fake in returned]).operation
+        for traced_function in _traced(one, returned):
+            names.append(importer.free_name(traced_function.name))
+            sizes = [size for tensor in traced_function.sized for size in tensor.size()]
+            some = all_of(*(at_least(size_expr(size), 1) for size in sizes))
+            graph, like = traced_function.graph, traced_function.like
+            import_function(importer, Subgraph(graph, names[-1], assumed=some, like=like))
+    types = [type_of(fake) for fake in returned]
+    scores, weights, *whole = names
+    op = AttentionOp(scores, weights, len(one.lists), operands, types, whole=next(iter(whole), None)).operation
     importer.mark(op, node)
     results: list[ir.Value | None] = [*op.results, *[None] * (len(fakes) - len(returned))]
     for result, fake in zip(op.results, returned):
@@ -112,8 +116,18 @@ def _arguments(importer: Importer, node: torch.fx.Node) -> _Attention:
     )
 
 
-def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-    """The graphs of ``scores`` and ``weights`` of ``host.attention``. Kept where what is given for one score cannot be
+@dataclass(frozen=True)
+class _Traced:
+    """A function of ``host.attention``. ``sized``: the arguments whose sizes are not 0; ``like``: see ``Subgraph``."""
+
+    name: str
+    graph: torch.fx.GraphModule
+    sized: tuple[torch.Tensor, ...]
+    like: tuple[torch.Tensor, ...]
+
+
+def _traced(one: _Attention, returned: Sequence[torch.Tensor]) -> list[_Traced]:
+    """The functions of ``host.attention``, in order. Kept where what is given for one score cannot be
     mapped over a tile (it draws random numbers, or asks for a value), and where a trace would add a guard."""
     query: torch.Tensor = one.tensors[0].meta["val"]
     dtype = torch.float32 if query.dtype in _HALF_TYPES else query.dtype
@@ -133,11 +147,89 @@ def _traced(one: _Attention) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule
             raise Kept(f"its functions cannot be mapped over scores: {reason}") from error
         largest = torch.empty([*tile.size()[:3], 1], dtype=dtype)
         weights = traced(_weights, table, tile, largest)
+        found = [_Traced("scores", scores, (tile,), (tile,)), _Traced("weights", weights, (tile,), (tile,))]
+        short = _short(one, env, returned[0])
+        if short is not None:
+            *given, output = short
+            graph = traced(_whole(one, dtype, returned), table, *given, *captured)
+            found.append(_Traced("whole", graph, tuple(given), (output,)))
     if guard_counts(env) != before:
         raise Kept("its functions compute different things for different sizes")
-    for graph in (scores, weights):
-        graph.graph.eliminate_dead_code()
-    return scores, weights
+    for function in found:
+        function.graph.graph.eliminate_dead_code()
+    return found
+
+
+def _short(one: _Attention, env: Any, output: torch.Tensor) -> tuple[torch.Tensor, ...] | None:
+    """Query, key, value and output of any length and of one batch, laid out in the order of the graph's. None where
+    the graph's leave gaps, and where it is not known how many heads share one of the key."""
+    fakes = [node.meta["val"] for node in one.tensors]
+    (batch, heads, rows, features), (_, of_key, columns, _), (*_, each) = (fake.shape for fake in fakes)
+    if not all(type(size) is int for size in (heads, of_key, features, each)) or heads % max(of_key, 1):
+        return None
+    orders = [_order(fake) for fake in (*fakes, output)]
+    batch, rows, columns = (size if type(size) is int else size_above_one(env) for size in (batch, rows, columns))
+    shapes = (
+        (batch, heads, rows, features),
+        (batch, of_key, columns, features),
+        (batch, of_key, columns, each),
+        (batch, heads, rows, each),
+    )
+    if any(_is(size, 0) for shape in shapes for size in shape):
+        return None
+    made = []
+    for fake, order, shape in zip((*fakes, output), orders, shapes):
+        if order is None or any(type(size) is int and not _is(shape[d], size) for d, size in enumerate(fake.shape)):
+            return None
+        strides: list[Any] = [1] * len(shape)
+        for outer, inner in reversed(list(itertools.pairwise(order))):
+            strides[outer] = strides[inner] * shape[inner]
+        made.append(torch.empty_strided(shape, strides, dtype=fake.dtype))
+    return tuple(made)
+
+
+def _is(size: Any, number: int) -> bool:
+    """Without a question about a symbol."""
+    return type(size) is int and size == number
+
+
+def _order(fake: torch.Tensor) -> tuple[int, ...] | None:
+    """The dims of a tensor without gaps, the outermost first."""
+    layout = layout_of(fake)
+    if layout is None:
+        return None
+    sizes, strides, _ = layout
+    for order in itertools.permutations(range(len(sizes))):
+        if all(strides[d] == product([sizes[inner] for inner in order[i + 1 :]]) for i, d in enumerate(order)):
+            return order
+    return None
+
+
+def _whole(one: _Attention, dtype: torch.dtype, returned: Sequence[torch.Tensor]) -> Callable[..., Any]:
+    def whole(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *captured: Any) -> list[torch.Tensor]:
+        """The results, with products as sums: kernels, and no library call."""
+        of_key = key.size(1)
+        shared = query.size(1) // of_key
+
+        def grouped(x: torch.Tensor) -> torch.Tensor:
+            """Heads that share one of the key are rows of it."""
+            return x.unflatten(1, (of_key, shared)) if shared > 1 else x
+
+        def joined(x: torch.Tensor) -> torch.Tensor:
+            return x.flatten(1, 2) if shared > 1 else x
+
+        query, key, value = (x.to(dtype) for x in (query, key, value))
+        if shared > 1:
+            key, value = key.unsqueeze(2), value.unsqueeze(2)
+        products = (grouped(query).unsqueeze(-2) * key.unsqueeze(-3)).sum(-1)
+        scores, largest = _scores(one, dtype)(joined(products), 0, 0, 0, 0, *captured)
+        weights, total = _weights(scores, largest)
+        output = joined((grouped(weights / total).unsqueeze(-1) * value.unsqueeze(-3)).sum(-2))
+        logarithms = (largest + total.log()).squeeze(3) / math.log(2)
+        made = output, logarithms, largest.squeeze(3) / math.log(2)
+        return [one.to(fake.dtype) for one, fake in zip(made, returned)]
+
+    return whole
 
 
 def _scores(one: _Attention, dtype: torch.dtype) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ asked for its size is not compiled: 2 us for each. A plain tensor runs no Python
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 from torch._dynamo import utils
 from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.output_graph import OutputGraph
+from torch._subclasses.fake_tensor import FakeTensor
 
 from symshape.frontend.patches.patch import Changes
 
@@ -34,7 +37,27 @@ def call_storage_offset(x: Any) -> int:
     return x.storage_offset() if type(x) in _PLAIN else utils.call_storage_offset(x)
 
 
-_OURS = {function.__name__: function for function in (call_size, call_stride, call_storage_offset)}
+def record_pregraph_bytecode_enter() -> Any:
+    """Begins what a profiler shows of the reads."""
+    return utils.record_pregraph_bytecode_enter() if torch.autograd.profiler._is_profiler_enabled else None
+
+
+def record_pregraph_bytecode_exit(shown: Any) -> None:
+    """Ends it."""
+    if shown is not None:
+        utils.record_pregraph_bytecode_exit(shown)
+
+
+_OURS = {
+    function.__name__: function
+    for function in (
+        call_size,
+        call_stride,
+        call_storage_offset,
+        record_pregraph_bytecode_enter,
+        record_pregraph_bytecode_exit,
+    )
+}
 for _function in _OURS.values():
     skip_code(_function.__code__)  # Dynamo does not look at frames of it
 
@@ -50,3 +73,27 @@ def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
         usual(codegen, __name__ if ours else module, name)
 
     return load_import_from
+
+
+def sizes_of_tensors_are_not_passed(changes: Changes) -> None:
+    """A graph is not given the sizes of its tensors beside them."""
+    changes.wrap(OutputGraph, "remove_unused_graphargs", _with_sizes_of_tensors)
+
+
+@functools.cache
+def _with_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[[OutputGraph], None]:
+    @functools.wraps(usual)
+    def remove_unused_graphargs(output: OutputGraph) -> None:
+        usual(output)
+        given = [(node, node.meta["grapharg"]) for node in output.placeholders]
+        fakes = [argument.fake_tensor for _, argument in given]
+        sizes: list[Any] = [size for fake in fakes if type(fake) is FakeTensor for size in fake.shape]
+        known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
+        for node, argument in given:
+            number = argument.example
+            if isinstance(number, torch.SymInt) and not node.users and number.node.expr in known:
+                del node.meta["grapharg"]
+                output.remove_node(node)
+                output.real_value_cache.pop(node, None)
+
+    return remove_unused_graphargs

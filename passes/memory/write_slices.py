@@ -48,15 +48,15 @@ class WriteSlices(Pass):
 
     What a library call makes, and what is carried on as well or shares memory with it, is copied.
 
-    The two functions of ``host.attention`` get the memory of their first results in the same way: it is the same for
-    all tiles.
+    The functions of ``host.attention`` get the memory of their first results in the same way: it is the same for all
+    tiles, and that of the output where one tile is all.
     """
 
     name: ClassVar[str] = "write-slices"
     statistics: ClassVar[dict[str, str]] = {
         "written": "stacks whose slices are written by the steps",
         "copied": "stacks whose slices are copied",
-        "tiles": "functions of an attention that write to memory which all of its tiles share",
+        "tiles": "functions of an attention that write to memory which all of its tiles share, or to its output",
     }
 
     def run(self, module: ir.Module, context: PassContext) -> bool:

@@ -26,17 +26,19 @@ Tile = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 _ROWS: Final = 128  # of a tile, at most
 _COLUMNS: Final = 2048  # likewise
 _ELEMENTS: Final = _ROWS * _COLUMNS  # with all of its heads: 1 MiB, half of a second-level cache
+_SHORT: Final = 1 << 19  # multiplications of a product: up to here kernels alone are faster than the library's calls
 
 
 def tiled_attention(
     scores: Function,
     weights: Function,
+    whole: Function | None,
     tensors: Tensors,
     lists: Tensors,
     block: tuple[int, int],
     captured: tuple[Any, ...],
     results: Tensors,
-    written: tuple[bool, bool],
+    written: tuple[bool, bool, bool],
 ) -> None:
     """Fills ``results`` (see ``host.attention``). ``tensors``: query, key and value, (batch, heads, length, features);
     the first may have a multiple of the others' heads, and their batch may be 1. ``lists``: of blocks of ``block`` rows
@@ -45,6 +47,11 @@ def tiled_attention(
     Raises IndexError, as eager mode does, where there are no keys, and ValueError where the lists say nothing of the
     last rows.
     """
+    if whole is not None and _is_short(tensors, lists, block, results):
+        made = whole([*tensors, *captured, *(results[:1] if written[2] else ())])
+        for result, one in zip(results[written[2] :], made[written[2] :]):
+            result.copy_(one)
+        return
     query, key, value = tensors
     if query.dtype not in (torch.float32, torch.float64):
         query, key, value = query.float(), key.float(), value.float()
@@ -69,6 +76,23 @@ def tiled_attention(
             if number * block[0] >= length:
                 break
             run.block(some_batches, some_heads, number * block[0], min((number + 1) * block[0], length), columns)
+
+
+def _is_short(tensors: Tensors, lists: Tensors, block: tuple[int, int], results: Tensors) -> bool:
+    """Whether all is one block that is listed, and so little that products by the library would be mostly calls."""
+    query, key, value = tensors
+    batches, heads, rows, features = query.shape
+    of_batches, _, columns, _ = key.shape
+    return (
+        0 < batches * heads * rows * columns * features <= _SHORT
+        and lists[1].numel() == 1
+        and rows <= block[0]
+        and columns <= block[1]
+        and of_batches == batches
+        and value.shape[:3] == key.shape[:3]
+        and results[0].numel() > 0
+        and _is_listed(lists)
+    )
 
 
 def _is_listed(lists: Tensors) -> bool:
@@ -120,7 +144,7 @@ class _Tiles:
     value: torch.Tensor
     captured: tuple[Any, ...]
     results: Tensors
-    written: tuple[bool, bool]
+    written: tuple[bool, bool, bool]
     memory: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def is_one(self, width: int) -> bool:

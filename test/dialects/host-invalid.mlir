@@ -251,6 +251,26 @@ func.func @scores(%x: tensor<?x?x?x?xf32>, %b: index, %h: index, %i: index, %j: 
   return %x, %m : tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>
 }
 
+func.func @weights(%x: tensor<?x?x?x?xf32>, %m: tensor<?x?x?x1xf32>) -> (tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>)
+    attributes {symshape.subgraph} {
+  return %x, %m : tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>
+}
+
+func.func @attention_whole(%q: tensor<?x?x?x?xf32>, %n: tensor<?x?x?xi32>, %i: tensor<?x?x?x?xi32>, %b: index) {
+  // expected-error@+1 {{has 3 operands, but @weights has 2}}
+  %r = "host.attention"(%q, %q, %q, %n, %i, %b, %b) {scores = @scores, weights = @weights, whole = @weights, lists = 2 : i64}
+     : (tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?x?xf32>, tensor<?x?x?xi32>, tensor<?x?x?x?xi32>, index, index) -> tensor<?x?x?x?xf32>
+  return
+}
+
+// -----
+
+func.func @scores(%x: tensor<?x?x?x?xf32>, %b: index, %h: index, %i: index, %j: index) -> (tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>)
+    attributes {symshape.subgraph} {
+  %m = "host.call"(%x) {target = "aten.amax.default", arguments = "($0, [-1], True)"} : (tensor<?x?x?x?xf32>) -> tensor<?x?x?x1xf32>
+  return %x, %m : tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>
+}
+
 func.func @attention_weights(%q: tensor<?x?x?x?xf32>, %n: tensor<?x?x?xi32>, %i: tensor<?x?x?x?xi32>, %b: index) {
   // expected-error@+1 {{has 2 score and maximums, but @scores has 5}}
   %r = "host.attention"(%q, %q, %q, %n, %i, %b, %b) {scores = @scores, weights = @scores, lists = 2 : i64}

@@ -79,7 +79,16 @@ func.func @attention(%q: tensor<2x?x7x4xf32>, %counts: tensor<1x1x1xi32>, %block
   // CHECK: "host.attention"({{.*}}) {lists = 2 : i64, scores = @scores, weights = @weights}
   %r = "host.attention"(%q, %q, %q, %counts, %blocks, %c128, %c128, %w) {scores = @scores, weights = @weights, lists = 2 : i64}
      : (tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<1x1x1xi32>, tensor<1x1x1x1xi32>, index, index, tensor<7xf32>) -> tensor<2x?x7x4xf32>
-  return %r : tensor<2x?x7x4xf32>
+  // Where all is one small tile, another function.
+  // CHECK: "host.attention"({{.*}}) {lists = 2 : i64, scores = @scores, weights = @weights, whole = @all_at_once}
+  %s = "host.attention"(%q, %q, %q, %counts, %blocks, %c128, %c128, %w) {scores = @scores, weights = @weights, whole = @all_at_once, lists = 2 : i64}
+     : (tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<2x?x7x4xf32>, tensor<1x1x1xi32>, tensor<1x1x1x1xi32>, index, index, tensor<7xf32>) -> tensor<2x?x7x4xf32>
+  return %s : tensor<2x?x7x4xf32>
+}
+
+func.func @all_at_once(%q: tensor<2x?x7x4xf32>, %k: tensor<2x?x7x4xf32>, %v: tensor<2x?x7x4xf32>, %w: tensor<7xf32>) -> tensor<2x?x7x4xf32>
+    attributes {symshape.subgraph} {
+  return %v : tensor<2x?x7x4xf32>
 }
 
 func.func @scores(%x: tensor<?x?x?x?xf32>, %b: index, %h: index, %i: index, %j: index, %w: tensor<7xf32>) -> (tensor<?x?x?x?xf32>, tensor<?x?x?x1xf32>)

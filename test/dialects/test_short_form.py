@@ -105,6 +105,8 @@ PAIRS = {
     "%r = host.associative_scan @f(%x) carried 0 sliced 1 : f32 -> f32",
     '%r = "host.attention"(%q, %n) {lists = 2 : i64, scores = @a, weights = @b} : (f32, index) -> f32': ""
     "%r = host.attention @a then @b (%q, %n) lists 2 : f32, index -> f32",
+    '%r = "host.attention"(%q, %n) {lists = 2 : i64, scores = @a, weights = @b, whole = @c} : (f32, index) -> f32': ""
+    "%r = host.attention @a then @b or @c (%q, %n) lists 2 : f32, index -> f32",
     '%r = "host.layer"(%x) {callee = @layer_0} : (f32) -> f32': "%r = host.layer @layer_0(%x) : f32 -> f32",
 }
 

@@ -80,10 +80,11 @@ def block_mask(mask: Any, length: int, *, batch: int | None = None, heads: int |
     return None if mask is None else create_block_mask(mask, batch, heads, length, length, device="cpu")
 
 
-def check_own_kernels(reports: Sequence[GraphReport]) -> None:
+def check_own_kernels(reports: Sequence[GraphReport], written: int = 3) -> None:
     (report,) = reports
-    assert "tiled_attention(" in report.program_source and not report.library_calls
-    assert report.statistics["write-slices"]["tiles"] == 2
+    assert "tiled_attention(scores, weights, whole, " in report.program_source, report.program_source
+    assert not report.library_calls
+    assert report.statistics["write-slices"]["tiles"] == written
 
 
 def check_lengths(kind: str, lengths: Sequence[int]) -> None:
@@ -126,6 +127,97 @@ def test_shared_keys_logsumexp_and_captured_tensors() -> None:
             torch.testing.assert_close(found, expected)
             assert length == 1 or found[0].stride() == expected[0].stride()
     check_own_kernels(reports)
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many products the library has computed, in its only item."""
+    count, usual = [0], torch.bmm
+
+    def bmm(*args: Any, **options: Any) -> Tensor:
+        count[0] += 1
+        return usual(*args, **options)
+
+    monkeypatch.setattr(torch, "bmm", bmm)
+    return count
+
+
+def sparse(b: Any, h: Any, q: Any, k: Any) -> Any:
+    """Some rows are masked as a whole."""
+    return (q % 3 > 0) & (k <= q)
+
+
+def test_short_attention_is_kernels_alone(products: list[int]) -> None:
+    """With heads that share keys, rows that are masked, any order of dims, and results besides the output."""
+
+    def function(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor, mask: BlockMask) -> Any:
+        def bias(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return score + slopes[b, h] * (j - i)
+
+        return flex_attention(q, k, v, bias, mask, enable_gqa=True, return_aux=AuxRequest(lse=True))
+
+    program, reports = compiled(function)
+    for length, batch, called in ((19, 2, 0), (1, 3, 0), (2, 1, 0), (7, 2, 0), (125, 2, 2), (131, 1, 4)):
+        q = inputs(length, heads=6, batch=batch)[0].transpose(1, 2).contiguous().transpose(1, 2)
+        k, v = (x[..., :16] for x in inputs(length, heads=2, batch=batch)[:2])
+        given = q, k, v, torch.rand(batch, 6), create_block_mask(sparse, None, None, length, length, device="cpu")
+        products[0] = 0
+        found = program(*given)
+        assert products[0] == called, f"{length}"
+        torch.testing.assert_close(found, function(*given), msg=f"{length}")
+    check_own_kernels(reports)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_attention_of_half_types(dtype: torch.dtype, products: list[int]) -> None:
+    """Computed in float32, and rounded once."""
+    function = attention("cap")
+    program, reports = compiled(function)
+    for length in (5, 1, 30):
+        given, mask = inputs(length, dtype=dtype), block_mask(causal, length)
+        precise = function(*(x.float() for x in given), mask)
+        products[0] = 0
+        torch.testing.assert_close(program(*given, mask), precise.to(dtype))
+        assert products[0] == 0
+    check_own_kernels(reports)
+
+
+@pytest.mark.long
+def test_one_block_that_is_not_listed() -> None:
+    """Everything is masked: no tile is computed, and the output is 0."""
+
+    def function(q: Tensor, k: Tensor, v: Tensor, mask: BlockMask) -> Any:
+        return flex_attention(q, k, v, block_mask=mask, return_aux=AuxRequest(lse=True))
+
+    def nothing(b: Any, h: Any, q: Any, k: Any) -> Any:
+        return q < k - 200
+
+    program, _ = compiled(function)
+    for length in (4, 1, 9):
+        for mask in (nothing, causal):
+            given = [*inputs(length), block_mask(mask, length)]
+            found, expected = program(*given), function(*given)
+            torch.testing.assert_close(found, expected)
+            assert found[0].any() == (mask is causal)
+
+
+@pytest.mark.long
+def test_a_row_of_queries(products: list[int]) -> None:
+    """A row of queries and a few keys are kernels alone; keys that all batches share, with blocks for each, are not."""
+
+    def few(b: Any, h: Any, q: Any, k: Any) -> Any:
+        return k < 50 + q
+
+    function = attention("alibi")
+    program, _ = compiled(function)
+    q = inputs(1, batch=2)[0]
+    for columns, batch, called in ((40, 2, 0), (1, 2, 0), (77, 2, 0), (40, 1, 4)):
+        k, v = inputs(columns, batch=batch)[:2]
+        mask = create_block_mask(few, 2 if batch == 1 else None, None, 1, columns, device="cpu")
+        products[0] = 0
+        torch.testing.assert_close(program(q, k, v, mask), function(q, k, v, mask), msg=f"{columns}, {batch}")
+        assert products[0] == called
 
 
 @pytest.mark.long

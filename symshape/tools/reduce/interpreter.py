@@ -221,7 +221,7 @@ def _associative_scan(run: _Run, op: ir.Operation, values: Values, arguments: Se
 
 
 def _attention(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
-    scores, weights = (functools.partial(run.function, run.functions[name]) for name in subgraphs_of(op))
+    scores, weights, *whole = (functools.partial(run.function, run.functions[name]) for name in subgraphs_of(op))
     operands, count, written = [values[v] for v in op.operands], lists_count(op), written_results(op)
     results = []
     for result in op.results:
@@ -235,8 +235,9 @@ def _attention(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[
         operands[4 + count],
         operands[5 + count :],
     )
-    memory = 0 in written, 1 in written
-    tiled_attention(scores, weights, operands[:3], lists, (rows, columns), tuple(captured), results, memory)
+    memory, block = (0 in written, 1 in written, 2 in written), (rows, columns)
+    of_all = whole[0] if whole else None
+    tiled_attention(scores, weights, of_all, operands[:3], lists, block, tuple(captured), results, memory)
     return results
 
 
