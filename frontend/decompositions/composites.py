@@ -39,6 +39,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.polygamma_.default: _polygamma_,
         aten.dropout.default: _dropout,
         aten.one_hot.default: _one_hot,
+        aten.repeat_interleave.self_Tensor: _repeat_interleave,
         aten.polar.default: _polar,
         aten.index_fill.int_Tensor: _index_fill,
         aten.channel_shuffle.default: _channel_shuffle,
@@ -210,6 +211,18 @@ def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
     check(count >= 1, lambda: "Class values must be non-negative.")
     aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
     return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
+
+
+def _repeat_interleave(
+    usual: Any, x: torch.Tensor, repeats: torch.Tensor, dim: int | None = None, output_size: Any = None
+) -> Any:
+    """Numbers of repetitions of which nobody knows how many there are (``bincount``): one for each index, or for all."""
+    if not has_unbacked_sizes(repeats) or repeats.dim() != 1:
+        return usual(x, repeats, dim, output_size=output_size)
+    x = x.flatten() if dim is None else x
+    dim = 0 if dim is None else dim
+    each = repeats.expand(x.size(dim))
+    return x.index_select(dim, aten.repeat_interleave.Tensor(each, output_size=output_size))
 
 
 def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
