@@ -119,6 +119,10 @@ def _attention(
         full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]
         if any(is_general(s) and s is not m for m, s in zip(mask.shape, full)):
             mask = mask.expand(full)
+    if isinstance(mask, torch.Tensor) and mask.dim() >= 2 and has_unbacked_sizes(mask):
+        sizes = (query.shape[-2], key.shape[-2])
+        if not all(known_equal(m, s) for m, s in zip(mask.shape[-2:], sizes)):
+            mask = mask.expand(*mask.shape[:-2], *sizes)  # as many as there are, or one for all
     return usual(query, key, value, mask, *args, **kwargs)
 
 
