@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, known_equal
+
 aten: Any = torch.ops.aten
 _check: Any = torch._check
 
@@ -14,9 +16,9 @@ def segment_reduce(
     data: torch.Tensor,
     reduce: str,
     *,
-    lengths: torch.Tensor | None = None,
+    lengths: Any = None,
     indices: torch.Tensor | None = None,
-    offsets: torch.Tensor | None = None,
+    offsets: Any = None,
     axis: int = 0,
     unsafe: bool = False,
     initial: float | None = None,
@@ -24,12 +26,13 @@ def segment_reduce(
     """Eager mode's errors for lengths that are negative or are not as many as there are elements. They are reported
     without a host read; the operator reads no element that is none, whatever the lengths are.
 
-    Where the operator itself checks nothing (offsets; ``unsafe``) or has another error, it stays a call.
+    Where the operator itself checks nothing (offsets; ``unsafe``) or has another error, it stays a call. It has no error
+    for lengths of fewer rows than the data has: whether there are as many is a guard.
     """
-    if unsafe or offsets is not None or lengths is None or lengths.dim() == 0 or lengths.is_floating_point():
-        return NotImplemented
+    given = lengths if offsets is None else offsets
     position = axis % max(data.dim(), 1)
-    if position != lengths.dim() - 1 or lengths.dim() > data.dim():
+    usable = given is not None and 0 < given.dim() <= data.dim() and position == given.dim() - 1
+    if not usable or not _same_rows(given, data) or unsafe or offsets is not None or lengths.is_floating_point():
         return NotImplemented
     _check(lengths.numel() > 0, lambda: "min(): Expected reduction dim to be specified for input.numel() == 0.")
     aten._assert_async.msg((lengths >= 0).all(), "lengths contains negative value!")
@@ -38,3 +41,11 @@ def segment_reduce(
     return aten.segment_reduce.default(
         data, reduce, lengths=lengths, indices=indices, axis=axis, unsafe=True, initial=initial
     )
+
+
+def _same_rows(lengths: Any, data: torch.Tensor) -> bool:
+    """Whether there are as many rows of lengths as of data."""
+    pairs = list(zip(lengths.shape[:-1], data.shape))
+    if has_unbacked_sizes(lengths) or has_unbacked_sizes(data):
+        return all(known_equal(rows, size) for rows, size in pairs)
+    return all(bool(rows == size) for rows, size in pairs)
