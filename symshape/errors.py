@@ -74,8 +74,8 @@ class ShapeConstraintError(SymshapeError, RuntimeError):
 
 
 class OffsetsError(SymshapeError, RuntimeError):
-    """Offsets of rows that are none, found before anything is read by them. PyTorch's own operators would read there: it
-    is not asked for its error."""
+    """Offsets of rows that are none, found before anything is read by them. PyTorch's own operators would read there,
+    so they are not asked for their error."""
 
     def __init__(self, kernel: str = "") -> None:
         found = f" (found by {kernel})" if kernel else ""

@@ -220,7 +220,7 @@ def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
 def _repeat_interleave(
     usual: Any, x: torch.Tensor, repeats: torch.Tensor, dim: int | None = None, output_size: Any = None
 ) -> Any:
-    """Numbers of repetitions of which nobody knows how many there are (``bincount``): one for each index, or for all."""
+    """Numbers of repetitions, an unbacked number of them (``bincount``): one for each index, or for all."""
     if not has_unbacked_sizes(repeats) or repeats.dim() != 1:
         return usual(x, repeats, dim, output_size=output_size)
     x = x.flatten() if dim is None else x

@@ -26,18 +26,21 @@ def segment_reduce(
     """Eager mode's errors for lengths that are negative or are not as many as there are elements. They are reported
     without a host read; the operator reads no element that is none, whatever the lengths are.
 
-    Where the operator itself checks nothing (offsets; ``unsafe``) or has another error, it stays a call. It has no error
-    for lengths of fewer rows than the data has: whether there are as many is a guard.
+    Where the operator itself checks nothing (offsets; ``unsafe``) or has another error, it stays a call, and on GPUs,
+    where a failed check would end the process. It has no error for lengths of fewer rows than the data has: whether
+    there are as many is a guard.
     """
     given = lengths if offsets is None else offsets
     position = axis % max(data.dim(), 1)
-    usable = given is not None and 0 < given.dim() <= data.dim() and position == given.dim() - 1
-    if not usable or not _same_rows(given, data) or unsafe or offsets is not None or lengths.is_floating_point():
+    if given is None or not 0 < given.dim() <= data.dim() or position != given.dim() - 1:
+        return NotImplemented
+    checked = not unsafe and offsets is None and data.device.type == "cpu"
+    if not _same_rows(given, data) or not checked or lengths.is_floating_point():
         return NotImplemented
     _check(lengths.numel() > 0, lambda: "min(): Expected reduction dim to be specified for input.numel() == 0.")
     aten._assert_async.msg((lengths >= 0).all(), "lengths contains negative value!")
-    total = "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
-    aten._assert_async.msg((lengths.sum(-1) == data.size(position)).all(), total)
+    message = "Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe."
+    aten._assert_async.msg((lengths.sum(-1) == data.size(position)).all(), f"segment_reduce(): {message}")
     return aten.segment_reduce.default(
         data, reduce, lengths=lengths, indices=indices, axis=axis, unsafe=True, initial=initial
     )

@@ -1,4 +1,4 @@
-"""Segments of tensors, by lengths, offsets or indices: reductions, networks on graphs, packed rows; one graph for all."""
+"""Segments by lengths, offsets or indices: reductions, networks on graphs, packed rows; one graph for all sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import symshape
 
 Tensor = torch.Tensor
 WIDTH = 5
-# Lengths of segments: empty ones in front, inside and at the end, all in one, primes, one segment, none with an element.
+# Lengths of segments: empty ones in front, inside and at the end, all in one, primes, one segment, no element.
 BATCHES = ((3, 0, 4, 2), (0, 7, 1, 13, 0), (0, 0, 29), (1, 1, 1), (1,), (0, 0), (101, 2, 3, 0, 5))
 REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 
@@ -229,7 +229,7 @@ def graph(nodes: int, edges: int, ordered: bool) -> tuple[Tensor, Tensor, Tensor
 )
 def test_networks(program: Callable[..., Tensor]) -> None:
     """Also of more edges than nodes, ordered by their ends: rows of ascending indices."""
-    sizes = ((9, 30), (5, 3), (1, 7), (6, 1), (4, 0), (33, 1500), (2, 1500))
+    sizes = ((9, 30), (5, 3), (1, 7), (6, 1), (4, 0), (33, 1500), (12, 1100))
     given = [graph(*size, ordered) for size in sizes for ordered in (False, True)]
     if program is compressed_rows:
         given = [one for one in given if one[0].shape[0] > 1]  # of one node eager mode broadcasts the offsets

@@ -87,9 +87,7 @@ def _scatter(kernel: LoopKernel, target: Target) -> str:
     return "\n".join([*lines, *own, *(launch.shared(name, text) for name, text in shared.items()), ""])
 
 
-def _sorted(
-    state: State, plan: sorted_scatter.Plan, context: str, work: str, usual: Callable[[], list[str]]
-) -> None:
+def _sorted(state: State, plan: sorted_scatter.Plan, context: str, work: str, usual: Callable[[], list[str]]) -> None:
     """Looks at the index first, where that can pay, and takes the form for ascending ones where it can."""
     writer, name = state.writer, state.kernel.name
     larger = [writer.pure(f"arith.cmpi sge, {scalar(state, a)}, {scalar(state, b)} : i64") for a, b in plan.pays]

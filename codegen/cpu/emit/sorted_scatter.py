@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import EFFECTS, Dim, Instr, LoopKernel
-from symshape.codegen.cpu.emit import arithmetic, launch, memory, scatter, types
+from symshape.codegen.cpu.emit import arithmetic, launch, scatter, types
 from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
@@ -42,12 +42,16 @@ class Plan:
     own: tuple[Instr, ...]
 
     @property
+    def rows(self) -> Expr:
+        """The size of the destination's dim that is indexed."""
+        assert self.checked.address is not None
+        return self.checked.address
+
+    @property
     def pays(self) -> tuple[tuple[Expr, Expr], ...]:
         """(more, less): where every ``more`` is at least ``less``, there is something to gain."""
         lane = Expr.const(1) if self.lane is None else self.lane.size
-        rows = self.checked.address
-        assert rows is not None
-        return (self.points.size, Expr.const(_LEAST)), (self.points.size * lane, rows * _ELEMENTS)
+        return (self.points.size, Expr.const(_LEAST)), (self.points.size * lane, self.rows * _ELEMENTS)
 
     @property
     def test_units(self) -> Expr:
@@ -146,7 +150,7 @@ def _descends(state: State, plan: Plan, first: str, last: str) -> str:
     """Whether an index in [first, last] is larger than the next one, or the outer ones are no indices."""
     writer, pure, zero = state.writer, state.writer.pure, state.constant(0, "i64")
     state.lane, state.uniform_depth = None, writer.depth
-    size = scalar(state, plan.checked.address)
+    size = scalar(state, plan.rows)
     low = writer.emit(f"arith.cmpi slt, {_index(state, plan, first).name}, {zero} : i64")
     high = writer.emit(f"arith.cmpi sge, {_index(state, plan, last).name}, {size} : i64")
     outside = writer.emit(f"arith.ori {low}, {high} : i1")
@@ -295,7 +299,8 @@ class _Rows:
 
     def _combined(self, before: str) -> str:
         """A row's values and those of the current point."""
-        state, values = self.state, {}
+        state = self.state
+        values: Values = {}
         for instr in self.plan.own:
             instruction(state, instr, values)
         uniform = state.lane is None
@@ -308,7 +313,7 @@ class _Rows:
         """Of the elements of a row, whose index is not looked at again: it is one."""
         state, plan = self.state, self.plan
         values: Values = {plan.checked.results[0]: Value(row, "index")}
-        wanted = [number for number in self.write.operands[1:]]
+        wanted = self.write.operands[1:]
         for instr in plan.kernel.code:
             if instr in plan.after or instr.op == "index" and instr.results[0] in wanted:
                 instruction(state, instr, values)

@@ -125,7 +125,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: Any = None,
 ) -> Tensor:
-    """``initial`` begins each segment's result; an empty segment is that, or the combiner's identity, or has no mean."""
+    """``initial`` begins each segment's result; an empty segment is that, or the identity element; its mean is NaN."""
     if indices is not None or reduce not in _COMBINERS:
         raise Unsupported("segments by indices, or another reduction")
     if offsets is None and not unsafe:
