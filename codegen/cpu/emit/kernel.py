@@ -91,10 +91,15 @@ def _sorted(state: State, plan: sorted_scatter.Plan, context: str, work: str, us
     """Looks at the index first, where that can pay, and takes the form for ascending ones where it can."""
     writer, name = state.writer, state.kernel.name
     larger = [writer.pure(f"arith.cmpi sge, {scalar(state, a)}, {scalar(state, b)} : i64") for a, b in plan.pays]
+    never = state.constant(False, "i1")
     pays = reduce(lambda left, right: writer.pure(f"arith.andi {left}, {right} : i1"), larger)
 
     def look() -> list[str]:
         launch.clear_flag(writer, context)
+        launch.first(writer, f"{name}_test", context)  # most indices that do not ascend show it there
+        return writer.branch(launch.flag_is_clear(writer, context), ["i1"], look_at_all, lambda: [never])
+
+    def look_at_all() -> list[str]:
         launch.start(writer, f"{name}_test", context, scalar(state, plan.test_units), scalar(state, plan.points.size))
         return [launch.flag_is_clear(writer, context)]
 
@@ -102,7 +107,7 @@ def _sorted(state: State, plan: sorted_scatter.Plan, context: str, work: str, us
         launch.start(writer, f"{name}_rows", context, scalar(state, plan.units), work)
         return []
 
-    (ascend,) = writer.branch(pays, ["i1"], look, lambda: [state.constant(False, "i1")])
+    (ascend,) = writer.branch(pays, ["i1"], look, lambda: [never])
     writer.branch(ascend, [], rows, usual)
 
 

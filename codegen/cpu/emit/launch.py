@@ -126,6 +126,12 @@ def start(writer: Writer, name: str, context: str, units: str, work: str) -> Non
     writer.effect(f"llvm.call @ss_launch({context}, {body}, {units}, {work}) : (!llvm.ptr, !llvm.ptr, i64, i64) -> ()")
 
 
+def first(writer: Writer, name: str, context: str) -> None:
+    """Runs a function over its first unit of work, on this thread."""
+    begin, end = (writer.pure(f"arith.constant {number} : i64") for number in (0, 1))
+    writer.effect(f"llvm.call @{name}({context}, {begin}, {end}) : (!llvm.ptr, i64, i64) -> ()")
+
+
 def call(writer: Writer, name: str, context: str, number: str) -> list[str]:
     """Runs what follows the chunks: of ``number`` units, or of the unit of that number."""
     writer.effect(f"llvm.call @{name}({context}, {number}) : (!llvm.ptr, i64) -> ()")
