@@ -2,7 +2,8 @@
 
 Which type an error has (IndexError, ValueError, RuntimeError), and its words, is what each operator of PyTorch decides;
 compiled code only knows that a size or an index does not fit. A failing call may take its time, and has changed none of
-its inputs. On a GPU an index out of range would end the process there, so errors stay as they are.
+its inputs. On a GPU an index out of range would end the process there, so errors stay as they are; on a CPU so would
+offsets of rows that address no element, by which PyTorch's operators read.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symshape.errors import with_text
+from symshape.errors import OffsetsError, with_text
 from symshape.runtime.torch_c import user_lines
 
 # In a node's ``meta``: what eager mode calls in the place of the node's function; None if it does nothing there.
@@ -26,7 +27,7 @@ def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Call
     def call(*args: Any) -> Any:
         try:
             return run(*args)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, OffsetsError):
             raise
         except (RuntimeError, IndexError) as error:
             found = _eager_error(gm, args)

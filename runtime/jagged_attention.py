@@ -12,13 +12,11 @@ from typing import Any
 
 import torch
 
+from symshape.errors import OffsetsError
+
 Tensor = torch.Tensor
 Where = slice | Tensor  # of the elements of one row, or of those of several (rows, length)
 _SHORT = 16  # elements: of longer rows a call costs less than to copy them
-MESSAGE = (
-    "offsets of rows decrease, are negative, or end past the values\n"
-    "  next step: offsets begin with 0 or more, do not decrease, and end with at most the number of values"
-)
 
 _library: Any = torch.library.Library
 _LIBRARY = _library("symshape", "FRAGMENT")
@@ -49,7 +47,7 @@ def attention(
 
     Returns the result, as ``query``, and the logarithms of the softmax's sums (elements, heads), in float32 for half
     types. What no row has is 0, and so is the result where there is no key. ``scale``: 1 / sqrt(width) if None.
-    RuntimeError for offsets that decrease or address no element.
+    OffsetsError for offsets that decrease or address no element.
     """
     result, sums = _empty(query, value)
     result.zero_()
@@ -117,7 +115,7 @@ def _checked(offsets: Tensor, elements: int) -> tuple[list[int], list[int]]:
     """Where rows begin and end."""
     found: list[int] = offsets.tolist()
     if any(b < a for a, b in zip(found, found[1:])) or (found and (found[0] < 0 or found[-1] > elements)):
-        raise RuntimeError(MESSAGE)
+        raise OffsetsError
     return found[:-1], found[1:]
 
 

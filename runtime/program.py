@@ -16,7 +16,7 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.compiled_program import Program
 from symshape.artifact.constraint_checks import CheckText
-from symshape.errors import SymshapeError, with_text
+from symshape.errors import OffsetsError, SymshapeError, with_text
 from symshape.runtime.checks import fail
 from symshape.runtime.compact import mask_positions, select_at, unravel_positions
 from symshape.runtime.cpu.attention import tiled_attention
@@ -212,10 +212,7 @@ def raise_index_error(code: int, kernel: str) -> NoReturn:
     if code == 2:
         raise RuntimeError("ZeroDivisionError")
     if code == 3:
-        raise RuntimeError(
-            f"offsets of rows decrease, are negative, or end past the values (found by {kernel})\n"
-            "  next step: offsets begin with 0 or more, do not decrease, and end with at most the number of values"
-        )
+        raise OffsetsError(kernel)
     raise IndexError(f"index out of range in self (found by {kernel})")
 
 

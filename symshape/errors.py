@@ -73,6 +73,18 @@ class ShapeConstraintError(SymshapeError, RuntimeError):
         self.constraint, self.values = constraint, dict(values or {})
 
 
+class OffsetsError(SymshapeError, RuntimeError):
+    """Offsets of rows that are none, found before anything is read by them. PyTorch's own operators would read there,
+    so they are not asked for their error."""
+
+    def __init__(self, kernel: str = "") -> None:
+        found = f" (found by {kernel})" if kernel else ""
+        super().__init__(
+            f"offsets of rows decrease, are negative, or end past the values{found}",
+            next_step="offsets begin with 0 or more, do not decrease, and end with at most the number of values",
+        )
+
+
 class ContradictionError(SymshapeError, ValueError):
     """Facts that cannot all hold. ``reasons`` is a smallest such set: each with its ``text`` and ``origin``."""
 

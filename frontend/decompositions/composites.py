@@ -40,6 +40,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.polygamma_.default: _polygamma_,
         aten.dropout.default: _dropout,
         aten.one_hot.default: _one_hot,
+        aten.repeat_interleave.self_Tensor: _repeat_interleave,
         aten.polar.default: _polar,
         aten.index_fill.int_Tensor: _index_fill,
         aten.channel_shuffle.default: _channel_shuffle,
@@ -137,6 +138,10 @@ def _attention(
         full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]
         if any(is_general(s) and s is not m for m, s in zip(mask.shape, full)):
             mask = mask.expand(full)
+    if isinstance(mask, torch.Tensor) and mask.dim() >= 2 and has_unbacked_sizes(mask):
+        sizes = (query.shape[-2], key.shape[-2])
+        if not all(known_equal(m, s) for m, s in zip(mask.shape[-2:], sizes)):
+            mask = mask.expand(*mask.shape[:-2], *sizes)  # as many as there are, or one for all
     return usual(query, key, value, mask, *args, **kwargs)
 
 
@@ -229,6 +234,18 @@ def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
     check(count >= 1, lambda: "Class values must be non-negative.")
     aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
     return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
+
+
+def _repeat_interleave(
+    usual: Any, x: torch.Tensor, repeats: torch.Tensor, dim: int | None = None, output_size: Any = None
+) -> Any:
+    """Numbers of repetitions, an unbacked number of them (``bincount``): one for each index, or for all."""
+    if not has_unbacked_sizes(repeats) or repeats.dim() != 1:
+        return usual(x, repeats, dim, output_size=output_size)
+    x = x.flatten() if dim is None else x
+    dim = 0 if dim is None else dim
+    each = repeats.expand(x.size(dim))
+    return x.index_select(dim, aten.repeat_interleave.Tensor(each, output_size=output_size))
 
 
 def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:

@@ -24,6 +24,7 @@ from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
+from symshape.frontend.decompositions.segments import segment_reduce
 from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
 
 aten: Any = torch.ops.aten
@@ -168,6 +169,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.avg_pool2d_backward.default, avg_pool_backward),
     (aten.avg_pool3d_backward.default, avg_pool_backward),
     (aten.isin.Tensor_Tensor, isin),
+    (aten.segment_reduce.default, segment_reduce),
     (aten.expand.default, expand),
 )
 

@@ -124,6 +124,7 @@ class _Function:
             dest = ir.Operation.create("tensor.empty", [type_], dynamic).result
             numbers = [known.value(Expr.symbol(name)) for name in symbols]
             launch = LaunchOp(callee, [*tensors, dest, *numbers], [type_]).operation
+        self.sizes.layouts[launch.results[0]] = self.sizes.layouts[result]  # for a scatter of what this one makes
         result.replace_all_uses_with(launch.results[0])
         call.erase()
 

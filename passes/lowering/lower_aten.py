@@ -34,6 +34,7 @@ TABLES = (
     "scans",
     "indexing",
     "jagged",
+    "segments",
     "scatters",
     "strided",
     "compact_reads",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 
 from symshape.analysis.loops import LoopKernel
-from symshape.codegen.cpu.emit import launch, scan, scatter, split, staged
+from symshape.codegen.cpu.emit import launch, scan, scatter, sorted_scatter, split, staged
 from symshape.codegen.cpu.emit.body import Body
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State
@@ -56,17 +57,58 @@ def _scatter(kernel: LoopKernel, target: Target) -> str:
     writer.branch(moved, [], start_copy)
     context = launch.context(writer, names)
     plan = scatter.plan(kernel)
+    ascending = sorted_scatter.plan(plan)
     work = scalar(state, product(dim.size for dim in kernel.dims) * scatter.COST)
-    launch.start(writer, f"{kernel.name}_body", context, scalar(state, plan.units), work)
+
+    def usual() -> list[str]:
+        launch.start(writer, f"{kernel.name}_body", context, scalar(state, plan.units), work)
+        return []
+
+    if ascending is None:
+        usual()
+    else:
+        _sorted(state, ascending, context, work, usual)
     lines = launch.function(kernel.name, "%words: !llvm.ptr", writer, public=True)
-    state = State(Writer(), kernel, target, shared=shared)
-    _enter(state, None, ("%begin", "%end"))
-    scatter.compute(state, plan, "%begin", "%end")
-    lines += launch.function(f"{kernel.name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
+
+    def body(suffix: str, compute: Callable[[State, str, str], None]) -> None:
+        state = State(Writer(), kernel, target, shared=shared)
+        _enter(state, None, ("%begin", "%end"))
+        compute(state, "%begin", "%end")
+        parameters = "%context: !llvm.ptr, %begin: i64, %end: i64"
+        lines.extend(launch.function(f"{kernel.name}_{suffix}", parameters, state.writer))
+
+    body("body", lambda state, begin, end: scatter.compute(state, plan, begin, end))
+    if ascending is not None:
+        body("test", lambda state, begin, end: sorted_scatter.test(state, ascending, begin, end))
+        body("rows", lambda state, begin, end: sorted_scatter.compute(state, ascending, begin, end))
     own = lines
     copies = forms_of(copy, target)[:1]
     lines = _entry(copy, copies, target) + _functions(copy.name, copies[0], target, shared)
     return "\n".join([*lines, *own, *(launch.shared(name, text) for name, text in shared.items()), ""])
+
+
+def _sorted(state: State, plan: sorted_scatter.Plan, context: str, work: str, usual: Callable[[], list[str]]) -> None:
+    """Looks at the index first, where that can pay, and takes the form for ascending ones where it can."""
+    writer, name = state.writer, state.kernel.name
+    larger = [writer.pure(f"arith.cmpi sge, {scalar(state, a)}, {scalar(state, b)} : i64") for a, b in plan.pays]
+    never = state.constant(False, "i1")
+    pays = reduce(lambda left, right: writer.pure(f"arith.andi {left}, {right} : i1"), larger)
+
+    def look() -> list[str]:
+        launch.clear_flag(writer, context)
+        launch.first(writer, f"{name}_test", context)  # most indices that do not ascend show it there
+        return writer.branch(launch.flag_is_clear(writer, context), ["i1"], look_at_all, lambda: [never])
+
+    def look_at_all() -> list[str]:
+        launch.start(writer, f"{name}_test", context, scalar(state, plan.test_units), scalar(state, plan.points.size))
+        return [launch.flag_is_clear(writer, context)]
+
+    def rows() -> list[str]:
+        launch.start(writer, f"{name}_rows", context, scalar(state, plan.units), work)
+        return []
+
+    (ascend,) = writer.branch(pays, ["i1"], look, lambda: [never])
+    writer.branch(ascend, [], rows, usual)
 
 
 def _scan(kernel: LoopKernel, target: Target) -> str:

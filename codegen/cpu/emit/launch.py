@@ -1,7 +1,7 @@
 """How a kernel starts: the context on the stack, and the helper that runs its body on one thread or on OpenMP's.
 
-Context words: body, units, threads to use, chunks, workspace and first unit of a split reduction, then the kernel's
-arguments.
+Context words: body, units, threads to use, chunks, workspace and first unit of a split reduction (of a scatter a flag
+instead), then the kernel's arguments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from symshape.analysis.loops import LoopKernel
 from symshape.codegen.cpu.emit.writer import Writer
 
-HEADER, SPLITS_WORD, WORKSPACE_WORD, FIRST_WORD = 6, 3, 4, 5
+HEADER, SPLITS_WORD, WORKSPACE_WORD, FIRST_WORD, FLAG_WORD = 6, 3, 4, 5, 3
 _GRAIN = 65536  # cheap vector-lane operations that are worth a second thread
 _SHARED = re.compile(r"^// shared (\S+)\n(.*?)^// end\n", re.MULTILINE | re.DOTALL)
 
@@ -126,6 +126,12 @@ def start(writer: Writer, name: str, context: str, units: str, work: str) -> Non
     writer.effect(f"llvm.call @ss_launch({context}, {body}, {units}, {work}) : (!llvm.ptr, !llvm.ptr, i64, i64) -> ()")
 
 
+def first(writer: Writer, name: str, context: str) -> None:
+    """Runs a function over its first unit of work, on this thread."""
+    begin, end = (writer.pure(f"arith.constant {number} : i64") for number in (0, 1))
+    writer.effect(f"llvm.call @{name}({context}, {begin}, {end}) : (!llvm.ptr, i64, i64) -> ()")
+
+
 def call(writer: Writer, name: str, context: str, number: str) -> list[str]:
     """Runs what follows the chunks: of ``number`` units, or of the unit of that number."""
     writer.effect(f"llvm.call @{name}({context}, {number}) : (!llvm.ptr, i64) -> ()")
@@ -135,6 +141,18 @@ def call(writer: Writer, name: str, context: str, number: str) -> list[str]:
 def first_unit(writer: Writer, context: str, number: str) -> None:
     """Says where the units of the next launch begin."""
     _store(writer, context, FIRST_WORD, number, "i64")
+
+
+def clear_flag(writer: Writer, context: str) -> None:
+    """No unit has found anything yet."""
+    _store(writer, context, FLAG_WORD, writer.pure("arith.constant 0 : i64"), "i64")
+
+
+def flag_is_clear(writer: Writer, context: str) -> str:
+    """Whether no unit of the launches since has set the flag."""
+    address = writer.emit(word(FLAG_WORD, context))
+    flag = writer.emit(f"llvm.load {address} {{alignment = 8 : i64}} : !llvm.ptr -> i64")
+    return writer.emit(f"arith.cmpi eq, {flag}, {writer.pure('arith.constant 0 : i64')} : i64")
 
 
 def _store(writer: Writer, context: str, index: int, value: str, type_: str) -> None:

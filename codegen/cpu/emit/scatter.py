@@ -164,29 +164,18 @@ def _point(state: State, values: Values, code: Sequence[Instr]) -> None:
 
 def _write(state: State, instr: Instr, values: Values) -> None:
     """One element, or a vector of neighbours, read, combined and written; nothing in a destination without elements."""
-    arg, pure, writer = state.kernel.args[instr.arg], state.writer.pure, state.writer
+    dtype, writer = state.kernel.args[instr.arg].dtype, state.writer
     value, *indices = (values[operand] for operand in instr.operands)
-    offset = state.constant(0, "i64")
-    for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim
-        offset = pure(f"arith.addi {offset}, {pure(f'arith.muli {index.name}, {scalar(state, stride)} : i64')} : i64")
-    kind, align = types.memory(arg.dtype), types.size(arg.dtype)
-    vector = state.vector(kind) if state.lane is not None else kind
-    address = memory.element(state, state.pointers[instr.arg], offset, arg.dtype)
+    at = address(state, instr, indices)
     if state.lane is not None:
         value = Value(state.lanes(value), value.dtype, uniform=False)
 
     def write() -> list[str]:
         new = value
         if instr.combiner != "set":
-            text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
-            name = memory.as_register(state, writer.emit(text), arg.dtype, vector)
-            old = Value(name, arg.dtype, uniform=state.lane is None)
-            new = arithmetic.apply(state, operation(instr.combiner, arg.dtype), [old, value])
-        name = new.name
-        if arg.dtype == "i1":
-            bools = "i1" if state.lane is None else state.vector("i1")
-            name = pure(f"arith.extui {name} : {bools} to {vector}")
-        writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {vector}, !llvm.ptr")
+            old = Value(load(state, instr, at), dtype, uniform=state.lane is None)
+            new = arithmetic.apply(state, operation(instr.combiner, dtype), [old, value])
+        store(state, instr, at, new.name)
         return []
 
     condition = memory.nonempty(state, instr.arg)
@@ -194,3 +183,39 @@ def _write(state: State, instr: Instr, values: Values) -> None:
         writer.branch(condition, [], write)
     else:
         write()
+
+
+def address(state: State, instr: Instr, indices: Sequence[Value]) -> str:
+    """Of what a point writes, or its lane 0."""
+    arg, pure = state.kernel.args[instr.arg], state.writer.pure
+    offset = state.constant(0, "i64")
+    for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim
+        offset = pure(f"arith.addi {offset}, {pure(f'arith.muli {index.name}, {scalar(state, stride)} : i64')} : i64")
+    return memory.element(state, state.pointers[instr.arg], offset, arg.dtype)
+
+
+def load(state: State, instr: Instr, address: str) -> str:
+    """The destination's element there, or the active lanes' elements."""
+    dtype = state.kernel.args[instr.arg].dtype
+    kind, align = types.memory(dtype), types.size(dtype)
+    vector = state.vector(kind) if state.lane is not None else kind
+    text = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
+    if state.mask is not None:
+        text = (
+            f"llvm.intr.masked.load {address}, {state.mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
+            f" : (!llvm.ptr, {state.vector('i1')}, {vector}) -> {vector}"
+        )
+    return memory.as_register(state, state.writer.emit(text), dtype, vector)
+
+
+def store(state: State, instr: Instr, address: str, name: str) -> None:
+    """Writes an element of the destination, or the active lanes' elements."""
+    dtype = state.kernel.args[instr.arg].dtype
+    kind, align, pure = types.memory(dtype), types.size(dtype), state.writer.pure
+    if dtype == "i1":
+        vector = ("i1", kind) if state.lane is None else (state.vector("i1"), state.vector(kind))
+        name = pure(f"arith.extui {name} : {vector[0]} to {vector[1]}")
+    if state.lane is not None:
+        memory.store_vector(state, name, address, state.vector(kind), align)
+        return
+    state.writer.effect(f"llvm.store {name}, {address} {{alignment = {align} : i64}} : {kind}, !llvm.ptr")
