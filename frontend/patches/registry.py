@@ -1357,6 +1357,17 @@ JIT_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "nested tensors of values and offsets",
+        ("function",),
+        ("torch.fx._symbolic_trace.is_fx_tracing",),
+        jit_tracing.nested_tensors_are_made,
+        "nested_tensor_from_jagged takes every trace for one that calls no operators, and refuses it",
+        (
+            Takes("torch.fx._symbolic_trace.is_fx_tracing", ""),
+            Says("torch.nested.nested_tensor_from_jagged", "is_fx_tracing"),
+        ),
+    ),
+    Patch(
         "count of frames",
         ("function",),
         ("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count",),
