@@ -103,6 +103,80 @@ def pooled(x: Tensor, weight: Tensor) -> Tensor:
     return (x * F.linear(x, weight).softmax(1)).sum(1)
 
 
+def of_rows(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """What a function makes of each row, which has the size of a row or of none."""
+
+    def by_rows(x: Tensor, *dense: Tensor) -> Tensor:
+        return torch.stack([function(row, *dense) for row in x.unbind()])
+
+    return by_rows
+
+
+def in_rows(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The same where it has as many elements as the row."""
+
+    def by_rows(x: Tensor) -> Tensor:
+        return torch.nested.nested_tensor_from_jagged(torch.cat([function(row) for row in x.unbind()]), x.offsets())
+
+    return by_rows
+
+
+def of_values(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The same for what has no need to know where rows end."""
+
+    def by_values(x: Tensor) -> Tensor:
+        return torch.nested.nested_tensor_from_jagged(function(x.values()), x.offsets())
+
+    return by_values
+
+
+def joined(x: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    """Rows of x, of others, and of x again, one behind the other."""
+    return torch.cat([x, torch.nested.nested_tensor_from_jagged(values, offsets), x.sin()], 1)
+
+
+def joined_by_rows(x: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    others = torch.nested.nested_tensor_from_jagged(values, offsets).unbind()
+    rows = [torch.cat([row, other, row.sin()]) for row, other in zip(x.unbind(), others)]
+    return torch.nested.nested_tensor_from_jagged(torch.cat(rows), x.offsets() * 2 + offsets)
+
+
+def indices(x: Tensor) -> Tensor:
+    return x.values()[:, 0].abs().long().clamp(max=7)
+
+
+def bags(x: Tensor, weight: Tensor, mode: str = "mean") -> Tensor:
+    rows = torch.nested.nested_tensor_from_jagged(indices(x), x.offsets())
+    return F.embedding_bag(rows, weight, mode=mode)
+
+
+def bags_by_rows(x: Tensor, weight: Tensor, mode: str = "mean") -> Tensor:
+    return F.embedding_bag(indices(x), weight, x.offsets(), include_last_offset=True, mode=mode)
+
+
+def features(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
+    """Of a recommendation model: sums and maxima of embedded histories, weighted by a softmax over each."""
+    rows = torch.nested.nested_tensor_from_jagged(indices(x), x.offsets())
+    history = F.embedding(rows, table)
+    weights = F.linear(history, weight).softmax(1)
+    return torch.cat([(history * weights).sum(1), history.mean(1)], -1)
+
+
+def features_by_rows(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
+    found = []
+    for row in torch.nested.nested_tensor_from_jagged(indices(x), x.offsets()).unbind():
+        history = F.embedding(row, table)
+        found.append(torch.cat([(history * F.linear(history, weight).softmax(0)).sum(0), history.mean(0)], -1))
+    return torch.stack(found)
+
+
+def padded_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Normalised, padded, what is padded masked in a softmax over the row, and back."""
+    normed = F.layer_norm(x, (WIDTH,), weight, bias)
+    padded = torch.nested.to_padded_tensor(normed, -torch.inf)
+    return padded.softmax(1).nan_to_num().sum((1, 2))
+
+
 def squares(count: int) -> Callable[[int], tuple[Tensor, ...]]:
     return lambda rows: tuple(torch.rand(WIDTH, WIDTH, dtype=torch.float64) - 0.5 for _ in range(count))
 
@@ -119,7 +193,6 @@ def affine(rows: int) -> tuple[Tensor, ...]:
 
 J = Jagged
 ATTENTION = ("jagged_attention", "jagged_attention_backward")
-JAGGED_AGAIN = "_padded_dense_to_jagged_forward"
 JAGGED = (
     J("pointwise", lambda x: torch.sin(x) * 2 + 1),
     J("pointwise of two", lambda x: x * x.cos() - x.exp()),
@@ -139,7 +212,7 @@ JAGGED = (
     J("rms norm", lambda x, w: F.rms_norm(x, (WIDTH,), w), lambda rows: (torch.rand(WIDTH),)),
     J("softmax of the dense dim", lambda x: x.softmax(-1)),
     J("log_softmax of the dense dim", lambda x: x.log_softmax(-1), gradient=False),
-    J("softmax of the ragged dim", lambda x: x.softmax(1), gradient=False, nonempty=True, calls=(JAGGED_AGAIN,)),
+    J("softmax of the ragged dim", lambda x: x.softmax(1), gradient=False, nonempty=True),
     J("sum of the ragged dim", lambda x: x.sum(1), gradient=False),
     J("sum of the ragged dim, kept", lambda x: x.sum(1, keepdim=True), gradient=False),
     J("mean of the ragged dim", lambda x: x.mean(1), gradient=False),
@@ -149,15 +222,14 @@ JAGGED = (
     J("mean of the dense dim", lambda x: x.mean(-1, keepdim=True)),
     J("amax of the dense dim", lambda x: x.amax(-1)),
     J("sum of all", lambda x: x.sum()),
-    J("padded", lambda x: torch.nested.to_padded_tensor(x, -1.5), calls=(JAGGED_AGAIN,)),
-    J("padded, summed, and back", from_padded, calls=(JAGGED_AGAIN,)),
+    J("padded", lambda x: torch.nested.to_padded_tensor(x, -1.5)),
+    J("padded, summed, and back", from_padded),
     J("block", block, lambda rows: (*affine(rows), torch.rand(4, WIDTH)), gradient=False, calls=("mm",)),
     J(
         "a dense tensor for each row",
         lambda x, y: x * y,
         lambda rows: (torch.rand(rows, 1, WIDTH),),
         several=True,
-        calls=(JAGGED_AGAIN, JAGGED_AGAIN),
     ),
     J("offsets of lengths", of_lengths),
     J("matrix product", lambda x, w: x @ w, lambda rows: (torch.rand(WIDTH, 5),), calls=("mm", "mm", "mm")),
@@ -167,7 +239,6 @@ JAGGED = (
         lambda x: x - x.mean(1, keepdim=True),
         gradient=False,
         several=True,
-        calls=(JAGGED_AGAIN,),
     ),
     J("clamp", lambda x: x.clamp(-1, 1).abs()),
     J("masked_fill", lambda x: x.masked_fill(x > 1, 0.5)),
@@ -186,7 +257,7 @@ JAGGED = (
         lambda rows: (torch.rand(1, WIDTH),),
         gradient=False,
         nonempty=True,
-        calls=(JAGGED_AGAIN, "mm"),
+        calls=("mm",),
     ),
     J("gated", gated, lambda rows: tuple(torch.rand(n, WIDTH).double() for n in (2 * WIDTH, 4)), calls=("mm",) * 6),
     J("attention", attention, squares(3), nonempty=True, calls=(*ATTENTION, *["mm"] * 9)),
@@ -213,4 +284,46 @@ JAGGED = (
         nonempty=True,
         calls=(*ATTENTION, *["mm"] * 12),
     ),
+)
+
+# What eager mode has no rule or no gradient for: the same of each row is the reference.
+RULES = (
+    J("variance of the ragged dim", lambda x: x.var(1), reference=of_rows(lambda row: row.var(0))),
+    J(
+        "deviation of the ragged dim",
+        lambda x: x.std(1, correction=0, keepdim=True),
+        reference=of_rows(lambda row: row.std(0, correction=0, keepdim=True)),
+    ),
+    J(
+        "variance and mean of both dims",
+        lambda x: torch.cat([t[:, None] for t in torch.var_mean(x, (1, 2), unbiased=False)], 1),
+        reference=of_rows(lambda row: torch.stack(torch.var_mean(row, (0, 1), unbiased=False))),
+    ),
+    J("variance of the dense dim", lambda x: x.var(-1), reference=of_values(lambda v: v.var(-1))),
+    J(
+        "deviation of the dense dim",
+        lambda x: x.std(2, keepdim=True),
+        reference=of_values(lambda v: v.std(1, keepdim=True)),
+    ),
+    J("cumsum of the ragged dim", lambda x: x.cumsum(1), reference=in_rows(lambda row: row.cumsum(0))),
+    J("cumsum of the dense dim", lambda x: x.cumsum(-1), reference=of_values(lambda v: v.cumsum(-1))),
+    J("logsumexp of the ragged dim", lambda x: x.logsumexp(1), reference=of_rows(lambda row: row.logsumexp(0))),
+    J("logsumexp of the dense dim", lambda x: x.logsumexp(-1), reference=of_values(lambda v: v.logsumexp(-1))),
+    J("log_softmax of the ragged dim", lambda x: x.log_softmax(1), reference=in_rows(lambda row: row.log_softmax(0))),
+    J("softmax of both kinds", lambda x: F.softmax(x, 1) + x.softmax(-1), reference=in_rows(
+        lambda row: row.softmax(0) + row.softmax(-1)
+    )),
+    J("sum of both dims", lambda x: x.sum((1, -1)), reference=of_rows(lambda row: row.sum())),
+    J("mean of both dims", lambda x: x.mean((1, 2), keepdim=True), reference=of_rows(lambda row: row.mean((0, 1), True))),
+    J("product of the ragged dim", lambda x: x.prod(1), reference=of_rows(lambda row: row.prod(0))),
+    J("norm of the ragged dim", lambda x: x.double().norm(dim=1) + 1, reference=of_rows(lambda row: row.double().norm(dim=0) + 1)),
+    J("normalised", lambda x: F.normalize(x, dim=-1), reference=of_values(lambda v: F.normalize(v, dim=-1))),
+    J("gated halves", lambda x: F.glu(x, -1), reference=of_values(lambda v: F.glu(v, -1))),
+    J("slice of the dense dim", lambda x: x[..., 1:4] * 2, reference=of_values(lambda v: v[:, 1:4] * 2)),
+    J("narrowed dense dim", lambda x: x.narrow(-1, 2, 3), reference=of_values(lambda v: v.narrow(1, 2, 3))),
+    J("one of the dense dim", lambda x: x[:, :, -1].sin(), reference=of_values(lambda v: v[:, -1].sin())),
+    J("joined along the ragged dim", joined, lambda rows: other_rows(rows)[1:], reference=joined_by_rows),
+    J("bags of embeddings", bags, lambda rows: (torch.randn(8, 3),), reference=bags_by_rows, calls=("_embedding_bag",)),
+    J("features", features, lambda rows: (torch.randn(8, 4), torch.randn(1, 4)), reference=features_by_rows),
+    J("padded block", padded_block, affine),
 )

@@ -50,6 +50,18 @@ def test_programs(program: Jagged) -> None:
     assert calls == sorted(program.calls)
 
 
+@pytest.mark.parametrize("program", programs())
+def test_programs_through_jit(program: Jagged) -> None:
+    jitted = symshape.jit(program.function)
+    for lengths in program.batches:
+        expected = run(program.reference or program.function, program.inputs(lengths), program.gradient)
+        found = run(jitted, program.inputs(lengths), program.gradient)
+        torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text, batch=lengths: f"{batch}: {text}")
+    (entry,) = jitted.entries
+    calls = sorted(call.split(".")[1] for graph in entry.graphs for call in graph.library_calls)
+    assert calls == sorted(program.calls)
+
+
 @pytest.mark.long
 def test_first_call_of_any_batch() -> None:
     """One graph, whichever batch came first: of one row, of equal rows, of none with an element."""
@@ -167,6 +179,33 @@ def test_many_short_rows() -> None:
         found.append((result, *torch.autograd.grad(result.square().sum(), [x])))
     torch.testing.assert_close(found[0][0], found[1][0])
     torch.testing.assert_close(found[0][1].values(), found[1][1].values())
+
+
+def test_values_of_padded_rows() -> None:
+    """Also of rows that are longer than what is padded, and of values that are in no row: they are 0. Bad offsets are
+    found before anything is returned."""
+    back = torch.ops.aten._padded_dense_to_jagged_forward
+    report = symshape.explain(lambda rows, o, n: back(rows, [o], n.size(0)) * 2, *padded_rows((0, 2, 5), 5))
+    assert [graph.library_calls for graph in report.graphs] == [[]]
+    for offsets in ((0, 0, 0), (0,), (0, 3), (0, 0, 3, 3, 5), tuple(range(14))):
+        for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+            rows, o, n = padded_rows(offsets, offsets[-1])
+            expected = back(rows, [o], offsets[-1]).to(dtype) if offsets[-1] else torch.empty(0, 4, dtype=dtype)
+            torch.testing.assert_close(report.run(rows.to(dtype), o, n), expected * 2)
+    rows, o, n = padded_rows((1, 2, 4), 6)
+    expected = torch.stack([torch.zeros(4), rows[0, 0], *rows[1, :2], torch.zeros(4), torch.zeros(4)]) * 2
+    torch.testing.assert_close(report.run(rows, o, n), expected)
+    torch.testing.assert_close(report.run(rows[:, :1], torch.tensor([0, 2, 4]), n)[:4], rows[:, :2].flatten(0, 1) * 2 * torch.tensor([[1.0], [0], [1], [0]]))
+    torch.testing.assert_close(report.run(rows[:, :0], o, n), torch.zeros(6, 4))
+    for offsets in BAD_OFFSETS:
+        with pytest.raises(RuntimeError, match="offsets of rows decrease, are negative, or end past the values"):
+            report.run(torch.randn(len(offsets) - 1, 3, 4), torch.tensor(offsets), torch.empty(10, 0))
+
+
+def padded_rows(offsets: tuple[int, ...], count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows as long as the longest, their offsets, and a tensor of ``count`` values."""
+    longest = max((b - a for a, b in zip(offsets, offsets[1:])), default=2)
+    return torch.randn(len(offsets) - 1, longest, 4), torch.tensor(offsets), torch.empty(count, 0)
 
 
 def test_padded_to_a_given_size() -> None:
