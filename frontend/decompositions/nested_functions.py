@@ -47,10 +47,16 @@ def _dims(x: Tensor, dim: Any) -> Dims | None:
     return Dims(tuple(d - 1 for d in dense), wrapped, ragged in wrapped)
 
 
-def _like(x: Tensor, values: Tensor, dropped: Sequence[int] = ()) -> Tensor:
-    """A nested tensor with the rows of another one; ``dropped``: dims of its values that these do not have."""
+def _view(x: Tensor, values: Tensor, dropped: Sequence[int] = ()) -> Tensor:
+    """A nested tensor with the rows of another one, which is a view of its values; ``dropped``: dims of the other's
+    values that these do not have."""
     rows = rows_of(x)
     return nested_of(replace(rows, values=values, dim=rows.dim - sum(d < rows.dim - 1 for d in dropped)))
+
+
+def _like(x: Tensor, values: Tensor, dropped: Sequence[int] = ()) -> Tensor:
+    """The same of values that were computed: no view, as what eager mode's operators return."""
+    return _view(x, values, dropped).clone()
 
 
 class _PaddedRows(torch.autograd.Function):
@@ -83,12 +89,12 @@ class _ValuesOfRows(torch.autograd.Function):
         return _PaddedRows.apply(gradient, *ctx.saved_tensors, ctx.longest, 0.0), None, None
 
 
-def _padded(x: Tensor, padding: float) -> Tensor:
-    """(rows, ..., longest, ...), the ragged dim where it is."""
+def _padded(x: Tensor, padding: float, least: int = 0) -> Tensor:
+    """(rows, ..., longest, ...), the ragged dim where it is; ``least``: elements that each row is padded to."""
     rows = rows_of(x)
     first = rows.values.movedim(rows.dim - 1, 0)
     flat = first.reshape(first.shape[0], math.prod(first.shape[1:]))
-    made: Tensor = _PaddedRows.apply(flat, rows.offsets, _longest(rows), padding)
+    made: Tensor = _PaddedRows.apply(flat, rows.offsets, torch.sym_max(_longest(rows), least), padding)
     return made.unflatten(-1, first.shape[1:]).movedim(1, rows.dim) if first.dim() > 1 else made.squeeze(-1)
 
 
@@ -179,13 +185,15 @@ def _moments(x: Tensor, dims: Dims, correction: Any, keepdim: bool) -> tuple[Ten
     """Variance and mean over the ragged dim: of what is left of each value without the mean."""
     mean = _padded(x, 0).sum(dims.outer, True) / _count(x, dims, True)
     rest = rows_of(x).values - _spread(x, mean)
-    squares = _padded(_like(x, rest * rest), 0).sum(dims.outer, True)
+    squares = _padded(_view(x, rest * rest), 0).sum(dims.outer, True)
     variance = squares / (_count(x, dims, True) - correction).clamp(min=0)
-    return tuple(t if keepdim else _squeezed(t, dims.outer) for t in (variance, mean))  # type: ignore[return-value]
+    return tuple(t if keepdim else t.squeeze(dims.outer) for t in (variance, mean))  # type: ignore[return-value]
 
 
-def _squeezed(x: Tensor, dims: Sequence[int]) -> Tensor:
-    return x.squeeze(tuple(dims))
+def _deviation(variance: Tensor) -> Tensor:
+    """Its root, whose gradient is 0 at 0, as that of ``std``."""
+    none = variance == 0
+    return variance.masked_fill(none, 1).sqrt().masked_fill(none, 0)
 
 
 def _spread_of(function: Callable[..., Any], finish: Callable[[Tensor, Tensor], Any]) -> Callable[..., Any]:
@@ -218,8 +226,16 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
         dims,
         keepdim,
         lambda values, inner, keep: values.logsumexp(inner, keep),
-        lambda outer, keep: _padded(x, -math.inf).logsumexp(outer, keep),
+        lambda outer, keep: _log_of_sum(_padded(x, -math.inf, least=1), outer, keep),
     )
+
+
+def _log_of_sum(padded: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
+    """``logsumexp``: the gradient of PyTorch's asks whether there is an element."""
+    largest = padded.detach().amax(dims, True)
+    largest = largest.masked_fill(largest.isinf(), 0)
+    found = (padded - largest).exp().sum(dims, True).log() + largest
+    return found if keepdim else found.squeeze(tuple(dims))
 
 
 def _prod(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
@@ -296,10 +312,10 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
         if not dims.ragged:
             return _like(x, (torch.log_softmax if logarithm else torch.softmax)(values, dims.inner[0]))
         wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-        rows = _like(x, wide)
-        largest = _padded(_like(x, wide.detach()), -math.inf).amax(dim, True)
+        rows = _view(x, wide)
+        largest = _padded(_view(x, wide.detach()), -math.inf, least=1).amax(dim, True)
         shifted = wide - _spread(x, largest)
-        total = _padded(_like(rows, shifted.exp()), 0).sum(dim, True)
+        total = _padded(_view(rows, shifted.exp()), 0).sum(dim, True)
         found = shifted - _spread(x, total.log()) if logarithm else shifted.exp() / _spread(x, total)
         return _like(x, found.to(values.dtype))
 
@@ -351,14 +367,14 @@ def _narrow(x: Tensor, dim: int, start: Any, length: Any) -> Any:
     dims = _dims(x, dim)
     if dims is None or dims.ragged:
         return NotImplemented
-    return _like(x, rows_of(x).values.narrow(dims.inner[0], start, length))
+    return _view(x, rows_of(x).values.narrow(dims.inner[0], start, length))
 
 
 def _select(x: Tensor, dim: int, index: Any) -> Any:
     dims = _dims(x, dim)
     if dims is None or dims.ragged:
         return NotImplemented
-    return _like(x, rows_of(x).values.select(dims.inner[0], index), dims.inner)
+    return _view(x, rows_of(x).values.select(dims.inner[0], index), dims.inner)
 
 
 def _getitem(x: Tensor, key: Any) -> Any:
@@ -379,7 +395,7 @@ def _getitem(x: Tensor, key: Any) -> Any:
     if any(every[d] != slice(None) for d in (0, ragged)) or all(one == slice(None) for one in every):
         return NotImplemented
     dropped = [d - 1 for d in range(1, rank) if not isinstance(every[d], slice)]
-    return _like(x, rows_of(x).values[every[1:]], dropped)
+    return _view(x, rows_of(x).values[every[1:]], dropped)
 
 
 def _unbind(x: Tensor, dim: int = 0) -> Any:
@@ -463,20 +479,24 @@ def _embedding_bag(
         return NotImplemented
     scale = rows_of(per_sample_weights).values if is_jagged(per_sample_weights) else per_sample_weights
     rows = rows_of(input)
-    options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, scale, True, padding_idx)
-    return F.embedding_bag(rows.values, weight, rows.offsets, *options)
+    if mode == "max" or max_norm is not None or padding_idx is not None or scale_grad_by_freq or sparse:
+        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, scale, True, padding_idx)
+        return F.embedding_bag(rows.values, weight, rows.offsets, *options)
+    if scale is not None and mode != "sum":
+        return NotImplemented  # PyTorch's error
+    elements = F.embedding(rows.values, weight)
+    total = _padded(_view(input, elements if scale is None else elements * scale[:, None]), 0).sum(1)
+    return total / _lengths(input, 2).clamp(min=1) if mode == "mean" else total
 
-
-_deviation: Callable[[Tensor, Tensor], Any] = lambda variance, _: variance.sqrt()  # noqa: E731
 
 # By the name of a function of torch, a method or one of torch.nn.functional.
 RULES: dict[str, Callable[..., Any]] = {
     "sum": _sum,
     "mean": _mean,
     "var": _spread_of(torch.var, lambda variance, mean: variance),
-    "std": _spread_of(torch.std, _deviation),
+    "std": _spread_of(torch.std, lambda variance, mean: _deviation(variance)),
     "var_mean": _spread_of(torch.var_mean, lambda variance, mean: (variance, mean)),
-    "std_mean": _spread_of(torch.std_mean, lambda variance, mean: (variance.sqrt(), mean)),
+    "std_mean": _spread_of(torch.std_mean, lambda variance, mean: (_deviation(variance), mean)),
     "logsumexp": _logsumexp,
     "prod": _prod,
     "max": _extremum("max", -math.inf),
