@@ -157,22 +157,20 @@ def rows_of(x: Any) -> Rows:
     """The parts of a nested tensor; its values as a differentiable view where a gradient is wanted."""
     with torch._C.DisableTorchFunctionSubclass():
         wanted = x.requires_grad and torch.is_grad_enabled()
-    values, known = torch._nested_get_values(x) if wanted else x._values, x._metadata_cache  # type: ignore[attr-defined]
+    values, known = torch._nested_get_values(x) if wanted else x._values, x._metadata_cache
     node = x._size[x._ragged_idx].node
     name = node.nested_int() if node.is_nested_int() else None
-    return Rows(
-        values, x._offsets, x._lengths, known.get("min_seqlen"), known.get("max_seqlen"), x._ragged_idx, name
-    )
+    return Rows(values, x._offsets, x._lengths, known.get("min_seqlen"), known.get("max_seqlen"), x._ragged_idx, name)
 
 
 def nested_of(rows: Rows) -> torch.Tensor:
-    """The nested tensor: a view of its values where a gradient is wanted or a trace goes on, which is what costs time."""
+    """The nested tensor: a view of its values where a gradient is wanted or in a trace; to make a view takes longer."""
     if rows.values.requires_grad or type(rows.values) is not torch.Tensor:
-        view: Any = torch._nested_view_from_jagged  # type: ignore[attr-defined]
+        view: Any = torch._nested_view_from_jagged
         parts = (rows.values, rows.offsets, _nt_view_dummy(), rows.lengths, rows.dim, rows.shortest, rows.longest)
         made: torch.Tensor = view(*parts)
         return made
     known = {"min_seqlen": rows.shortest, "max_seqlen": rows.longest}
     cache = {key: tensor for key, tensor in known.items() if tensor is not None}
-    make: Any = NestedTensor
-    return make(rows.values, rows.offsets, lengths=rows.lengths, _ragged_idx=rows.dim, _metadata_cache=cache)
+    made = NestedTensor(rows.values, rows.offsets, lengths=rows.lengths, _ragged_idx=rows.dim, _metadata_cache=cache)
+    return made

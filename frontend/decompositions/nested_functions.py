@@ -137,9 +137,7 @@ def _with_dtype(x: Tensor, dtype: torch.dtype | None) -> Tensor:
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
-def _reduced(
-    x: Tensor, dims: Dims, keepdim: bool, dense: Callable[..., Any], ragged: Callable[..., Any] | None
-) -> Any:
+def _reduced(x: Tensor, dims: Dims, keepdim: bool, dense: Callable[..., Any], ragged: Callable[..., Any] | None) -> Any:
     """``dense(values, dims, keepdim)``, or ``ragged(dims, keepdim)`` where the ragged dim is among the dims."""
     if dims.ragged:
         return NotImplemented if ragged is None or _has_gaps(x) else ragged(dims.outer, keepdim)
@@ -230,12 +228,12 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
     )
 
 
-def _log_of_sum(padded: Tensor, dims: Sequence[int], keepdim: bool) -> Tensor:
+def _log_of_sum(padded: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """``logsumexp``: the gradient of PyTorch's asks whether there is an element."""
     largest = padded.detach().amax(dims, True)
     largest = largest.masked_fill(largest.isinf(), 0)
     found = (padded - largest).exp().sum(dims, True).log() + largest
-    return found if keepdim else found.squeeze(tuple(dims))
+    return found if keepdim else found.squeeze(dims)
 
 
 def _prod(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:

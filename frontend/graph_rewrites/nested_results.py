@@ -1,8 +1,8 @@
 """Nested tensors that a graph returns with offsets of its own are returned as their parts, and made of these again.
 
-AOTAutograd traces a graph more than once. Each time the offsets that it computes are others, with a ragged size of their
-own: the gradient of such a result has another ragged size than the result, and no rule takes both. The parts are dense
-tensors, and their gradients too. Offsets of an input are the same in every trace.
+AOTAutograd traces a graph more than once. Each time the offsets that it computes are others, with a ragged size of
+their own: the gradient of such a result has another ragged size than the result, and no rule takes both. The parts are
+dense tensors, and their gradients too. Offsets of an input are the same in every trace.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ def frames_are_not_counted(changes: Changes) -> None:
 
 
 def nested_tensors_are_made(changes: Changes) -> None:
-    """``torch.nested.nested_tensor_from_jagged`` refuses fx's symbolic trace, which calls no operators. Ours, which does,
-    sets the same flag."""
+    """``torch.nested.nested_tensor_from_jagged`` refuses fx's symbolic trace, which calls no operators. Ours, which
+    does, sets the same flag."""
     changes.wrap(_symbolic_trace, "is_fx_tracing", _not_in_this_thread)
 
 

@@ -177,7 +177,10 @@ def _spec_at(spec: Any, path: Sequence[Any], name: str) -> Any:
 
 def _input(name: str, value: Any, spec: Any, position: int) -> Input:
     if isinstance(value, torch.Tensor) and value.is_nested:
-        what, hint = "no guard can be made for a nested tensor of the strided layout", "make it with layout=torch.jagged"
+        what, hint = (
+            "no guard can be made for a nested tensor of the strided layout",
+            "make it with layout=torch.jagged",
+        )
         raise SymshapeError(what, where=name, next_step=hint)
     if isinstance(value, torch.Tensor):
         dims = _dims(value.dim(), spec, name)
@@ -265,7 +268,7 @@ def declared(inputs: Sequence[Input], location: str) -> tuple[list[Constraint], 
     named: dict[str, tuple[Expr, str]] = {}
     sizes = [size for one in inputs for size in one.sizes()]
     for spec, size, source in sizes:
-        sources |= {symbol: source for symbol in size.symbols}
+        sources |= dict.fromkeys(size.symbols, source)
         if spec.name and spec.derived is None:
             named.setdefault(spec.name, (size, source))
     for spec, size, source in sizes:

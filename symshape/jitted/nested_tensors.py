@@ -1,14 +1,14 @@
 """Nested tensors (jagged layout) as arguments and results of jitted functions: they are taken apart at the border.
 
-An entry is for their values, offsets, lengths and what is known of the shortest and the longest row, each a dense tensor
-of its own; in the traced function, and of what it returns, nested tensors are made of them again. So guards are on the
-sizes of dense tensors, and gradients go through the values. Which nested tensors have the same ragged size is part of
-the form of a call: their offsets are one tensor.
+An entry is for their values, offsets, lengths and what is known of the shortest and the longest row, each a dense
+tensor of its own; in the traced function, and of what it returns, nested tensors are made of them again. So guards are
+on the sizes of dense tensors, and gradients go through the values. Which nested tensors have the same ragged size is
+part of the form of a call: their offsets are one tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,7 +89,7 @@ def _apart(x: Any, sources: dict[Any, Tensor]) -> Apart:
     return Apart(Form(rows.values.dim(), rows.dim, tuple(parts)), tuple(parts.values()))
 
 
-def _together(tensors: Sequence[Any], form: Form) -> Tensor:
+def _together(tensors: Iterable[Any], form: Form) -> Tensor:
     every: Any = dict(zip(form.parts, tensors))
     parts = (every[VALUES], every[OFFSETS], every.get(LENGTHS), every.get(SHORTEST), every.get(LONGEST))
     return nested_of(Rows(*parts, form.dim, None))

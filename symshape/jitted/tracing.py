@@ -174,7 +174,9 @@ def _same_integers(inputs: Sequence[Input]) -> dict[int, int]:
     ragged size."""
     first: dict[int, int] = {}
     positions = [i for i, one in enumerate(inputs) if isinstance(one.value, torch.Tensor)]
-    integers = [i for i in positions if not inputs[i].value.dtype.is_floating_point and not inputs[i].value.is_complex()]
+    integers = [
+        i for i in positions if not inputs[i].value.dtype.is_floating_point and not inputs[i].value.is_complex()
+    ]
     pairs = {i: first.setdefault(id(inputs[i].value), i) for i in integers}
     return {i: j for i, j in pairs.items() if i != j}
 

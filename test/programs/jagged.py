@@ -101,8 +101,9 @@ def gated(x: Tensor, both: Tensor, down: Tensor) -> Tensor:
 
 
 def pooled(x: Tensor, weight: Tensor) -> Tensor:
-    """Sums over the rows, weighted by a softmax over them."""
-    return (x * F.linear(x, weight).softmax(1)).sum(1)
+    """Sums over the rows, weighted by a softmax over them. In double precision: gradients of weights cancel out."""
+    x = x.double()
+    return (x * F.linear(x, weight.double()).softmax(1)).sum(1)
 
 
 def of_rows(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -159,16 +160,17 @@ def bags_by_rows(x: Tensor, weight: Tensor, mode: str = "mean") -> Tensor:
 def features(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
     """Of a recommendation model: sums and maxima of embedded histories, weighted by a softmax over each."""
     rows = torch.nested.nested_tensor_from_jagged(indices(x), x.offsets())
-    history = F.embedding(rows, table)
-    weights = F.linear(history, weight).softmax(1)
+    history = F.embedding(rows, table.double())
+    weights = F.linear(history, weight.double()).softmax(1)
     return torch.cat([(history * weights).sum(1), history.mean(1)], -1)
 
 
 def features_by_rows(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
     found = []
     for row in torch.nested.nested_tensor_from_jagged(indices(x), x.offsets()).unbind():
-        history = F.embedding(row, table)
-        found.append(torch.cat([(history * F.linear(history, weight).softmax(0)).sum(0), history.mean(0)], -1))
+        history = F.embedding(row, table.double())
+        weights = F.linear(history, weight.double()).softmax(0)
+        found.append(torch.cat([(history * weights).sum(0), history.mean(0)], -1))
     return torch.stack(found)
 
 
@@ -213,20 +215,26 @@ JAGGED = (
     J("layer norm", lambda x, w, b: F.layer_norm(x, (WIDTH,), w, b), affine),
     J("rms norm", lambda x, w: F.rms_norm(x, (WIDTH,), w), lambda rows: (torch.rand(WIDTH),)),
     J("softmax of the dense dim", lambda x: x.softmax(-1)),
-    J("log_softmax of the dense dim", lambda x: x.log_softmax(-1), gradient=False),
-    J("softmax of the ragged dim", lambda x: x.softmax(1), gradient=False, nonempty=True),
-    J("sum of the ragged dim", lambda x: x.sum(1), gradient=False),
-    J("sum of the ragged dim, kept", lambda x: x.sum(1, keepdim=True), gradient=False),
-    J("mean of the ragged dim", lambda x: x.mean(1), gradient=False),
+    J("log_softmax of the dense dim", lambda x: x.log_softmax(-1), reference=of_values(lambda v: v.log_softmax(-1))),
+    J("softmax of the ragged dim", lambda x: x.softmax(1), reference=in_rows(lambda row: row.softmax(0))),
+    J("sum of the ragged dim", lambda x: x.sum(1), reference=of_rows(lambda row: row.sum(0))),
+    J("sum of the ragged dim, kept", lambda x: x.sum(1, keepdim=True), reference=of_rows(lambda row: row.sum(0, True))),
+    J("mean of the ragged dim", lambda x: x.mean(1), reference=of_rows(lambda row: row.mean(0))),
     J("amax of the ragged dim", lambda x: x.amax(1), gradient=False, nonempty=True),
     J("amin of the ragged dim", lambda x: x.amin(1), gradient=False, nonempty=True),
-    J("sum of the dense dim", lambda x: x.sum(-1), gradient=False),
+    J("sum of the dense dim", lambda x: x.sum(-1), reference=of_values(lambda v: v.sum(-1))),
     J("mean of the dense dim", lambda x: x.mean(-1, keepdim=True)),
     J("amax of the dense dim", lambda x: x.amax(-1)),
     J("sum of all", lambda x: x.sum()),
     J("padded", lambda x: torch.nested.to_padded_tensor(x, -1.5)),
     J("padded, summed, and back", from_padded),
-    J("block", block, lambda rows: (*affine(rows), torch.rand(4, WIDTH)), gradient=False, calls=("mm",)),
+    J(
+        "block",
+        block,
+        lambda rows: (*affine(rows), torch.rand(4, WIDTH)),
+        calls=("mm",) * 3,
+        reference=of_rows(lambda row, *weights: block(row[None], *weights)[0]),
+    ),
     J(
         "a dense tensor for each row",
         lambda x, y: x * y,
@@ -248,7 +256,7 @@ JAGGED = (
     J("heads, split and joined", lambda x: heads(x).transpose(1, 2).flatten(-2) * 2),
     J("outer product of each element", lambda x: x.unsqueeze(-1) * x.unsqueeze(-2)),
     J("zeros and ones like it", lambda x: torch.zeros_like(x) + torch.ones_like(x) * x),
-    J("product of the dense dim", lambda x: x.prod(-1), gradient=False),
+    J("product of the dense dim", lambda x: x.prod(-1), empties=True, reference=of_values(lambda v: v.prod(-1))),
     J("argmax of the dense dim", lambda x: x.argmax(-1), gradient=False, calls=("argmax",)),
     J("all of the dense dim", lambda x: torch.isfinite(x).all(-1), gradient=False),
     J("norm over the ragged dim", lambda x: (x * x).sum(1).sqrt(), gradient=False),
@@ -257,9 +265,8 @@ JAGGED = (
         "pooled by attention",
         pooled,
         lambda rows: (torch.rand(1, WIDTH),),
-        gradient=False,
-        nonempty=True,
-        calls=("mm",),
+        calls=("mm",) * 3,
+        reference=of_rows(lambda row, weight: pooled(row[None], weight)[0]),
     ),
     J("gated", gated, lambda rows: tuple(torch.rand(n, WIDTH).double() for n in (2 * WIDTH, 4)), calls=("mm",) * 6),
     J("attention", attention, squares(3), nonempty=True, calls=(*ATTENTION, *["mm"] * 9)),
@@ -310,22 +317,49 @@ RULES = (
     J("cumsum of the ragged dim", lambda x: x.cumsum(1), empties=True, reference=in_rows(lambda row: row.cumsum(0))),
     J("cumsum of the dense dim", lambda x: x.cumsum(-1), empties=True, reference=of_values(lambda v: v.cumsum(-1))),
     J("logsumexp of the ragged dim", lambda x: x.logsumexp(1), reference=of_rows(lambda row: row.logsumexp(0))),
-    J("logsumexp of the dense dim", lambda x: x.logsumexp(-1), empties=True, reference=of_values(lambda v: v.logsumexp(-1))),
+    J(
+        "logsumexp of the dense dim",
+        lambda x: x.logsumexp(-1),
+        empties=True,
+        reference=of_values(lambda v: v.logsumexp(-1)),
+    ),
     J("log_softmax of the ragged dim", lambda x: x.log_softmax(1), reference=in_rows(lambda row: row.log_softmax(0))),
-    J("softmax of both kinds", lambda x: F.softmax(x, 1) + x.softmax(-1), reference=in_rows(
-        lambda row: row.softmax(0) + row.softmax(-1)
-    )),
+    J(
+        "softmax of both kinds",
+        lambda x: F.softmax(x, 1) + x.softmax(-1),
+        reference=in_rows(lambda row: row.softmax(0) + row.softmax(-1)),
+    ),
     J("sum of both dims", lambda x: x.sum((1, -1)), reference=of_rows(lambda row: row.sum())),
-    J("mean of both dims", lambda x: x.mean((1, 2), keepdim=True), reference=of_rows(lambda row: row.mean((0, 1), True))),
+    J(
+        "mean of both dims",
+        lambda x: x.mean((1, 2), keepdim=True),
+        reference=of_rows(lambda row: row.mean((0, 1), True)),
+    ),
     J("product of the ragged dim", lambda x: x.prod(1), empties=True, reference=of_rows(lambda row: row.prod(0))),
-    J("norm of the ragged dim", lambda x: x.double().norm(dim=1) + 1, reference=of_rows(lambda row: row.double().norm(dim=0) + 1)),
+    J(
+        "norm of the ragged dim",
+        lambda x: x.double().norm(dim=1) + 1,
+        reference=of_rows(lambda row: row.double().norm(dim=0) + 1),
+    ),
     J("normalised", lambda x: F.normalize(x, dim=-1), reference=of_values(lambda v: F.normalize(v, dim=-1))),
     J("gated halves", lambda x: F.glu(x, -1), reference=of_values(lambda v: F.glu(v, -1))),
     J("slice of the dense dim", lambda x: x[..., 1:4] * 2, reference=of_values(lambda v: v[:, 1:4] * 2)),
     J("narrowed dense dim", lambda x: x.narrow(-1, 2, 3), reference=of_values(lambda v: v.narrow(1, 2, 3))),
     J("one of the dense dim", lambda x: x[:, :, -1].sin(), reference=of_values(lambda v: v[:, -1].sin())),
     J("joined along the ragged dim", joined, lambda rows: other_rows(rows)[1:], reference=joined_by_rows),
-    J("bags of embeddings", bags, lambda rows: (torch.randn(8, 3),), reference=bags_by_rows, calls=("embedding_dense_backward",)),
-    J("features", features, lambda rows: (torch.randn(8, 4), torch.randn(1, 4)), reference=features_by_rows, calls=("embedding_dense_backward", "mm", "mm", "mm")),
+    J(
+        "bags of embeddings",
+        bags,
+        lambda rows: (torch.randn(8, 3),),
+        reference=bags_by_rows,
+        calls=("embedding_dense_backward",),
+    ),
+    J(
+        "features",
+        features,
+        lambda rows: (torch.randn(8, 4), torch.randn(1, 4)),
+        reference=features_by_rows,
+        calls=("embedding_dense_backward", "mm", "mm", "mm"),
+    ),
     J("padded block", padded_block, affine),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -196,8 +197,9 @@ def test_branches_on_the_number_of_rows() -> None:
 
 def test_refused() -> None:
     with pytest.raises(SymshapeError, match="a value of a tensor decides"):
-        symshape.jit(lambda x: x.unbind()[0])(nested(1, 2))
-    with pytest.warns(UserWarning, match="nested"):
+        symshape.jit(lambda x: x.unbind()[0] * 2 if x.sum() > 0 else x.sum(1))(nested(1, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that such tensors are in a prototype stage
         strided = torch.nested.nested_tensor([torch.randn(2, 3)], layout=torch.strided)
     with pytest.raises(SymshapeError, match="nested tensor of the strided layout"):
         symshape.jit(torch.sin)(strided)

@@ -93,7 +93,7 @@ def _rows_ended(b: Builder, offsets: Tensor, count: Expr) -> Tensor:
     """For each of ``count`` values, the number of rows that end with one before it."""
     rows, m = offsets.sizes[0] - ONE, b.body
     starts, stops = (b.view(offsets, [rows], lambda row, k=k: [row + k]) for k in (0, 1))
-    ends = b.pointwise([rows], "i64", [starts, stops], lambda *bounds: _checked(b, *bounds, count)[1])
+    ends = b.pointwise([rows], "i64", [starts, stops], lambda start, stop: _checked(b, start, stop, count)[1])
     one, none = b.full([], "i64", 1), b.full([count + ONE], "i64", 0)
     marks = b.scatter(none, one, (), [rows], [(ends, (0,))], "add", repeats=True)
     first = b.view(marks, [count], lambda v: [v])
