@@ -98,6 +98,14 @@ def _padded(x: Tensor, padding: float, least: int = 0) -> Tensor:
     return made.unflatten(-1, first.shape[1:]).movedim(1, rows.dim) if first.dim() > 1 else made.squeeze(-1)
 
 
+def _to_padded(x: Tensor, padding: float, output_size: Sequence[Any] | None = None) -> Any:
+    """Of ``output_size`` the ragged dim counts, as in eager mode; ``torch.nested``'s function makes numbers of all."""
+    if output_size is None or _has_gaps(x):
+        return NotImplemented
+    longest = torch.zeros(output_size[rows_of(x).dim], 0)
+    return _padded(nested_of(replace(rows_of(x), longest=longest)), padding)
+
+
 def _values_of(x: Tensor, padded: Tensor) -> Tensor:
     """The values of padded rows; of rows that are one element repeated, that element for each value."""
     rows = rows_of(x)
@@ -489,6 +497,8 @@ def _embedding_bag(
 
 # By the name of a function of torch, a method or one of torch.nn.functional.
 RULES: dict[str, Callable[..., Any]] = {
+    "to_padded_tensor": _to_padded,
+    "nested_to_padded_tensor": _to_padded,
     "sum": _sum,
     "mean": _mean,
     "var": _spread_of(torch.var, lambda variance, mean: variance),

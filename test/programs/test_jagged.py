@@ -295,7 +295,9 @@ def test_padded_to_a_given_size() -> None:
     def function(x: Tensor) -> Tensor:
         return torch.nested.to_padded_tensor(x, 7.0, output_size=(x.size(0), 4, WIDTH)).exp()
 
-    compiled = symshape.compile(function)
-    for lengths in ((3, 4), (0, 2, 1), (0, 0)):
+    report, jitted = symshape.explain(function, nested((1, 2))), symshape.jit(function)
+    for lengths in ((3, 4), (0, 2, 1), (0, 0), (4,)):
         x = nested(lengths)
-        torch.testing.assert_close(compiled(x), function(x))
+        torch.testing.assert_close(report.run(x), function(x))
+        torch.testing.assert_close(jitted(x), function(x))
+    assert len(report.graphs) == len(jitted.entries) == 1
