@@ -142,6 +142,12 @@ def _with_dtype(x: Tensor, dtype: torch.dtype | None) -> Tensor:
     return x if dtype is None or dtype == x.dtype else _like(x, rows_of(x).values.to(dtype))
 
 
+def _wide(x: Tensor) -> Tensor:
+    """Half types in float32, for what is computed in several steps."""
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    return _view(x, rows_of(x).values.float()) if half else x
+
+
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
@@ -189,11 +195,12 @@ def _count(x: Tensor, dims: Dims, keepdim: bool) -> Tensor:
 
 def _moments(x: Tensor, dims: Dims, correction: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Variance and mean over the ragged dim: of what is left of each value without the mean."""
+    dtype, x = x.dtype, _wide(x)
     mean = _padded(x, 0).sum(dims.outer, True) / _count(x, dims, True)
     rest = rows_of(x).values - _spread(x, mean)
     squares = _padded(_view(x, rest * rest), 0).sum(dims.outer, True)
     variance = squares / (_count(x, dims, True) - correction).clamp(min=0)
-    return tuple(t if keepdim else t.squeeze(dims.outer) for t in (variance, mean))  # type: ignore[return-value]
+    return tuple((t if keepdim else t.squeeze(dims.outer)).to(dtype) for t in (variance, mean))  # type: ignore[return-value]
 
 
 def _deviation(variance: Tensor) -> Tensor:
@@ -232,7 +239,7 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Any:
         dims,
         keepdim,
         lambda values, inner, keep: values.logsumexp(inner, keep),
-        lambda outer, keep: _log_of_sum(_padded(x, -math.inf, least=1), outer, keep),
+        lambda outer, keep: _log_of_sum(_padded(_wide(x), -math.inf, least=1), outer, keep).to(x.dtype),
     )
 
 
@@ -314,16 +321,15 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
         dims, x = _dims(x, dim) if type(dim) is int else None, _with_dtype(x, dtype)
         if dims is None or (dims.ragged and _has_gaps(x)) or not x.dtype.is_floating_point:
             return NotImplemented
-        values = rows_of(x).values
         if not dims.ragged:
-            return _like(x, (torch.log_softmax if logarithm else torch.softmax)(values, dims.inner[0]))
-        wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-        rows = _view(x, wide)
+            dense = torch.log_softmax if logarithm else torch.softmax
+            return _like(x, dense(rows_of(x).values, dims.inner[0]))
+        wide = rows_of(_wide(x)).values
         largest = _padded(_view(x, wide.detach()), -math.inf, least=1).amax(dim, True)
         shifted = wide - _spread(x, largest)
-        total = _padded(_view(rows, shifted.exp()), 0).sum(dim, True)
+        total = _padded(_view(x, shifted.exp()), 0).sum(dim, True)
         found = shifted - _spread(x, total.log()) if logarithm else shifted.exp() / _spread(x, total)
-        return _like(x, found.to(values.dtype))
+        return _like(x, found.to(x.dtype))
 
     return rule
 
