@@ -31,11 +31,16 @@ def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Call
             raise
         except (RuntimeError, IndexError) as error:
             found = _eager_error(gm, args)
-            if found is None or isinstance(error, type(found)):
+            if found is None or isinstance(error, type(found)) or _has_no_rule(found):
                 raise
             raise found from error
 
     return call
+
+
+def _has_no_rule(error: Exception) -> bool:
+    """Whether it only says that eager mode lacks an operator of nested tensors, which compiled code has."""
+    return isinstance(error, NotImplementedError) and isinstance(error.args[0], torch._ops.OpOverload)
 
 
 def _eager_error(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> Exception | None:

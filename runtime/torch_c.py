@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 import torch.utils._device as device_modes
 from torch._C._dynamo import guards
+from torch.nested._internal.nested_tensor import NestedTensor, _nt_view_dummy
 
 # The stubs do not have them.
 empty_strided_cpu: Callable[..., torch.Tensor] = guards._empty_strided_cpu  # type: ignore[attr-defined]
@@ -129,3 +131,46 @@ def autocast_state() -> Any:
         return None
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     return tuple((device, torch.get_autocast_dtype(device)) for device in devices)
+
+
+def is_jagged(x: Any) -> bool:
+    """Whether a value is a nested tensor of the jagged layout."""
+    return isinstance(x, NestedTensor)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A nested tensor of the jagged layout taken apart. ``shortest``, ``longest``: what is known of the rows' lengths,
+    as the first size of a tensor without elements; ``dim``: the ragged one; ``name``: of its ragged size, equal to
+    another one where eager mode takes the two sizes for equal."""
+
+    values: torch.Tensor
+    offsets: torch.Tensor
+    lengths: torch.Tensor | None
+    shortest: torch.Tensor | None
+    longest: torch.Tensor | None
+    dim: int
+    name: Any
+
+
+def rows_of(x: Any) -> Rows:
+    """The parts of a nested tensor; its values as a differentiable view where a gradient is wanted."""
+    with torch._C.DisableTorchFunctionSubclass():
+        wanted = x.requires_grad and torch.is_grad_enabled()
+    values, known = torch._nested_get_values(x) if wanted else x._values, x._metadata_cache
+    node = x._size[x._ragged_idx].node
+    name = node.nested_int() if node.is_nested_int() else None
+    return Rows(values, x._offsets, x._lengths, known.get("min_seqlen"), known.get("max_seqlen"), x._ragged_idx, name)
+
+
+def nested_of(rows: Rows) -> torch.Tensor:
+    """The nested tensor: a view of its values where a gradient is wanted or in a trace; to make a view takes longer."""
+    if rows.values.requires_grad or type(rows.values) is not torch.Tensor:
+        view: Any = torch._nested_view_from_jagged
+        parts = (rows.values, rows.offsets, _nt_view_dummy(), rows.lengths, rows.dim, rows.shortest, rows.longest)
+        made: torch.Tensor = view(*parts)
+        return made
+    known = {"min_seqlen": rows.shortest, "max_seqlen": rows.longest}
+    cache = {key: tensor for key, tensor in known.items() if tensor is not None}
+    made = NestedTensor(rows.values, rows.offsets, lengths=rows.lengths, _ragged_idx=rows.dim, _metadata_cache=cache)
+    return made

@@ -20,6 +20,7 @@ from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
+from symshape.frontend.graph_rewrites.nested_results import take_results_apart
 from symshape.frontend.importer.assumptions import Assumptions
 from symshape.frontend.importer.specialisations import check_marked, specialisations
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
@@ -112,6 +113,7 @@ def _compiled(
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     remember(traced_env_of(gm))
     _rewrite_before_tracing(gm, example_inputs, timings)
+    put_together = take_results_apart(gm)
     while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:], staged[:]
         try:
@@ -121,11 +123,11 @@ def _compiled(
                 _require_fit(parsed, staged)
                 track_sources(traced_env_of(gm))
                 run = or_in_eager_mode(run, gm) if bases else run
-                return with_python_numbers(with_eager_errors(run, gm), gm)
+                return put_together(with_python_numbers(with_eager_errors(run, gm), gm))
         except Exception as error:
             del (reports or [])[before:]
             if not mark_failing_call(gm, error):
-                return _as_calls(gm, error, parsed, reports, assumed)
+                return put_together(_as_calls(gm, error, parsed, reports, assumed))
         replace_marked(gm)
 
 

@@ -18,6 +18,18 @@ def shape_env_guards(env: Any) -> list[tuple[Any, tuple[str, int]]]:
     return [(guard.expr, user_frame(guard.sloc)) for guard in env.guards]
 
 
+def is_about_rows(env: Any, relation: Any) -> bool:
+    """Whether each comparison of a condition is of a ragged size. That is a name for offsets, not a number: compared
+    with another, or with a number, it has the same answer at every call."""
+    from sympy.core.relational import Relational
+    from torch.utils._sympy.singleton_int import SingletonInt
+
+    hints = env.backed_var_to_val
+    ragged = {symbol for symbol in relation.free_symbols if isinstance(hints.get(symbol), SingletonInt)}
+    comparisons = relation.atoms(Relational) if ragged else ()
+    return bool(comparisons) and all(not ragged.isdisjoint(one.free_symbols) for one in comparisons)
+
+
 def track_sources(env: Any) -> None:
     """Every size that Dynamo's guards are on is one that it reads at a call.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symshape.errors import CompileError
-from symshape.frontend.bridge.guards import deferred_runtime_asserts, shape_env_guards
+from symshape.frontend.bridge.guards import deferred_runtime_asserts, is_about_rows, shape_env_guards
 from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.real_conditions import real_condition_from_sympy
@@ -45,9 +45,12 @@ def open_guards(env: Any, sizes: Any) -> list[Known]:
     a guard that cannot be expressed: an entry without it would be taken for inputs that it is wrong for.
     """
     found: dict[Condition, Known] = {}
-    for relation, (file, line) in shape_env_guards(env):
+    for guard, (file, line) in shape_env_guards(env):
+        relation = env.replace(guard)
+        if is_about_rows(env, relation):
+            continue
         try:
-            condition = _checkable(env.replace(relation))
+            condition = _checkable(relation)
         except UnsupportedExpr as error:
             what = f"a guard cannot be checked: {error}"
             raise CompileError(what, where=f"{file}:{line}", next_step=_DYNAMO) from error

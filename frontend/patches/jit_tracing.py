@@ -87,3 +87,14 @@ def frames_are_not_counted(changes: Changes) -> None:
     count(before)
     changes.callback(count, before)
     count(0)
+
+
+def nested_tensors_are_made(changes: Changes) -> None:
+    """``torch.nested.nested_tensor_from_jagged`` refuses fx's symbolic trace, which calls no operators. Ours, which
+    does, sets the same flag."""
+    changes.wrap(_symbolic_trace, "is_fx_tracing", _not_in_this_thread)
+
+
+def _not_in_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
+    tracing = threading.get_ident()
+    return lambda: threading.get_ident() != tracing and usual()

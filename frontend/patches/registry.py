@@ -41,6 +41,7 @@ from symshape.frontend.patches import (
     lazy_modules,
     needless_work,
     nested_attention,
+    nested_functions,
     nested_products,
     nested_regions,
     nested_views,
@@ -144,6 +145,21 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "values of nested tensors",
+        ("frame", "graph"),
+        tuple(
+            f"torch.nested._internal.ops.JAGGED_OPS_TABLE[torch.ops.aten.{name}.default]"
+            for name in ("values", "_nested_get_values")
+        ),
+        nested_views.values_are_differentiable_views,
+        "they are detached, which AOTAutograd repeats where they are a view of an input: the result has no gradient",
+        (
+            Exists("torch.ops.aten._nested_get_values.default", "OpOverload"),
+            Exists("torch.ops.aten.alias.default", "OpOverload"),
+            Says("torch.nested._internal.ops.values_default", "detach"),
+        ),
+    ),
+    Patch(
         "attention of nested tensors",
         ("frame",),
         ("torch.nested._internal.ops.jagged_scaled_dot_product_attention",),
@@ -160,6 +176,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
                 "torch.nested._internal.sdpa._validate_sdpa_input",
                 "query, key, value, attn_mask, dropout_p, is_causal, scale",
             ),
+        ),
+    ),
+    Patch(
+        "functions of nested tensors",
+        ("frame",),
+        ("torch.nested._internal.ops.jagged_torch_function",),
+        nested_functions.nested_functions_have_rules,
+        "variance, cumulative sums, slices, joined rows and more have no rule, sums over the ragged dim no gradient",
+        (
+            Takes("torch.nested._internal.ops.jagged_torch_function", "func, *args, **kwargs"),
+            Says(f"{_NESTED}.__torch_function__", "jagged_torch_function"),
+            Exists("torch.ops.aten._jagged_to_padded_dense_forward.default", "OpOverload"),
+            Exists("torch.ops.aten._padded_dense_to_jagged_forward.default", "OpOverload"),
         ),
     ),
     Patch(
@@ -1367,6 +1396,17 @@ JIT_PATCHES: tuple[Patch, ...] = (
         (
             Exists("torch.compiler._is_compiling_flag", "bool"),
             Says("torch.compiler.is_compiling", "_is_compiling_flag"),
+        ),
+    ),
+    Patch(
+        "nested tensors of values and offsets",
+        ("function",),
+        ("torch.fx._symbolic_trace.is_fx_tracing",),
+        jit_tracing.nested_tensors_are_made,
+        "nested_tensor_from_jagged takes every trace for one that calls no operators, and refuses it",
+        (
+            Takes("torch.fx._symbolic_trace.is_fx_tracing", ""),
+            Says("torch.nested.nested_tensor_from_jagged", "is_fx_tracing"),
         ),
     ),
     Patch(

@@ -16,7 +16,8 @@ import torch.utils._pytree as pytree
 
 from symshape.codegen.host.entry_guards import Leaf
 from symshape.codegen.host.guard_stub import Constraint
-from symshape.errors import OptionError
+from symshape.errors import OptionError, SymshapeError
+from symshape.jitted.nested_tensors import OFFSETS, VALUES, Part
 from symshape.policy import SpecialisationPolicy
 from symshape.prover.numbers.condition import at_least, equals
 from symshape.prover.numbers.expr import Expr
@@ -63,26 +64,48 @@ def _bound(value: Any) -> int | None:
 @dataclass(frozen=True)
 class Input:
     """An input: its name for messages (``x``, ``batch['ids']``), its value, and the spec of each dim; of an integer, of
-    its value; none for anything else. ``leaf``: how guards know it (None for a constant)."""
+    its value; none for anything else. ``leaf``: how guards know it (None for a constant).
+
+    Of a nested tensor each part is an input. ``owner``: the nested tensor; ``outer``: its dims that the sizes are those
+    of, None for a size that is none of it. ``beyond``: by how much a size is greater than what is declared: there is an
+    offset more than rows.
+    """
 
     name: str
     value: Any
     dims: tuple[DimSpec, ...]
     leaf: Leaf | None
+    owner: str = ""
+    outer: tuple[int | None, ...] = ()
+    beyond: int = 0
 
     def source(self, dim: int | None = None) -> str:
         """Where a size (or the value) is read, as ``Origin.parse`` takes it, with the name of the dim."""
-        source = self.name if dim is None else f"{self.name}.size()[{dim}]"
-        spec = self.dims[dim or 0]
-        return f"{spec.name}: {source}" if spec.name and spec.derived is None else source
+        spec, outer = self.dims[dim or 0], self.outer[dim or 0] if self.outer and not self.beyond else None
+        size = f"{self.name}.size()[{dim}]" if outer is None else f"{self.owner}.size()[{outer}]"
+        source = self.name if dim is None else size
+        return f"{spec.name}: {source}" if spec.name and spec.derived is None and not self.beyond else source
+
+    def called(self, dim: int) -> str:
+        """What a user calls a size (or the value)."""
+        if not isinstance(self.value, torch.Tensor):
+            return self.name
+        outer = self.outer[dim] if self.outer else None
+        return f"{self.name}.size({dim})" if outer is None else f"{self.owner}.size({outer})"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it stands for its first size alone: it has no element."""
+        return bool(self.owner) and not self.outer and self.value.dim() == 2
 
     def sizes(self) -> list[tuple[DimSpec, Expr, str]]:
-        """(spec, expression, source) of each size, or of the integer."""
+        """(spec, expression, source) of each size that a spec may be of, or of the integer."""
         if self.leaf is None:
             return []
         if self.leaf.rank is None:
             return [(self.dims[0], self.leaf.value, self.source())]
-        return [(spec, size, self.source(d)) for d, (spec, size) in enumerate(zip(self.dims, self.leaf.sizes))]
+        sizes = enumerate(zip(self.dims, self.leaf.sizes))
+        return [(spec, size - self.beyond, self.source(d)) for d, (spec, size) in sizes]
 
     def strides(self) -> dict[str, str]:
         """The source of each stride and of the storage offset."""
@@ -99,8 +122,11 @@ def read_inputs(fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any], spec: A
     leaves: Any = pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]
     for path, value in leaves:
         key = path[1].idx if path[0].idx == 0 else path[1].key
-        name = names[key] + pytree.keystr(path[2:])
-        found.append(_input(name, value, _spec_at(specs.get(key), path[2:], name), first + len(found)))
+        part = path[-1] if isinstance(path[-1], Part) else None
+        inner = path[2:] if part is None else path[2:-1]
+        name = names[key] + pytree.keystr(inner)
+        spec, position = _spec_at(specs.get(key), inner, name), first + len(found)
+        found.append(_input(name, value, spec, position) if part is None else _part(name, part, value, spec, position))
     return found
 
 
@@ -150,6 +176,12 @@ def _spec_at(spec: Any, path: Sequence[Any], name: str) -> Any:
 
 
 def _input(name: str, value: Any, spec: Any, position: int) -> Input:
+    if isinstance(value, torch.Tensor) and value.is_nested:
+        what, hint = (
+            "no guard can be made for a nested tensor of the strided layout",
+            "make it with layout=torch.jagged",
+        )
+        raise SymshapeError(what, where=name, next_step=hint)
     if isinstance(value, torch.Tensor):
         dims = _dims(value.dim(), spec, name)
         return Input(name, value, dims, Leaf(position, value.dim(), value.is_contiguous()))
@@ -158,6 +190,23 @@ def _input(name: str, value: Any, spec: Any, position: int) -> Input:
     if spec is not None and DimSpec.of(spec, name).value is None:
         raise OptionError(f"dynamic_shapes: {name} is no tensor or integer", next_step="leave it out, or give None")
     return Input(name, value, (), None)
+
+
+def _part(owner: str, part: Part, value: torch.Tensor, spec: Any, position: int) -> Input:
+    """A part of a nested tensor, with what is declared of its dims."""
+    ragged, inside = part.form.dim, part.form.rank
+    dims = _dims(inside + 1, spec, owner)
+    if dims[ragged] != DimSpec():
+        hint = "declare dense dims and rows, dim 0; or give None for this one"
+        raise OptionError("dynamic_shapes: the ragged dim has no size", where=f"{owner}.size({ragged})", next_step=hint)
+    leaf = Leaf(position, value.dim(), value.is_contiguous())
+    made = Input(f"{owner}{part}", value, (DimSpec(), DimSpec(static=True))[: value.dim()], leaf, owner)
+    if part.number == VALUES:
+        outer = (None if d == ragged else d for d in range(1, inside + 1))
+        return replace(made, dims=dims[1:], outer=tuple(outer))
+    if part.number == OFFSETS:
+        return replace(made, dims=dims[:1], outer=(0,), beyond=1)
+    return made
 
 
 def _dims(rank: int, spec: Any, name: str) -> tuple[DimSpec, ...]:
@@ -198,8 +247,9 @@ def by_policy(inputs: Sequence[Input], policy: SpecialisationPolicy) -> list[Inp
 
 def _by_policy(one: Input, dim: int, policy: SpecialisationPolicy) -> DimSpec:
     spec = one.dims[dim]
-    name = f"{one.name}.size({dim})" if isinstance(one.value, torch.Tensor) else one.name
-    says = {field: bool({one.name, name} & set(getattr(policy, field))) for field in ("static", "dynamic")}
+    name = one.called(dim)
+    said = {one.owner or one.name, name}
+    says = {field: bool(said & set(getattr(policy, field))) for field in ("static", "dynamic")}
     declared_dynamic = spec != DimSpec() and not spec.static
     if (says["static"] and declared_dynamic) or (says["dynamic"] and spec.static):
         words = ("static", "dynamic") if says["static"] else ("dynamic", "static")
@@ -218,7 +268,7 @@ def declared(inputs: Sequence[Input], location: str) -> tuple[list[Constraint], 
     named: dict[str, tuple[Expr, str]] = {}
     sizes = [size for one in inputs for size in one.sizes()]
     for spec, size, source in sizes:
-        sources[str(size)] = source
+        sources |= dict.fromkeys(size.symbols, source)
         if spec.name and spec.derived is None:
             named.setdefault(spec.name, (size, source))
     for spec, size, source in sizes:

@@ -30,6 +30,7 @@ from symshape.frontend.importer.assumptions import Assumptions
 from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
+from symshape.jitted.nested_tensors import take_apart
 from symshape.jitted.tracing import Call, trace_call
 from symshape.live_line import compiling
 from symshape.options import Options
@@ -77,7 +78,7 @@ class _Entries:
         self.modules = ModuleState(fn)
         self.has_modules = bool(self.modules.modules)
         self.flat: dict[int, GuardTree] = {}  # by the number of arguments, none of which is a container
-        self.nested: dict[Any, GuardTree] = {}  # by the structure of (args, kwargs)
+        self.nested: dict[Any, GuardTree] = {}  # by the structure of (args, kwargs), and the forms of nested tensors
 
     def trees(self) -> list[GuardTree]:
         return [*self.flat.values(), *self.nested.values()]
@@ -190,28 +191,31 @@ class JitFunction:
 
     def _search(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose form is not known yet, that has containers or keywords, or that no entry is for."""
-        leaves, spec = pytree.tree_flatten((args, kwargs))
+        given, spec = pytree.tree_flatten((args, kwargs))
+        apart, leaves, forms = take_apart(given)
         entries, state = self._state()
         # Hooks of all modules would run for those too that a trace is made of.
         hooked = entries.modules.modules and any(global_hooks())
         if hooked or is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
             return self.fn(*args, **kwargs)
-        flat = not kwargs and len(leaves) == len(args) and all(map(_is_leaf, args))
+        flat = not kwargs and not forms and len(leaves) == len(args) and all(map(_is_leaf, args))
+        key = (spec, forms)
         with compile_lock:
-            tree = entries.flat.setdefault(len(args), GuardTree(_emit)) if flat else entries.nested.get(spec)
+            tree = entries.flat.setdefault(len(args), GuardTree(_emit)) if flat else entries.nested.get(key)
             if tree is None:
-                tree = entries.nested[spec] = GuardTree(_emit)
+                tree = entries.nested[key] = GuardTree(_emit)
         values = (*state, *leaves) if entries.has_modules else tuple(leaves)
         entry = tree.find(values)
         if entry is None:
+            call = pytree.tree_unflatten(apart, spec)
             with compile_lock:
-                entry = tree.find(values) or self._compile(entries.modules, tree, args, kwargs, spec, values)
+                entry = tree.find(values) or self._compile(entries.modules, tree, call, values)
         entry.used = next(self._clock)
         return entry.run(values)
 
-    def _compile(
-        self, modules: ModuleState, tree: GuardTree, args: Any, kwargs: Any, spec: Any, values: Sequence[Any]
-    ) -> Entry:
+    def _compile(self, modules: ModuleState, tree: GuardTree, call: Any, values: Sequence[Any]) -> Entry:
+        """``call``: (args, kwargs), nested tensors taken apart."""
+        (args, kwargs), spec = call, pytree.tree_structure(call)
         first = len(values) - spec.num_leaves
         inputs = by_policy(read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first), self.options.policy)
         kind = self._class_of(values, inputs)
@@ -259,10 +263,18 @@ class JitFunction:
         failing = entry.guards.failing(values)
         if failing is not None:
             raise error_of(failing, _readings(entry.guards.leaves, values))
+        written = [one for one in inputs if one.leaf and one.leaf.position in entry.changed]
+        for one in written:
+            if one.owner and one.value.requires_grad:
+                raise SymshapeError(
+                    f"{self.name} changes a nested tensor that requires a gradient",
+                    where=one.owner,
+                    next_step="return a new tensor, or use symshape.compile",
+                )
         changed = [values[i] for i in entry.changed]
         others = [v for i, v in enumerate(values) if isinstance(v, torch.Tensor) and i not in entry.changed]
         if not apart(changed, others):
-            names = ", ".join(one.name for one in inputs if one.leaf and one.leaf.position in entry.changed)
+            names = ", ".join(one.name for one in written)
             raise SymshapeError(
                 f"{self.name} changes {names or 'a buffer'}, and another input is in the same memory",
                 next_step="pass a copy, or use symshape.compile",
@@ -359,7 +371,7 @@ def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constrai
         if one.leaf is not None and one.leaf.rank is None:
             known[one.name] = one.leaf.value
         elif one.leaf is not None:
-            known |= {f"{one.name}.size({d})": size for d, size in enumerate(one.leaf.sizes)}
+            known |= {one.called(d): size for d, (_, size, _) in enumerate(one.sizes())}
     return [
         Constraint(condition, f"the assumption `{item.text}`", item.origin)
         for item, condition in assumptions.over(known)

@@ -28,6 +28,7 @@ from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
 from symshape.garbage import collected_later
 from symshape.jitted.dynamic_shapes import DimSpec, Input
+from symshape.jitted.nested_tensors import results_apart
 from symshape.jitted.random_modules import refusing_draws
 from symshape.options import Options
 from symshape.prover.numbers.condition import equals
@@ -72,10 +73,12 @@ class Traced:
 class _Function(torch.nn.Module):
     """What AOTAutograd traces: flat dynamic inputs in, flat tensors and sizes out. The rest of both is kept aside."""
 
-    def __init__(self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int]) -> None:
+    def __init__(
+        self, call: Call, trace: Trace, constants: Sequence[Any], dynamic: Sequence[int], again: Mapping[int, int]
+    ) -> None:
         super().__init__()
         self.call: Call | None = call
-        self.trace, self.constants, self.dynamic = trace, constants, dynamic
+        self.trace, self.constants, self.dynamic, self.again = trace, constants, dynamic, again
         self.holder = [call.holder]  # in a list: its parameters are inputs already
         self.outputs: list[Any] = []  # position in the flat result for what is computed, else (value,)
         self.output_spec: Any = None
@@ -86,6 +89,8 @@ class _Function(torch.nn.Module):
         leaves = list(self.constants)
         for position, value in zip(self.dynamic, flat[len(state) :]):
             leaves[position] = value
+        for position, first in self.again.items():
+            leaves[position] = leaves[first]
         args, kwargs = pytree.tree_unflatten(leaves, self.call.spec)
 
         def run() -> Any:
@@ -93,7 +98,7 @@ class _Function(torch.nn.Module):
 
         with in_force(Scope("function")):
             result = refusing_draws(lambda: self.trace.with_lines(run))
-        found, self.output_spec = pytree.tree_flatten(result)
+        found, self.output_spec = pytree.tree_flatten(results_apart(result))
         self.outputs = []
         computed: list[Any] = []
         for value in found:
@@ -124,8 +129,9 @@ def trace_call(call: Call, options: Options) -> Traced:
 
 
 def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes: list[Any]) -> Traced:
-    dynamic = [i for i, fake in enumerate(fakes) if isinstance(fake, (torch.Tensor, torch.SymInt))]
-    function = _Function(call, trace, fakes, dynamic)
+    again = _same_integers(call.inputs)
+    dynamic = [i for i, x in enumerate(fakes) if isinstance(x, (torch.Tensor, torch.SymInt)) and i not in again]
+    function = _Function(call, trace, fakes, dynamic, again)
     reports: list[GraphReport] = []
     entries: list[EntryGuards] = []
 
@@ -157,10 +163,22 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     if len(entry.layouts) < len(arguments):
         raise CompileError("the traced graph has other inputs than the function", next_step="use symshape.compile")
     positions = [leaf.position for leaf in arguments]
-    constraints = _constraints(entry, trace, call.inputs, fakes, state, arguments)
+    constraints = _constraints(entry, trace, call.inputs, fakes, inputs, arguments)
     known = [*every, *(leaf for leaf in leaves if leaf is not None)]
     changed = tuple(positions[i] for i in trace.changed)
     return Traced(_runner(flat, positions, function), known, constraints, changed, reports)
+
+
+def _same_integers(inputs: Sequence[Input]) -> dict[int, int]:
+    """Tensors of integers that are another input too, the first: nested tensors with the same offsets are of one
+    ragged size."""
+    first: dict[int, int] = {}
+    positions = [i for i, one in enumerate(inputs) if isinstance(one.value, torch.Tensor)]
+    integers = [
+        i for i in positions if not inputs[i].value.dtype.is_floating_point and not inputs[i].value.is_complex()
+    ]
+    pairs = {i: first.setdefault(id(inputs[i].value), i) for i in integers}
+    return {i: j for i, j in pairs.items() if i != j}
 
 
 def _reject_constants(graph: torch.fx.GraphModule) -> None:
@@ -189,7 +207,8 @@ def _leaf(trace: Trace, one: Input) -> Leaf | None:
 def _fake(trace: Trace, one: Input) -> Any:
     """A fake tensor, a SymInt, or the value itself where it is a constant of the entry."""
     if isinstance(one.value, torch.Tensor):
-        return trace.tensor(one.value, one.name, [None if spec.static else _range(spec) for spec in one.dims])
+        dims = [None if spec.static else _range(spec, one.beyond) for spec in one.dims]
+        return trace.tensor(one.value, one.name, dims)
     if one.leaf is None or one.dims[0].static:
         return one.value
     spec = one.dims[0]
@@ -197,23 +216,24 @@ def _fake(trace: Trace, one: Input) -> Any:
     return trace.integer(one.value, one.name, low, spec.maximum)
 
 
-def _range(spec: DimSpec) -> tuple[int, int | None]:
-    return spec.minimum or 0, spec.maximum
+def _range(spec: DimSpec, beyond: int) -> tuple[int, int | None]:
+    return (spec.minimum or 0) + beyond, None if spec.maximum is None else spec.maximum + beyond
 
 
 def _apply_names(trace: Trace, inputs: Sequence[Input], fakes: Sequence[Any]) -> None:
     """Dims of one name are one symbol; a derived dim is what it is derived from."""
     sizes = [
-        (spec, size)
+        (spec, size - one.beyond if one.beyond else size, one.beyond)
         for one, fake in zip(inputs, fakes)
         for spec, size in zip(one.dims, fake.size() if isinstance(fake, torch.Tensor) else (fake,))
     ]
     roots: dict[str, Any] = {}
-    for spec, size in sizes:
+    for spec, size, beyond in sizes:
         if spec.name and spec.derived is None:
-            trace.name(size, spec.name)
+            if not beyond:
+                trace.name(size, spec.name)
             bool(roots.setdefault(spec.name, size) == size)
-    for spec, size in sizes:
+    for spec, size, _ in sizes:
         if spec.derived is not None:
             bool(size == spec.derived(roots[spec.name]))
 
@@ -274,7 +294,7 @@ def _constraints(
     trace: Trace,
     inputs: Sequence[Input],
     fakes: Sequence[Any],
-    state: Sequence[Any],
+    given: Sequence[Any],
     arguments: Sequence[Leaf],
 ) -> list[Constraint]:
     """Those of the compiled graph; those of the trace as it is now: lowering the backward graph may have decided more
@@ -286,9 +306,10 @@ def _constraints(
                 integers[one.leaf.position] = size_expr(fake)
             else:
                 constants.append(Constraint(equals(one.leaf.value, fake), "a constant of the entry"))
-    given = [*state, *(fake for fake in fakes if isinstance(fake, (torch.Tensor, torch.SymInt)))]
     final = traced_entry(given, trace.env)
     found = [*leaf_constraints(entry, arguments), *leaf_constraints(final, arguments, integers), *constants]
+    empty = {str(one.leaf.sizes[1]) for one in inputs if one.leaf and one.is_number}  # 0 for each
+    found = [one for one in found if not one.condition.symbols & empty]
     pinned = _pinned(trace, inputs)
     found = [_located(constraint, pinned) for constraint in found]
     leaves = [*arguments, *(one.leaf for one in inputs if one.leaf is not None)]

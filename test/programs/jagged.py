@@ -20,7 +20,8 @@ BATCHES = ((3, 5, 2), (7, 1, 4, 11, 2), (4, 0, 7), (0, 0, 3, 0), (6, 6), (9,), (
 class Jagged:
     """A program of one nested tensor and dense ones. ``dense``: what else it takes, for a number of rows.
     ``gradient``: eager mode has one. ``nonempty``: eager mode refuses a batch without elements. ``several``: it asks
-    whether there is one row, and so there is a graph for that. ``calls``: what stays of PyTorch's own operators.
+    whether there is one row, and so there is a graph for that. ``empties``: its gradient, by PyTorch's formula, asks
+    whether there is an element: another graph. ``calls``: what stays of PyTorch's own operators.
     ``reference``: the same without nested tensors inside, where eager mode has no rule."""
 
     name: str
@@ -29,6 +30,7 @@ class Jagged:
     gradient: bool = True
     nonempty: bool = False
     several: bool = False
+    empties: bool = False
     calls: tuple[str, ...] = ()
     reference: Callable[..., Any] | None = None
 
@@ -99,8 +101,84 @@ def gated(x: Tensor, both: Tensor, down: Tensor) -> Tensor:
 
 
 def pooled(x: Tensor, weight: Tensor) -> Tensor:
-    """Sums over the rows, weighted by a softmax over them."""
-    return (x * F.linear(x, weight).softmax(1)).sum(1)
+    """Sums over the rows, weighted by a softmax over them. In double precision: gradients of weights cancel out."""
+    x = x.double()
+    return (x * F.linear(x, weight.double()).softmax(1)).sum(1)
+
+
+def of_rows(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """What a function makes of each row, which has the size of a row or of none."""
+
+    def by_rows(x: Tensor, *dense: Tensor) -> Tensor:
+        return torch.stack([function(row, *dense) for row in x.unbind()])
+
+    return by_rows
+
+
+def in_rows(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The same where it has as many elements as the row."""
+
+    def by_rows(x: Tensor) -> Tensor:
+        return torch.nested.nested_tensor_from_jagged(torch.cat([function(row) for row in x.unbind()]), x.offsets())
+
+    return by_rows
+
+
+def of_values(function: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The same for what has no need to know where rows end."""
+
+    def by_values(x: Tensor) -> Tensor:
+        return torch.nested.nested_tensor_from_jagged(function(x.values()), x.offsets())
+
+    return by_values
+
+
+def joined(x: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    """Rows of x, of others, and of x again, one behind the other."""
+    return torch.cat([x, torch.nested.nested_tensor_from_jagged(values, offsets), x.sin()], 1)
+
+
+def joined_by_rows(x: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    others = torch.nested.nested_tensor_from_jagged(values, offsets).unbind()
+    rows = [torch.cat([row, other, row.sin()]) for row, other in zip(x.unbind(), others)]
+    return torch.nested.nested_tensor_from_jagged(torch.cat(rows), x.offsets() * 2 + offsets)
+
+
+def indices(x: Tensor) -> Tensor:
+    return x.values()[:, 0].abs().long().clamp(max=7)
+
+
+def bags(x: Tensor, weight: Tensor, mode: str = "mean") -> Tensor:
+    rows = torch.nested.nested_tensor_from_jagged(indices(x), x.offsets())
+    return F.embedding_bag(rows, weight, mode=mode)
+
+
+def bags_by_rows(x: Tensor, weight: Tensor, mode: str = "mean") -> Tensor:
+    return F.embedding_bag(indices(x), weight, x.offsets(), include_last_offset=True, mode=mode)
+
+
+def features(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
+    """Of a recommendation model: sums and maxima of embedded histories, weighted by a softmax over each."""
+    rows = torch.nested.nested_tensor_from_jagged(indices(x), x.offsets())
+    history = F.embedding(rows, table.double())
+    weights = F.linear(history, weight.double()).softmax(1)
+    return torch.cat([(history * weights).sum(1), history.mean(1)], -1)
+
+
+def features_by_rows(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
+    found = []
+    for row in torch.nested.nested_tensor_from_jagged(indices(x), x.offsets()).unbind():
+        history = F.embedding(row, table.double())
+        weights = F.linear(history, weight.double()).softmax(0)
+        found.append(torch.cat([(history * weights).sum(0), history.mean(0)], -1))
+    return torch.stack(found)
+
+
+def padded_block(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Normalised, padded, what is padded masked in a softmax over the row, and back."""
+    normed = F.layer_norm(x, (WIDTH,), weight, bias)
+    padded = torch.nested.to_padded_tensor(normed, -torch.inf)
+    return padded.softmax(1).nan_to_num().sum((1, 2))
 
 
 def squares(count: int) -> Callable[[int], tuple[Tensor, ...]]:
@@ -119,7 +197,6 @@ def affine(rows: int) -> tuple[Tensor, ...]:
 
 J = Jagged
 ATTENTION = ("jagged_attention", "jagged_attention_backward")
-JAGGED_AGAIN = "_padded_dense_to_jagged_forward"
 JAGGED = (
     J("pointwise", lambda x: torch.sin(x) * 2 + 1),
     J("pointwise of two", lambda x: x * x.cos() - x.exp()),
@@ -138,26 +215,31 @@ JAGGED = (
     J("layer norm", lambda x, w, b: F.layer_norm(x, (WIDTH,), w, b), affine),
     J("rms norm", lambda x, w: F.rms_norm(x, (WIDTH,), w), lambda rows: (torch.rand(WIDTH),)),
     J("softmax of the dense dim", lambda x: x.softmax(-1)),
-    J("log_softmax of the dense dim", lambda x: x.log_softmax(-1), gradient=False),
-    J("softmax of the ragged dim", lambda x: x.softmax(1), gradient=False, nonempty=True, calls=(JAGGED_AGAIN,)),
-    J("sum of the ragged dim", lambda x: x.sum(1), gradient=False),
-    J("sum of the ragged dim, kept", lambda x: x.sum(1, keepdim=True), gradient=False),
-    J("mean of the ragged dim", lambda x: x.mean(1), gradient=False),
+    J("log_softmax of the dense dim", lambda x: x.log_softmax(-1), reference=of_values(lambda v: v.log_softmax(-1))),
+    J("softmax of the ragged dim", lambda x: x.softmax(1), reference=in_rows(lambda row: row.softmax(0))),
+    J("sum of the ragged dim", lambda x: x.sum(1), reference=of_rows(lambda row: row.sum(0))),
+    J("sum of the ragged dim, kept", lambda x: x.sum(1, keepdim=True), reference=of_rows(lambda row: row.sum(0, True))),
+    J("mean of the ragged dim", lambda x: x.mean(1), reference=of_rows(lambda row: row.mean(0))),
     J("amax of the ragged dim", lambda x: x.amax(1), gradient=False, nonempty=True),
     J("amin of the ragged dim", lambda x: x.amin(1), gradient=False, nonempty=True),
-    J("sum of the dense dim", lambda x: x.sum(-1), gradient=False),
+    J("sum of the dense dim", lambda x: x.sum(-1), reference=of_values(lambda v: v.sum(-1))),
     J("mean of the dense dim", lambda x: x.mean(-1, keepdim=True)),
     J("amax of the dense dim", lambda x: x.amax(-1)),
     J("sum of all", lambda x: x.sum()),
-    J("padded", lambda x: torch.nested.to_padded_tensor(x, -1.5), calls=(JAGGED_AGAIN,)),
-    J("padded, summed, and back", from_padded, calls=(JAGGED_AGAIN,)),
-    J("block", block, lambda rows: (*affine(rows), torch.rand(4, WIDTH)), gradient=False, calls=("mm",)),
+    J("padded", lambda x: torch.nested.to_padded_tensor(x, -1.5)),
+    J("padded, summed, and back", from_padded),
+    J(
+        "block",
+        block,
+        lambda rows: (*affine(rows), torch.rand(4, WIDTH)),
+        calls=("mm",) * 3,
+        reference=of_rows(lambda row, *weights: block(row[None], *weights)[0]),
+    ),
     J(
         "a dense tensor for each row",
         lambda x, y: x * y,
         lambda rows: (torch.rand(rows, 1, WIDTH),),
         several=True,
-        calls=(JAGGED_AGAIN, JAGGED_AGAIN),
     ),
     J("offsets of lengths", of_lengths),
     J("matrix product", lambda x, w: x @ w, lambda rows: (torch.rand(WIDTH, 5),), calls=("mm", "mm", "mm")),
@@ -167,7 +249,6 @@ JAGGED = (
         lambda x: x - x.mean(1, keepdim=True),
         gradient=False,
         several=True,
-        calls=(JAGGED_AGAIN,),
     ),
     J("clamp", lambda x: x.clamp(-1, 1).abs()),
     J("masked_fill", lambda x: x.masked_fill(x > 1, 0.5)),
@@ -175,7 +256,7 @@ JAGGED = (
     J("heads, split and joined", lambda x: heads(x).transpose(1, 2).flatten(-2) * 2),
     J("outer product of each element", lambda x: x.unsqueeze(-1) * x.unsqueeze(-2)),
     J("zeros and ones like it", lambda x: torch.zeros_like(x) + torch.ones_like(x) * x),
-    J("product of the dense dim", lambda x: x.prod(-1), gradient=False),
+    J("product of the dense dim", lambda x: x.prod(-1), empties=True, reference=of_values(lambda v: v.prod(-1))),
     J("argmax of the dense dim", lambda x: x.argmax(-1), gradient=False, calls=("argmax",)),
     J("all of the dense dim", lambda x: torch.isfinite(x).all(-1), gradient=False),
     J("norm over the ragged dim", lambda x: (x * x).sum(1).sqrt(), gradient=False),
@@ -184,9 +265,8 @@ JAGGED = (
         "pooled by attention",
         pooled,
         lambda rows: (torch.rand(1, WIDTH),),
-        gradient=False,
-        nonempty=True,
-        calls=(JAGGED_AGAIN, "mm"),
+        calls=("mm",) * 3,
+        reference=of_rows(lambda row, weight: pooled(row[None], weight)[0]),
     ),
     J("gated", gated, lambda rows: tuple(torch.rand(n, WIDTH).double() for n in (2 * WIDTH, 4)), calls=("mm",) * 6),
     J("attention", attention, squares(3), nonempty=True, calls=(*ATTENTION, *["mm"] * 9)),
@@ -213,4 +293,73 @@ JAGGED = (
         nonempty=True,
         calls=(*ATTENTION, *["mm"] * 12),
     ),
+)
+
+# What eager mode has no rule or no gradient for: the same of each row is the reference.
+RULES = (
+    J("variance of the ragged dim", lambda x: x.var(1), reference=of_rows(lambda row: row.var(0))),
+    J(
+        "deviation of the ragged dim",
+        lambda x: x.std(1, correction=0, keepdim=True),
+        reference=of_rows(lambda row: row.std(0, correction=0, keepdim=True)),
+    ),
+    J(
+        "variance and mean of both dims",
+        lambda x: torch.cat([t[:, None] for t in torch.var_mean(x, (1, 2), unbiased=False)], 1),
+        reference=of_rows(lambda row: torch.stack(torch.var_mean(row, (0, 1), unbiased=False))),
+    ),
+    J("variance of the dense dim", lambda x: x.var(-1), reference=of_values(lambda v: v.var(-1))),
+    J(
+        "deviation of the dense dim",
+        lambda x: x.std(2, keepdim=True),
+        reference=of_values(lambda v: v.std(1, keepdim=True)),
+    ),
+    J("cumsum of the ragged dim", lambda x: x.cumsum(1), empties=True, reference=in_rows(lambda row: row.cumsum(0))),
+    J("cumsum of the dense dim", lambda x: x.cumsum(-1), empties=True, reference=of_values(lambda v: v.cumsum(-1))),
+    J("logsumexp of the ragged dim", lambda x: x.logsumexp(1), reference=of_rows(lambda row: row.logsumexp(0))),
+    J(
+        "logsumexp of the dense dim",
+        lambda x: x.logsumexp(-1),
+        empties=True,
+        reference=of_values(lambda v: v.logsumexp(-1)),
+    ),
+    J("log_softmax of the ragged dim", lambda x: x.log_softmax(1), reference=in_rows(lambda row: row.log_softmax(0))),
+    J(
+        "softmax of both kinds",
+        lambda x: F.softmax(x, 1) + x.softmax(-1),
+        reference=in_rows(lambda row: row.softmax(0) + row.softmax(-1)),
+    ),
+    J("sum of both dims", lambda x: x.sum((1, -1)), reference=of_rows(lambda row: row.sum())),
+    J(
+        "mean of both dims",
+        lambda x: x.mean((1, 2), keepdim=True),
+        reference=of_rows(lambda row: row.mean((0, 1), True)),
+    ),
+    J("product of the ragged dim", lambda x: x.prod(1), empties=True, reference=of_rows(lambda row: row.prod(0))),
+    J(
+        "norm of the ragged dim",
+        lambda x: x.double().norm(dim=1) + 1,
+        reference=of_rows(lambda row: row.double().norm(dim=0) + 1),
+    ),
+    J("normalised", lambda x: F.normalize(x, dim=-1), reference=of_values(lambda v: F.normalize(v, dim=-1))),
+    J("gated halves", lambda x: F.glu(x, -1), reference=of_values(lambda v: F.glu(v, -1))),
+    J("slice of the dense dim", lambda x: x[..., 1:4] * 2, reference=of_values(lambda v: v[:, 1:4] * 2)),
+    J("narrowed dense dim", lambda x: x.narrow(-1, 2, 3), reference=of_values(lambda v: v.narrow(1, 2, 3))),
+    J("one of the dense dim", lambda x: x[:, :, -1].sin(), reference=of_values(lambda v: v[:, -1].sin())),
+    J("joined along the ragged dim", joined, lambda rows: other_rows(rows)[1:], reference=joined_by_rows),
+    J(
+        "bags of embeddings",
+        bags,
+        lambda rows: (torch.randn(8, 3),),
+        reference=bags_by_rows,
+        calls=("embedding_dense_backward",),
+    ),
+    J(
+        "features",
+        features,
+        lambda rows: (torch.randn(8, 4), torch.randn(1, 4)),
+        reference=features_by_rows,
+        calls=("embedding_dense_backward", "mm", "mm", "mm"),
+    ),
+    J("padded block", padded_block, affine),
 )

@@ -8,17 +8,20 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from jagged import BATCHES, JAGGED, WIDTH, Jagged, attention
+from jagged import BATCHES, JAGGED, RULES, WIDTH, Jagged, attention, bags
 from torch.utils import _pytree as pytree
 
 import symshape
 
 Tensor = torch.Tensor
-SHORT = ("layer norm", "sum of the ragged dim", "causal attention")  # what else there is of the kind takes minutes
+# What else there is of the kind takes minutes.
+SHORT = ("layer norm", "sum of the ragged dim", "causal attention", "joined along the ragged dim")
+SHORT_JIT = ("sum of the ragged dim", "variance of the ragged dim", "offsets of lengths")
 
 
-def programs() -> list[Any]:
-    return [pytest.param(p, id=p.name, marks=() if p.name in SHORT else pytest.mark.long) for p in JAGGED]
+def programs(short: tuple[str, ...]) -> list[Any]:
+    every = (*JAGGED, *RULES)
+    return [pytest.param(p, id=p.name, marks=() if p.name in short else pytest.mark.long) for p in every]
 
 
 def leaves(value: Any) -> list[Any]:
@@ -34,19 +37,34 @@ def run(function: Any, inputs: tuple[Tensor, ...], gradient: bool) -> list[Any]:
     if gradient:
         floats = [one for one in pytree.tree_leaves(result) if one.requires_grad]
         sum((one.values() if one.is_nested else one).double().square().sum() for one in floats).backward()
-        found += leaves([x.grad for x in inputs if x.requires_grad])
+        found += leaves([x.grad for x in inputs if x.grad is not None])
     return found
 
 
-@pytest.mark.parametrize("program", programs())
+@pytest.mark.parametrize("program", programs(SHORT))
 def test_programs(program: Jagged) -> None:
     report = symshape.explain(program.function, *program.inputs(program.batches[0]), options={"strict": True})
     for lengths in program.batches:
         expected = run(program.reference or program.function, program.inputs(lengths), program.gradient)
         found = run(report.run, program.inputs(lengths), program.gradient)
         torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text, batch=lengths: f"{batch}: {text}")
-    assert [graph.kind for graph in report.graphs] == (["forward", "backward"] if program.gradient else ["inference"])
+    kinds = ["forward", "backward"] if program.gradient else ["inference"]
+    assert [graph.kind for graph in report.graphs] == kinds * (1 + program.empties)
     calls = sorted(call.split(".")[1] for graph in report.graphs for call in graph.library_calls)
+    assert calls == sorted(program.calls)
+
+
+@pytest.mark.parametrize("program", programs(SHORT_JIT))
+def test_programs_through_jit(program: Jagged) -> None:
+    jitted = symshape.jit(program.function)
+    for lengths in program.batches:
+        expected = run(program.reference or program.function, program.inputs(lengths), program.gradient)
+        found = run(jitted, program.inputs(lengths), program.gradient)
+        torch.testing.assert_close(found, expected, equal_nan=True, msg=lambda text, batch=lengths: f"{batch}: {text}")
+    assert len(jitted.entries) == 1 + program.empties
+    calls = sorted(
+        call.split(".")[1] for entry in jitted.entries for graph in entry.graphs for call in graph.library_calls
+    )
     assert calls == sorted(program.calls)
 
 
@@ -139,6 +157,80 @@ def test_bad_offsets() -> None:
     torch.testing.assert_close(rows((2, 2, 9), total), expected)
 
 
+BY_ROWS: dict[str, Any] = {
+    "softmax": lambda x: x.softmax(1),
+    "variance": lambda x: x.var(1),
+    "cumulative sum": lambda x: x.cumsum(1),
+    "for each row": lambda x: x * torch.ones(x.size(0), 1, WIDTH),
+    "joined": lambda x: torch.cat([x, x], 1),
+    "bags": lambda x: bags(x, torch.ones(8, 3)),
+    "padded": lambda x: torch.nested.to_padded_tensor(x, 0.0),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in ("joined", "for each row") else pytest.mark.long) for name in BY_ROWS],
+)
+def test_bad_offsets_of_other_programs(name: str) -> None:
+    """Where a program asks for rows, in any way."""
+    values, compiled = torch.randn(10, WIDTH), symshape.compile(BY_ROWS[name])
+    before = values.clone()
+    for offsets in BAD_OFFSETS:
+        with pytest.raises(RuntimeError, match="offsets of rows decrease, are negative, or end past the values"):
+            compiled(torch.nested.nested_tensor_from_jagged(values, torch.tensor(offsets)))
+        assert torch.equal(values, before)
+
+
+def test_values_as_results_have_gradients() -> None:
+    """Views of an input that are made by way of a nested tensor, and nested tensors with offsets of their own."""
+
+    def view(values: Tensor, lengths: Tensor) -> Tensor:
+        offsets = F.pad(lengths.cumsum(0), (1, 0))
+        return torch.nested.nested_tensor_from_jagged(values, offsets).unsqueeze(-1).values()
+
+    def made(values: Tensor, lengths: Tensor) -> Tensor:
+        offsets = F.pad(lengths.cumsum(0), (1, 0))
+        return torch.nested.nested_tensor_from_jagged(values.sin(), offsets) * values.sum()
+
+    for program in (view, made):
+        for compiled in (symshape.compile(program, fullgraph=True), symshape.jit(program)):
+            for lengths in ((3, 7), (2, 0, 1), (0,)):
+                x = torch.randn(sum(lengths), 4, dtype=torch.float64, requires_grad=True)
+                found = []
+                for function in (compiled, program):
+                    result = leaves(function(x, torch.tensor(lengths)))
+                    found.append((*result, *torch.autograd.grad(result[0].square().sum(), x)))
+                torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.long
+def test_a_loop_over_rows() -> None:
+    """Python that loops over rows has a graph for each number of rows, up to the policy's limit; then the frame is
+    broken there. Said once."""
+
+    def function(x: Tensor) -> Tensor:
+        total = torch.zeros(WIDTH)
+        for i, row in enumerate(x.unbind()):
+            total = total + row.sum(0) * (i + 1)
+        return total
+
+    report = symshape.explain(function, nested((2, 3)))
+    jitted = symshape.jit(function)
+    for rows in (*range(1, 7), 3, 6):
+        lengths = tuple(i % 4 for i in range(rows))
+        inputs = [nested(lengths, requires_grad=True)]
+        inputs += [inputs[0].detach().requires_grad_() for _ in range(2)]
+        found = [(program(x), x) for program, x in zip((function, report.run, jitted), inputs)]
+        for result, x in found:
+            result.square().sum().backward()
+            torch.testing.assert_close(result, found[0][0])
+            torch.testing.assert_close(x.grad.values(), found[0][1].grad.values())
+    graphs = [graph for graph in report.graphs if graph.kind != "backward"]
+    assert 4 <= len(graphs) <= 6 and not any(graph.fallbacks for graph in report.graphs)
+    assert len(jitted.entries) == 6
+
+
 def test_bad_offsets_of_attention() -> None:
     """Refused before the first row; rows that only have queries are 0."""
     attend = symshape.compile(lambda q, k: F.scaled_dot_product_attention(q, k, k), fullgraph=True)
@@ -169,13 +261,43 @@ def test_many_short_rows() -> None:
     torch.testing.assert_close(found[0][1].values(), found[1][1].values())
 
 
+def test_values_of_padded_rows() -> None:
+    """Also of rows that are longer than what is padded, and of values that are in no row: they are 0. Bad offsets are
+    found before anything is returned."""
+    back = torch.ops.aten._padded_dense_to_jagged_forward
+    report = symshape.explain(lambda rows, o, n: back(rows, [o], n.size(0)) * 2, *padded_rows((0, 2, 5), 5))
+    assert [graph.library_calls for graph in report.graphs] == [[]]
+    for offsets in ((0, 0, 0), (0,), (0, 3), (0, 0, 3, 3, 5), tuple(range(14))):
+        for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+            rows, o, n = padded_rows(offsets, offsets[-1])
+            expected = back(rows, [o], offsets[-1]).to(dtype) if offsets[-1] else torch.empty(0, 4, dtype=dtype)
+            torch.testing.assert_close(report.run(rows.to(dtype), o, n), expected * 2)
+    rows, o, n = padded_rows((1, 2, 4), 6)
+    expected = torch.stack([torch.zeros(4), rows[0, 0], *rows[1, :2], torch.zeros(4), torch.zeros(4)]) * 2
+    torch.testing.assert_close(report.run(rows, o, n), expected)
+    short = report.run(rows[:, :1], torch.tensor([0, 2, 4]), n)
+    torch.testing.assert_close(short, torch.zeros(6, 4).index_copy(0, torch.tensor([0, 2]), rows[:, 0] * 2))
+    torch.testing.assert_close(report.run(rows[:, :0], o, n), torch.zeros(6, 4))
+    for offsets in BAD_OFFSETS:
+        with pytest.raises(RuntimeError, match="offsets of rows decrease, are negative, or end past the values"):
+            report.run(torch.randn(len(offsets) - 1, 3, 4), torch.tensor(offsets), torch.empty(10, 0))
+
+
+def padded_rows(offsets: tuple[int, ...], count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows as long as the longest, their offsets, and a tensor of ``count`` values."""
+    longest = max((b - a for a, b in zip(offsets, offsets[1:])), default=2)
+    return torch.randn(len(offsets) - 1, longest, 4), torch.tensor(offsets), torch.empty(count, 0)
+
+
 def test_padded_to_a_given_size() -> None:
     """Also where there are no values at all."""
 
     def function(x: Tensor) -> Tensor:
         return torch.nested.to_padded_tensor(x, 7.0, output_size=(x.size(0), 4, WIDTH)).exp()
 
-    compiled = symshape.compile(function)
-    for lengths in ((3, 4), (0, 2, 1), (0, 0)):
+    report, jitted = symshape.explain(function, nested((1, 2))), symshape.jit(function)
+    for lengths in ((3, 4), (0, 2, 1), (0, 0), (4,)):
         x = nested(lengths)
-        torch.testing.assert_close(compiled(x), function(x))
+        torch.testing.assert_close(report.run(x), function(x))
+        torch.testing.assert_close(jitted(x), function(x))
+    assert len(report.graphs) == len(jitted.entries) == 1

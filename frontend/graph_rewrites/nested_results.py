@@ -1,0 +1,79 @@
+"""Nested tensors that a graph returns with offsets of its own are returned as their parts, and made of these again.
+
+AOTAutograd traces a graph more than once. Each time the offsets that it computes are others, with a ragged size of
+their own: the gradient of such a result has another ragged size than the result, and no rule takes both. The parts are
+dense tensors, and their gradients too. Offsets of an input are the same in every trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.nested_sizes import ragged_symbol
+from symshape.runtime.torch_c import Rows, is_jagged, nested_of, rows_of
+
+_PARTS = tuple(field.name for field in fields(Rows))[:5]
+
+
+def take_results_apart(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Changes Dynamo's graph, in place. Returns what makes of a function with its results one with those of before.
+
+    Before: ``return (nested,)``; after: ``return (part(nested, "values"), part(nested, "offsets"))``.
+    """
+    (output,) = gm.graph.find_nodes(op="output")
+    results: Sequence[Any] = output.args[0]
+    known = {ragged_symbol(value) for value in map(_example, gm.graph.find_nodes(op="placeholder")) if is_jagged(value)}
+    if all(not _is_own(_example(node), known) for node in results):
+        return lambda run: run
+    flat: list[Any] = []
+    forms: list[tuple[tuple[str, ...], int] | None] = []  # the names of parts, and the ragged dim
+    with gm.graph.inserting_before(output):
+        for node in results:
+            if not _is_own(_example(node), known):
+                flat.append(node)
+                forms.append(None)
+                continue
+            rows = rows_of(_example(node))
+            names = tuple(name for name in _PARTS if getattr(rows, name) is not None)
+            flat += [_part_of(gm.graph, node, name, getattr(rows, name)) for name in names]
+            forms.append((names, rows.dim))
+    output.args = (tuple(flat),)
+    gm.recompile()
+    return lambda run: lambda *args: _together(run(*args), forms)
+
+
+def _example(node: Any) -> Any:
+    return node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
+
+
+def _is_own(value: Any, known: set[Any]) -> bool:
+    return is_jagged(value) and ragged_symbol(value) not in known
+
+
+def part(x: torch.Tensor, name: str) -> torch.Tensor:
+    """A part of a nested tensor, by its name in ``Rows``."""
+    found: torch.Tensor = getattr(rows_of(x), name)
+    return found
+
+
+def _part_of(graph: torch.fx.Graph, node: torch.fx.Node, name: str, example: Any) -> torch.fx.Node:
+    made = graph.call_function(part, (node, name))
+    made.meta = {**node.meta, "example_value": example}
+    return made
+
+
+def _together(flat: Sequence[Any], forms: Sequence[tuple[tuple[str, ...], int] | None]) -> tuple[Any, ...]:
+    left = iter(flat)
+    found: list[Any] = []
+    for form in forms:
+        if form is None:
+            found.append(next(left))
+            continue
+        names, dim = form
+        parts: dict[str, Any] = dict.fromkeys(_PARTS) | {name: next(left) for name in names}
+        found.append(nested_of(Rows(**parts, dim=dim, name=None)))
+    return tuple(found)
