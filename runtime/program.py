@@ -8,7 +8,8 @@ import importlib
 import operator
 import struct
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -32,8 +33,18 @@ Run = Callable[[list[Any]], Any]  # of a compiled program: the list of its input
 Kernels = Mapping[str, Callable[..., None]]  # by name
 
 
-def load_program(program: Program, kernels: Kernels) -> Run:
+@dataclass(frozen=True)
+class Capture:
+    """That a program's launches are to become CUDA graphs. ``lasting``: positions of inputs whose memory stays where it
+    is (parameters and buffers); ``remarks`` takes what is captured, and what is not, and why."""
+
+    lasting: Collection[int] = ()
+    remarks: list[str] = field(default_factory=list)
+
+
+def load_program(program: Program, kernels: Kernels, capture: Capture | None = None) -> Run:
     """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
+    slot_of = _slot_maker(program)
     namespace: dict[str, Any] = {
         "torch": torch,
         "constant": program.constants,
@@ -43,7 +54,7 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         "with_layout": with_layout,
         "promised": promised,
         "empty_strided": _allocator(program.device),
-        "error_slot": _slot_maker(program),
+        "error_slot": slot_of,
         "address": ctypes.addressof,
         "error_code": _error_code,
         "number_of": _number_of,
@@ -67,7 +78,27 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         return run
 
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
-    return _with_user_lines(load(kernels), named, program.user_lines)
+    run = _with_user_lines(load(kernels), named, program.user_lines)
+    return run if capture is None else _graphed(program, run, capture, slot_of)
+
+
+def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[], Any]) -> Run:
+    """The program, whose launches become CUDA graphs; the program itself where they cannot."""
+    from symshape.runtime.triton.cuda_device import device_of_graphs
+    from symshape.runtime.triton.cuda_graphs import GraphedProgram, Uncaptured
+
+    device = device_of_graphs(program.device)
+    if device is None or program.uncaptured:
+        why = program.uncaptured if device is not None else f"CUDA graphs are for GPUs, and this is {program.device}"
+        capture.remarks.append(f"runs as it is: {why}")
+        return run
+
+    def check() -> None:
+        if code := _error_code(slot_of()):
+            raise_index_error(code, "a kernel of a CUDA graph")
+
+    own = Uncaptured(run, frozenset(capture.lasting), program.launches, program.constants, check)
+    return GraphedProgram(own, device, remarks=capture.remarks)
 
 
 _FILE = "<symshape program>"

@@ -273,6 +273,8 @@ class GraphReport:
     ``specialisations``  which line pinned which size; kept by ``explain`` only
     ``stage_files``      which stages were to be taken from files (option ``stage``), and what became of it
     ``fallbacks``        what failed, and what was done instead (``symshape.fallbacks``)
+    ``cuda_graphs``      with the option ``cuda_graphs``: which calls are replayed, and which are not, and why. It grows
+                         while the graph is called
     ``cache``            "hit", "stored", why the graph cannot be kept on disk, or "" where the cache is switched off
     ``program_source``   the host program as Python text
     ``stub_source``      its first part, the guard stub: symbols are bound, and what is not proven is checked, before
@@ -293,6 +295,7 @@ class GraphReport:
     specialisations: list[Specialisation] = field(default_factory=list)
     stage_files: list[StageFile] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
+    cuda_graphs: list[str] = field(default_factory=list)
     cache: str = ""
     program_source: str = ""
     stub_source: str = ""
