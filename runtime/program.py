@@ -42,8 +42,9 @@ class Capture:
     remarks: list[str] = field(default_factory=list)
 
 
-def load_program(program: Program, kernels: Kernels, capture: Capture | None = None) -> Run:
-    """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
+def load_program(program: Program, kernels: Kernels, capture: Capture | None = None, pad_products: bool = True) -> Run:
+    """``program(args)`` takes the flat argument list, which it clears, and returns the flat result. ``pad_products``:
+    whether products on a GPU may be computed on padded copies."""
     slot_of = _slot_maker(program)
     namespace: dict[str, Any] = {
         "torch": torch,
@@ -67,7 +68,7 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
     }
     for constant in program.constants:
         call_by_slices(constant)
-    products = cpu_products() if program.device == "cpu" else {}
+    products = _products(program.device, pad_products)
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
     code = compile(program.source, _FILE, "exec")
 
@@ -80,6 +81,17 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
     run = _with_user_lines(load(kernels), named, program.user_lines)
     return run if capture is None else _graphed(program, run, capture, slot_of)
+
+
+def _products(device: str, pad: bool) -> Mapping[str, Callable[..., torch.Tensor]]:
+    """What replaces PyTorch's products of matrices on a device: target -> callable."""
+    if device == "cpu":
+        return cpu_products()
+    if not pad:
+        return {}
+    from symshape.runtime.triton.padded_products import cuda_products
+
+    return cuda_products()
 
 
 def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[], Any]) -> Run:

@@ -36,7 +36,7 @@ def tensor_at(x: torch.Tensor) -> torch.Tensor:
     storage = x.untyped_storage()
     if not storage.nbytes():
         return x
-    made = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), x.device, storage.nbytes())  # type: ignore[attr-defined]
+    made = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), x.device, storage.nbytes())
     return torch.empty(0, dtype=x.dtype, device=x.device).set_(made, x.storage_offset(), x.size(), x.stride())
 
 
@@ -45,7 +45,7 @@ def view_base(x: torch.Tensor) -> torch.Tensor | None:
     return x._base
 
 
-def copy_all(destinations: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+def copy_all(destinations: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
     """Copies each source to its destination; the types of all are the same. Few launches for many tensors."""
     if destinations:
         torch._foreach_copy_(destinations, sources)

@@ -236,7 +236,7 @@ def load(built: Built, options: Options, require: Require, lasting: Collection[i
     program, image = built.program, built.kernels.image
     capture = Capture(lasting, built.report.cuda_graphs) if options.cuda_graphs else None
     with timed("load", built.report.timings), _replayable("load", built.kernels.target, built.module, options):
-        run = load_program(program, load_kernels(image, autotune=options.autotune), capture)
+        run = load_program(program, load_kernels(image, autotune=options.autotune), capture, options.pad_products)
     takes_boxed_arguments(run)
     return Compiled(run, built.report, built.text.entry, program, image, require.made)
 

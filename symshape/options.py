@@ -36,9 +36,12 @@ class Options:
                         "x86-64-v3", "x86-64-v4"; by default what the environment says (SYMSHAPE_CPU), else "native"
     ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
                         (powers of two); mode "max-autotune" switches it on
-    ``cuda_graphs``     whether the launches of a program on a GPU become one CUDA graph for each combination of sizes that
-                        recurs, where that saves more than it costs (docs/kernels.md); modes "reduce-overhead" and
+    ``cuda_graphs``     whether the launches of a program on a GPU become one CUDA graph for each combination of sizes
+                        that recurs, where that saves more than it costs (docs/kernels.md); modes "reduce-overhead" and
                         "max-autotune" switch it on. No effect on a CPU
+    ``pad_products``    whether products of matrices of half types, whose rows are not aligned, are computed on padded
+                        copies where a rule says that it pays (docs/kernels.md). On some GPUs; results are those of
+                        eager mode up to the order of sums
     ``random``          "eager": under a seed a graph draws eager mode's numbers on a CPU, bit for bit, and leaves the
                         generator where eager mode does; "fast": it draws in the cheapest form (dropout by uniform
                         numbers, in the kernel that uses them), drops draws that nothing reads, and may reorder others
@@ -64,6 +67,7 @@ class Options:
     cpu: str = field(default_factory=cpu_level.from_environment)
     autotune: bool = False
     cuda_graphs: bool = False
+    pad_products: bool = True
     random: str = "eager"
     cache: bool = True
     strict: bool = field(default_factory=knobs.STRICT.read)
@@ -102,7 +106,7 @@ class Options:
         cpu_level.check(self.cpu)
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("autotune", "cuda_graphs", "cache", "strict", "probe_custom_operators"):
+        for name in ("autotune", "cuda_graphs", "pad_products", "cache", "strict", "probe_custom_operators"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.policy, SpecialisationPolicy):

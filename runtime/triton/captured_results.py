@@ -174,4 +174,4 @@ def _storage(x: torch.Tensor) -> int:
 def _layout(x: torch.Tensor, base: torch.Tensor) -> Layout:
     if x.dtype != base.dtype:
         raise NotCaptured("a result is a view of another type")
-    return Layout(tuple(x.shape), x.stride(), x.storage_offset() - base.storage_offset())
+    return Layout(tuple(x.shape), x.stride(), int(x.storage_offset() - base.storage_offset()))

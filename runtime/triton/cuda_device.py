@@ -59,15 +59,19 @@ class CudaDevice:
     @functools.cached_property
     def _side(self) -> Any:
         """Every capture runs on one stream: the allocator shares a pool's memory among graphs of one stream only."""
-        return torch.cuda.Stream(self.device)
+        stream: Any = torch.cuda.Stream
+        return stream(self.device)
 
     @functools.cached_property
     def _pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
 
     def is_capturing(self) -> bool:
-        """Whether somebody captures the current stream: what runs then becomes part of their graph."""
-        return torch.cuda.is_current_stream_capturing()
+        """Whether somebody captures the device's current stream: what runs then becomes part of their graph."""
+        if torch.cuda.current_device() == self.device.index:
+            return torch.cuda.is_current_stream_capturing()
+        with torch.cuda.device(self.device):
+            return torch.cuda.is_current_stream_capturing()
 
     def record(self, warm_up: Callable[[], object], work: Callable[[], Result]) -> tuple[Graph, Result]:
         """``work()`` captured, after ``warm_up()`` has run on the same stream: libraries make handles and choose
@@ -109,7 +113,8 @@ class CudaDevice:
         """While entered, the current stream uses the pool: after what the last one did there."""
         stream = torch.cuda.current_stream(self.device)
         if self._done is None:
-            self._done = torch.cuda.Event()
+            event: Any = torch.cuda.Event
+            self._done = event()
         elif stream != self._last:
             stream.wait_event(self._done)
         try:

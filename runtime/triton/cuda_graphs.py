@@ -37,14 +37,14 @@ log = logging.getLogger("symshape.cuda_graphs")
 Key = tuple[Any, ...]
 Run = Callable[[list[Any]], Any]
 _VALUES = (int, bool, type(None), str, torch.dtype, torch.device)
-_TENSORS = (torch.Tensor, torch.nn.Parameter)  # others (fake tensors, subclasses) have no memory that can be copied
+_TENSORS = (torch.Tensor, torch.nn.Parameter)  # others (fake tensors, subclasses) have no memory of their own
 _NEVER = -1  # calls of sizes that are not captured
 
 
 @dataclass(frozen=True)
 class Uncaptured:
-    """What runs as it is, as plain data of a program has it. ``lasting``: positions of inputs whose memory stays where it
-    is; ``launches``: how many launches and library calls a call makes; ``constants``: of the program."""
+    """A program that runs as it is. ``lasting``: positions of inputs whose memory stays where it is; ``launches``: how
+    many launches and library calls a call makes."""
 
     run: Run
     lasting: Collection[int]
@@ -150,9 +150,8 @@ class GraphedProgram:
         bytes_copied = size + sum(args[i].nbytes for i in moving)
         copies = len({args[i].dtype for i in moving}) + bool(size)
         if not self.policy.pays(self.program.launches, copies, bytes_copied):
-            raise NotCaptured(
-                f"{self.program.launches} launches are no more work than copies of {bytes_copied} bytes of inputs and results"
-            )
+            saved = f"{self.program.launches} launches"
+            raise NotCaptured(f"{saved} are no more work than copies of {bytes_copied} bytes of inputs and results")
         return record(self.program, self.device, args, moving)
 
     def _keep(self, key: Key, recording: Recording) -> None:

@@ -16,7 +16,7 @@ class GraphPolicy:
     ``graphs``            the most graphs of a program; the least recently used goes
     ``buckets``           for how many combinations of sizes calls are counted
     ``launch_seconds``    what the host takes for a launch, from Python; NVIDIA's figure for a launch from C++ is 2 to
-                          4 us ("Getting started with CUDA graphs", "Constant time launch for straight-line CUDA graphs")
+                          4 us ("Getting started with CUDA graphs", "Constant time launch for straight-line graphs")
     ``bytes_per_second``  of a copy within a GPU's memory, each byte read and written: half the bandwidth of an A100
     """
 

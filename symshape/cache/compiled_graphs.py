@@ -322,7 +322,8 @@ def _load(
         program = dataclasses.replace(entry.program, constants=[_found(c, gm) for c in entry.constants])
         image = dataclasses.replace(entry.kernels, object_code=sections["object"])
         capture = Capture(lasting_inputs(gm)) if options.cuda_graphs else None
-        run: Any = load_program(program, load_kernels(image, autotune=options.autotune), capture)
+        kernels = load_kernels(image, autotune=options.autotune)
+        run: Any = load_program(program, kernels, capture, options.pad_products)
     except Exception as error:  # whatever is wrong with it, the graph can still be compiled
         log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
         cache.remove(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from fake_graphs import FakeDevice
 
 import symshape
 from symshape import compiler
+from symshape.cache import compiled_graphs
 from symshape.runtime.triton import cuda_device, cuda_graphs
 from symshape.runtime.triton.cuda_graphs import GraphedProgram, Uncaptured
 from symshape.runtime.triton.graph_policy import GraphPolicy
+
 
 class Always(GraphPolicy):
     """Captures whatever it costs."""
@@ -350,6 +353,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
         return {name: fake.launched(kernel) for name, kernel in load_kernels(*args, **kwargs).items()}
 
     monkeypatch.setattr(compiler, "load_kernels", launched)
+    monkeypatch.setattr(compiled_graphs, "load_kernels", launched)
     monkeypatch.setattr(cuda_device, "device_of_graphs", lambda _device: fake)
     monkeypatch.setattr(cuda_graphs, "GraphPolicy", lambda: ALWAYS)
     yield fake
@@ -433,6 +437,20 @@ def test_a_kernel_that_checks_indices(device: FakeDevice) -> None:
         for i in (torch.randint(10, (3,)) for _ in range(4)):
             torch.testing.assert_close(run(i), table(i))
     assert device.graphs
+
+
+def test_graphs_from_the_cache(device: FakeDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SYMSHAPE_CACHE", "1")
+    monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path))
+    for captures, found in ((False, "stored"), (True, "hit"), (False, "hit")):
+        run = symshape.jit(lambda x: x.softmax(1), options={**OPTIONS, "cache": True, "cuda_graphs": captures})
+        for rows in (2, 2, 2, 0):
+            x = torch.randn(rows, 5)
+            torch.testing.assert_close(run(x), x.softmax(1))
+        reports = [report for entry in run.entries for report in entry.graphs]
+        assert {report.cache for report in reports} == {found}
+        captured = ["captured for each combination of sizes that recurs"]
+        assert reports[0].cuda_graphs == (captured if captures else [])
 
 
 UNCAPTURED: list[tuple[str, Callable[..., Any], str]] = [

@@ -1,9 +1,9 @@
 """CUDA graphs without a GPU: a capture notes the operators and launches of a call, a replay runs them again on the same
 memory, of which nothing is left between calls.
 
-An operator is noted with the tensors that it got and gave (it runs, for the sake of what it returns); a replay runs it on the same tensors and copies what it
-gives into the memory of the capture. So a replay that is given the address of anything else, or results that are not
-copied out of the pool, give wrong numbers, as on a GPU.
+An operator is noted with the tensors that it got and gave (it runs, for the sake of what it returns); a replay runs it
+on the same tensors and copies what it gives into the memory of the capture. So a replay that is given the address of
+anything else, or results that are not copied out of the pool, give wrong numbers, as on a GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Tape(TorchDispatchMode):
             return result
         if not func._schema.is_mutable:
             self.memory += [x.untyped_storage() for x in tensors]
-        if not "empty" in func.__name__:
+        if "empty" not in func.__name__:
             self.work.append(lambda: _again(func, args, kwargs, tensors))
         return result
 
@@ -68,7 +68,7 @@ class FakeGraph:
 
 
 class FakeDevice:
-    """In the place of ``runtime/triton/cuda_device.CudaDevice``, for CPU tensors. ``foreign``: somebody else captures."""
+    """In the place of ``CudaDevice`` (runtime/triton), for CPU tensors. ``foreign``: somebody else captures."""
 
     def __init__(self) -> None:
         self.device = torch.device("cpu")
