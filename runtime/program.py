@@ -109,7 +109,8 @@ def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[],
         if code := _error_code(slot_of()):
             raise_index_error(code, "a kernel of a CUDA graph")
 
-    own = Uncaptured(run, frozenset(capture.lasting), program.launches, program.constants, check)
+    checks = check if "error_slot()" in program.source else lambda: None
+    own = Uncaptured(run, frozenset(capture.lasting), program.launches, program.constants, checks)
     return GraphedProgram(own, device, remarks=capture.remarks)
 
 

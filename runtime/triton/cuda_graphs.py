@@ -38,6 +38,7 @@ Key = tuple[Any, ...]
 Run = Callable[[list[Any]], Any]
 _VALUES = (int, bool, type(None), str, torch.dtype, torch.device)
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # others (fake tensors, subclasses) have no memory of their own
+_MOST_GAPS = 4  # memory that a copy takes, for each element
 _NEVER = -1  # calls of sizes that are not captured
 
 
@@ -239,8 +240,10 @@ def moving_inputs(args: Sequence[Any], lasting: Collection[int], device: torch.d
             raise NotCaptured(f"argument {i} lies on {x.device}")
         if i in lasting:
             continue
-        if _overlaps(one_of_each(x)):
+        if overlaps(one_of_each(x)):
             raise NotCaptured(f"elements of argument {i} overlap")
+        if x.numel() and _reach(one_of_each(x)) > _MOST_GAPS * x.numel():
+            raise NotCaptured(f"argument {i} is spread over much memory")
         moving.append(i)
     return moving
 
@@ -253,8 +256,13 @@ def one_of_each(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided(sizes, x.stride())
 
 
-def _overlaps(x: torch.Tensor) -> bool:
-    """Whether two elements may be one place in memory."""
+def _reach(x: torch.Tensor) -> int:
+    """How many elements lie between the first and the last one in memory."""
+    return sum(stride * (size - 1) for stride, size in zip(x.stride(), x.size()) if size > 1)
+
+
+def overlaps(x: torch.Tensor) -> bool:
+    """Whether two elements may be one place in memory; False says that they are not."""
     reach = 0
     for stride, size in sorted((stride, size) for stride, size in zip(x.stride(), x.size()) if size > 1):
         if stride <= reach:

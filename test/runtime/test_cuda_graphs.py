@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 import torch
 from fake_graphs import FakeDevice
+from torch_mlir import ir
 
 import symshape
-from symshape import compiler
+from symshape import compiler, dialects
 from symshape.cache import compiled_graphs
+from symshape.codegen.host.uncaptured import why_uncaptured
+from symshape.dialects.accessors import main_functions
 from symshape.runtime.triton import cuda_device, cuda_graphs
 from symshape.runtime.triton.cuda_graphs import GraphedProgram, Uncaptured
 from symshape.runtime.triton.graph_policy import GraphPolicy
@@ -271,6 +275,7 @@ class Odd(torch.Tensor):
         (torch.randn(6).as_strided((2, 4), (1, 1)), "elements of argument 0 overlap"),
         (torch.randn(2, 4).as_subclass(Odd), "argument 0 is a Odd"),
         (torch.randn(2, 4, device="meta"), "argument 0 lies on meta"),
+        (torch.randn(9, 9)[:, :1], "argument 0 is spread over much memory"),
     ],
 )
 def test_inputs_that_cannot_be_copied(x: torch.Tensor, reason: str) -> None:
@@ -278,6 +283,16 @@ def test_inputs_that_cannot_be_copied(x: torch.Tensor, reason: str) -> None:
     for _ in range(4):
         assert run([x])[0].shape == x.shape
     assert not run.graphs and run.remarks == [f"runs as it is: {reason}"]
+
+
+def test_whether_elements_overlap() -> None:
+    for seed in range(200):
+        generator = random.Random(seed)
+        sizes = [generator.choice((0, 1, 2, 3)) for _ in range(3)]
+        x = torch.arange(64).as_strided(sizes, [generator.choice((1, 2, 3, 4, 6, 9, 12)) for _ in range(3)])
+        repeats = len(set(x.flatten().tolist())) < x.numel()
+        assert cuda_graphs.overlaps(x) or not repeats
+        assert not cuda_graphs.overlaps(torch.empty(sizes).permute(generator.sample(range(3), 3)))
 
 
 def test_random_numbers_are_drawn_at_each_replay() -> None:
@@ -437,6 +452,90 @@ def test_a_kernel_that_checks_indices(device: FakeDevice) -> None:
         for i in (torch.randint(10, (3,)) for _ in range(4)):
             torch.testing.assert_close(run(i), table(i))
     assert device.graphs
+
+
+def test_inputs_that_are_written_to(device: FakeDevice) -> None:
+    """AOTAutograd writes them after the graph."""
+
+    def count(x: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+        steps.add_(1)
+        x.mul_(2)
+        return x.sum(1) + steps
+
+    run = symshape.compile(count, **OPTIONS)
+    for rows in (3, 3, 3, 1, 3):
+        x = torch.randn(rows, 4)
+        given, plain = [x.clone(), torch.zeros(1)], [x.clone(), torch.zeros(1)]
+        torch.testing.assert_close(run(*given), count(*plain))
+        torch.testing.assert_close(given, plain)
+    assert device.graphs
+
+
+def test_sizes_that_are_refused_are_errors_of_the_program(device: FakeDevice) -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.size(0) % 2 == 0, lambda: "pairs")
+        return x.reshape(-1, 2).exp()
+
+    run = symshape.compile(halves, **OPTIONS)
+    for rows in (4, 4, 4, 3, 4, 3):
+        x = torch.randn(rows)
+        if rows % 2:
+            with pytest.raises(symshape.ShapeConstraintError, match="pairs"):
+                run(x)
+        else:
+            torch.testing.assert_close(run(x), halves(x))
+    assert device.graphs
+
+
+TEXT = """
+func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c0 = arith.constant 0 : index
+  BODY
+  return %r : tensor<4x4xf32>
+}
+func.func private @kernel_0(%x: tensor<4x4xf32>, %dest: tensor<4x4xf32>) -> tensor<4x4xf32>
+    attributes {symshape.kernel, symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
+  return %dest : tensor<4x4xf32>
+}
+"""
+_CALL = '%r = "host.call"(%x) {target = "TARGET", arguments = "($0)"MORE} : (tensor<4x4xf32>) -> tensor<4x4xf32>'
+_ATTENTION = (
+    '%r, %l, %s, %o = "host.call"(%x) {target = "aten._scaled_dot_product_efficient_attention.default", '
+    'arguments = "($0, $0, $0, None, True)", fresh, result_indices = array<i64: 0, 1, 2, 3>} : '
+    "(tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4xf32>, tensor<i64>, tensor<i64>)"
+)
+_BIND = (
+    '"symshape.bind"(%r, %c4, %c4, %c4, %c1, %c0) {MORE} : (tensor<4x4xf32>, index, index, index, index, index) -> ()'
+)
+_EXP = _CALL.replace("TARGET", "aten.mm.default").replace("MORE", ", fresh")
+_USED = '\n"host.call"(%s) {target = "aten.clone.default", arguments = "($0)"} : (tensor<i64>) -> ()'
+BODIES = [
+    (_EXP, ""),
+    (_CALL.replace("TARGET", "aten.mm.default").replace("MORE", ""), "changes memory that is not its own"),
+    (
+        _CALL.replace("TARGET", "_c10d_functional.all_reduce.default").replace("MORE", ", collective = 0 : i64"),
+        "meets other processes",
+    ),
+    (_CALL.replace("TARGET", "python.operator.pos").replace("MORE", ", fresh"), "not known to do nothing"),
+    (_EXP + "\n" + _BIND.replace("MORE", 'device = "cpu"'), "a tensor is on cpu"),
+    (_EXP + "\n" + _BIND.replace("{MORE}", ""), ""),
+    (
+        '%r = "host.launch"(%x, %x) {callee = @kernel_0} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>',
+        "an input",
+    ),
+    (_ATTENTION, ""),
+    (_ATTENTION + _USED, "returns a random state"),
+]
+
+
+@pytest.mark.parametrize(("body", "reason"), BODIES, ids=range(len(BODIES)))
+def test_what_the_text_says(body: str, reason: str) -> None:
+    with dialects.load(ir.Context()), ir.Location.unknown():
+        module = ir.Module.parse(TEXT.replace("BODY", body))
+        found = why_uncaptured(main_functions(module))
+    assert (reason in found) if reason else not found, found
 
 
 def test_graphs_from_the_cache(device: FakeDevice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
