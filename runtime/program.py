@@ -96,12 +96,11 @@ def _products(device: str, pad: bool) -> Mapping[str, Callable[..., torch.Tensor
 
 def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[], Any]) -> Run:
     """The program, whose launches become CUDA graphs; the program itself where they cannot."""
-    from symshape.runtime.triton.cuda_device import device_of_graphs
+    from symshape.runtime.triton.cuda_device import device_of_graphs, why_no_graphs
     from symshape.runtime.triton.cuda_graphs import GraphedProgram, Uncaptured
 
-    device = device_of_graphs(program.device)
-    if device is None or program.uncaptured:
-        why = program.uncaptured if device is not None else f"CUDA graphs are for GPUs, and this is {program.device}"
+    why = why_no_graphs(program.device) or program.uncaptured
+    if why:
         capture.remarks.append(f"runs as it is: {why}")
         return run
 
@@ -111,7 +110,7 @@ def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[],
 
     checks = check if "error_slot()" in program.source else lambda: None
     own = Uncaptured(run, frozenset(capture.lasting), program.launches, program.constants, checks)
-    return GraphedProgram(own, device, remarks=capture.remarks)
+    return GraphedProgram(own, device_of_graphs(program.device), remarks=capture.remarks)
 
 
 _FILE = "<symshape program>"

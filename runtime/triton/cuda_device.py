@@ -133,12 +133,17 @@ class CudaDevice:
         return tensor_at(x)
 
 
-def device_of_graphs(device: str) -> GraphDevice | None:
-    """The device as graphs need it, which all programs share; None where there are no CUDA graphs."""
-    given = torch.device(device)
-    return _cuda_device(given) if given.type == "cuda" else None
+def why_no_graphs(device: str) -> str:
+    """Why launches on a device cannot be CUDA graphs; "" where they can."""
+    if torch.device(device).type != "cuda":
+        return f"CUDA graphs are for GPUs, and this is {device}"
+    backend = torch.cuda.get_allocator_backend()
+    if backend != "native":  # in a graph of cudaMallocAsync's the memory of results is freed when the graph ends
+        return f"memory is allocated by {backend}, not by PyTorch's own allocator"
+    return ""
 
 
 @functools.cache
-def _cuda_device(device: torch.device) -> CudaDevice:
-    return CudaDevice(device)
+def device_of_graphs(device: str) -> GraphDevice:
+    """A GPU as graphs need it, which all programs share."""
+    return CudaDevice(torch.device(device))

@@ -58,7 +58,7 @@ def cuda_products(rule_of: Callable[[torch.device], PadRule | None] = rule_of) -
 
     def sizes_of(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Sizes | None:
         rule = rule_of(a.device) if a.dtype in _HALF else None
-        return None if rule is None else _sizes(a, b, rule, more)
+        return None if rule is None else padded_sizes(a, b, rule, more)
 
     def plain(of: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -88,7 +88,7 @@ def cuda_products(rule_of: Callable[[torch.device], PadRule | None] = rule_of) -
     }
 
 
-def _sizes(a: torch.Tensor, b: torch.Tensor, rule: PadRule, more: int = 0) -> Sizes | None:
+def padded_sizes(a: torch.Tensor, b: torch.Tensor, rule: PadRule, more: int = 0) -> Sizes | None:
     """The sizes of a padded product; None where it is computed as it is. ``more``: elements that are copied besides."""
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = a.shape[0] if a.dim() == 3 else 1

@@ -378,6 +378,7 @@ class GraphReport:
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
         lines += [f"  {one}" for one in self.mask_remarks]
         lines += [f"  {one}" for one in (*self.specialisations, *self.stage_files, *self.fallbacks)]
+        lines += [f"  CUDA graphs: {one}" for one in self.cuda_graphs]
         for name, counted in self.statistics.items():
             figures = ", ".join(f"{amount} {statistic.replace('_', ' ')}" for statistic, amount in counted.items())
             lines += [f"  {name}: {figures}"] if any(counted.values()) else []

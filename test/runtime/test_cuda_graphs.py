@@ -370,6 +370,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDevice]:
     monkeypatch.setattr(compiler, "load_kernels", launched)
     monkeypatch.setattr(compiled_graphs, "load_kernels", launched)
     monkeypatch.setattr(cuda_device, "device_of_graphs", lambda _device: fake)
+    monkeypatch.setattr(cuda_device, "why_no_graphs", lambda _device: "")
     monkeypatch.setattr(cuda_graphs, "GraphPolicy", lambda: ALWAYS)
     yield fake
 

@@ -175,9 +175,15 @@ def test_an_error_in_a_replay_is_waited_for(cuda: Cuda) -> None:
 
 
 def test_programs_of_a_gpu_share_its_pool() -> None:
-    assert cuda_device.device_of_graphs("cpu") is None
     first, second = cuda_device.device_of_graphs("cuda:0"), cuda_device.device_of_graphs("cuda:1")
     assert first is cuda_device.device_of_graphs("cuda:0") and first is not second
+
+
+def test_allocators_whose_memory_ends_with_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "for GPUs, and this is cpu" in cuda_device.why_no_graphs("cpu")
+    for backend, reason in {"native": "", "cudaMallocAsync": "memory is allocated by cudaMallocAsync"}.items():
+        monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda backend=backend: backend)
+        assert cuda_device.why_no_graphs("cuda:0").partition(",")[0] == reason
 
 
 def test_a_kernel_runs_where_its_tensors_are(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:

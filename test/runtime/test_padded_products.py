@@ -159,7 +159,7 @@ def test_a_compiled_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sizes(m: int, k: int, n: int) -> Any:
     x = torch.empty(m, k, dtype=torch.bfloat16, device="meta"), torch.empty(k, n, dtype=torch.bfloat16, device="meta")
-    return padded_products._sizes(*x, PadRule())
+    return padded_products.padded_sizes(*x, PadRule())
 
 
 def test_the_rule() -> None:
