@@ -3,7 +3,8 @@
 A replay runs what was enqueued, with the host's decisions of the capture. So nothing may be decided by data that the
 host reads, nothing may run on the host or on another device, and nothing may wait for the GPU: that would end the
 capture with an error, after which PyTorch's allocator is not what it was. Library calls are therefore those of a list,
-each of which is known to enqueue work and nothing else (it is in graphs that PyTorch's own tests capture).
+each of which enqueues work and nothing else, by what its CUDA code does. Operators that look at values for their sizes
+(`nonzero`, `unique`, `index_put`, whose index may be a mask), that factorise, or that are not PyTorch's are not on it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _ENQUEUES: Final = frozenset(
     upsample_nearest1d upsample_nearest2d upsample_bilinear2d upsample_bicubic2d
     grid_sampler_2d grid_sampler_2d_backward
     _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data
-    embedding gather index_select scatter scatter_add scatter_reduce
+    nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward
+    embedding embedding_dense_backward gather index_select index_add scatter scatter_add scatter_reduce
     cumsum cumprod cummax cummin logcumsumexp sort topk
     clone copy _to_copy cat stack constant_pad_nd triu tril flip roll
     full zeros ones full_like zeros_like ones_like arange

@@ -285,6 +285,23 @@ def test_inputs_that_cannot_be_copied(x: torch.Tensor, reason: str) -> None:
     assert not run.graphs and run.remarks == [f"runs as it is: {reason}"]
 
 
+@pytest.mark.parametrize(
+    ("results", "reason"),
+    [
+        (lambda y: (y, y.view(torch.int32)), "results of several types share memory"),
+        (lambda y: (y, torch.empty(2, device="meta")), "a result lies on meta"),
+    ],
+)
+def test_results_that_cannot_be_made_again(results: Callable[[torch.Tensor], Any], reason: str) -> None:
+    """What is found out in a capture ends it, and those of other sizes are not affected."""
+    run = graphed(lambda args: results(args[0] + 1) if len(args[0]) == 2 else (args[0] + 1,), lasting=set())
+    for rows in (2, 3) * 4:
+        x = torch.randn(rows)
+        assert torch.equal(run([x])[0], x + 1)
+    assert len(run.graphs) == 1 and not run.device.recording
+    assert run.remarks == [f"runs as it is: {reason}", "captured for each combination of sizes that recurs"]
+
+
 def test_whether_elements_overlap() -> None:
     for seed in range(200):
         generator = random.Random(seed)
