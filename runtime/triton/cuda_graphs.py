@@ -14,7 +14,8 @@ out the pool's own memory instead, and raise an error where it is read after the
 weighed against the launches that are saved; where they cost more the program runs as it is.
 
 What a graph reads at a fixed address (a parameter, a buffer) is part of what a graph is found by: a replay reads what
-the caller passes, or does not happen. No GPU has run this file yet: it is tested with a stand-in for the device.
+the caller passes, or does not happen. An input that lay in one place in all calls so far is read there too (the steps
+of a training loop allocate alike), until it comes from elsewhere: then the graph is captured anew, with a copy of it. No GPU has run this file yet: it is tested with a stand-in for the device.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ Key = tuple[Any, ...]
 Run = Callable[[list[Any]], Any]
 _VALUES = (int, bool, type(None), str, torch.dtype, torch.device)
 _TENSORS = (torch.Tensor, torch.nn.Parameter)  # others (fake tensors, subclasses) have no memory of their own
+_STEADY = 3  # calls in which an input lies in one place, before it is expected there
 _MOST_GAPS = 4  # memory that a copy takes, for each element
 _NEVER = -1  # calls of sizes that are not captured
 
@@ -56,10 +58,24 @@ class Uncaptured:
 
 @dataclass
 class Bucket:
-    """Calls of one combination of sizes, while it has no graph. ``size``: bytes of the last call's results."""
+    """Calls of one combination of sizes, while it has no graph. ``size``: bytes of the last call's results; ``steady``:
+    the addresses that inputs have had in all calls, by position; ``wanders``: that has turned out to be chance."""
 
     calls: int = 0
     size: int = 0
+    seen: int = 0
+    steady: dict[int, int] = field(default_factory=dict)
+    wanders: bool = False
+
+    def note(self, args: Sequence[Any], lasting: Collection[int]) -> None:
+        """Of a call: where its inputs lie."""
+        found = {i: x.data_ptr() for i, x in enumerate(args) if type(x) in _TENSORS and i not in lasting}
+        self.steady = found if not self.seen else {i: a for i, a in self.steady.items() if found[i] == a}
+        self.seen += 1
+
+    def fixed(self) -> dict[int, int]:
+        """Inputs that a graph may read where they are, with their addresses."""
+        return {} if self.wanders or self.seen < _STEADY else self.steady
 
 
 class GraphedProgram:
@@ -89,7 +105,7 @@ class GraphedProgram:
         with device.lock:
             if device.recording:  # this thread's, which calls the program
                 return self.program.run(args)
-            recording = self.graphs.get(key) or self._counted(key, args)
+            recording = self._fitting(key, args) or self._counted(key, args)
             if recording is not None:
                 self.graphs.move_to_end(key)
                 given, args[:] = list(args), []
@@ -120,6 +136,15 @@ class GraphedProgram:
             bucket.size = _size(result)
         return result
 
+    def _fitting(self, key: Key, args: Sequence[Any]) -> Recording | None:
+        """The graph for these arguments. One that expects an input in another place goes: it will be copied."""
+        recording = self.graphs.get(key)
+        if recording is None or all(args[i].data_ptr() == address for i, address in recording.fixed.items()):
+            return recording
+        self._drop(key)
+        self.buckets[key] = Bucket(wanders=True)
+        return None
+
     def _counted(self, key: Key, args: Sequence[Any]) -> Recording | None:
         """A graph for these arguments, if it is time for one."""
         bucket = self.buckets.pop(key, None) or Bucket()
@@ -128,11 +153,12 @@ class GraphedProgram:
             self.buckets.popitem(last=False)
         if bucket.calls == _NEVER:
             return None
+        bucket.note(args, self.program.lasting)
         if bucket.calls < self.policy.calls_before(self.evicted):
             bucket.calls += 1
             return None
         try:
-            recording = self._record(args, bucket.size)
+            recording = self._record(args, bucket)
         except NotCaptured as reason:
             bucket.calls = _NEVER
             self._say(f"runs as it is: {reason}")
@@ -146,23 +172,28 @@ class GraphedProgram:
         self._keep(key, recording)
         return recording
 
-    def _record(self, args: Sequence[Any], size: int) -> Recording:
-        moving = moving_inputs(args, self.program.lasting, self.device.device)
-        bytes_copied = size + sum(args[i].nbytes for i in moving)
-        copies = len({args[i].dtype for i in moving}) + bool(size)
+    def _record(self, args: Sequence[Any], bucket: Bucket) -> Recording:
+        fixed = bucket.fixed()
+        moving = moving_inputs(args, {*self.program.lasting, *fixed}, self.device.device)
+        bytes_copied = bucket.size + sum(args[i].nbytes for i in moving)
+        copies = len({args[i].dtype for i in moving}) + bool(bucket.size)
         if not self.policy.pays(self.program.launches, copies, bytes_copied):
             saved = f"{self.program.launches} launches"
             raise NotCaptured(f"{saved} are no more work than copies of {bytes_copied} bytes of inputs and results")
-        return record(self.program, self.device, args, moving)
+        recording = record(self.program, self.device, args, moving)
+        recording.fixed = fixed
+        return recording
 
     def _keep(self, key: Key, recording: Recording) -> None:
         self.graphs[key] = recording
         self._say("captured for each combination of sizes that recurs")
         if len(self.graphs) > self.policy.graphs:
-            _, old = self.graphs.popitem(last=False)
             self.evicted += 1
-            self.device.wait()
-            old.graph.reset()
+            self._drop(next(iter(self.graphs)))
+
+    def _drop(self, key: Key) -> None:
+        self.device.wait()
+        self.graphs.pop(key).graph.reset()
 
     def _say(self, remark: str) -> None:
         if remark not in self.remarks:
@@ -172,7 +203,8 @@ class GraphedProgram:
 
 @dataclass
 class Recording:
-    """A captured graph. ``moving``: positions of inputs, ``statics``: where the graph reads each of them."""
+    """A captured graph. ``moving``: positions of inputs, ``statics``: where the graph reads each of them; ``fixed``:
+    addresses of inputs that it reads where they are, besides those of the key."""
 
     program: Uncaptured
     device: GraphDevice
@@ -180,6 +212,7 @@ class Recording:
     moving: list[int]
     statics: list[torch.Tensor]
     results: Results
+    fixed: dict[int, int] = field(default_factory=dict)
     kinds: list[list[int]] = field(default_factory=list)  # positions in ``moving``, by type
     made: list[list[int]] = field(default_factory=list)  # positions in the results' memory, by type
 
