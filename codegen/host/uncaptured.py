@@ -21,6 +21,7 @@ from symshape.dialects.accessors import (
     destinations,
     is_fresh,
     is_subgraph,
+    symbol_binding,
 )
 from symshape.dialects.foreign_tensors import foreign_of
 from symshape.dialects.locations import source_line
@@ -75,6 +76,8 @@ def _reason(op: Any, arguments: set[Any]) -> str:
     if op.name == "symshape.bind":
         foreign = foreign_of(op)
         return f"a tensor is {foreign}" if foreign is not None and foreign.device else ""
+    if op.name == "symshape.symbol" and symbol_binding(op).endswith(".offset") and _is_used(op.results[0]):
+        return "it is read where an input lies in its memory, and copies lie elsewhere"
     if op.name == "host.launch":
         return "an input is written to" if arguments.intersection(destinations(op)) else ""
     return _reason_of_call(op) if op.name == "host.call" else _DECIDES.get(op.name, "")

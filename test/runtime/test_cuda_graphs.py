@@ -508,6 +508,34 @@ def test_inputs_that_are_written_to(device: FakeDevice) -> None:
     assert device.graphs
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_offsets_of_inputs_in_their_memory(device: FakeDevice, jit: bool) -> None:
+    """Dynamo makes an argument of an offset, which a graph is found by; else a copy would show another one."""
+
+    def scaled(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * x.storage_offset(), x[1:]
+
+    run = symshape.jit(scaled, options=OPTIONS) if jit else symshape.compile(scaled, **OPTIONS)
+    memory = torch.randn(40)
+    for offset in (3, 3, 5, 3, 5, 5, 7, 0, 3):
+        x = memory[offset : offset + 6]
+        found, rest = run(x)
+        torch.testing.assert_close(found, x * offset)
+        assert rest.data_ptr() == x[1:].data_ptr() and rest.storage_offset() == offset + 1
+    assert bool(device.graphs) != jit
+
+
+def test_slices_of_one_memory(device: FakeDevice) -> None:
+    run = symshape.compile(lambda x: (x.exp(), x[1:]), **OPTIONS)
+    memory = torch.randn(40)
+    for offset in (3, 3, 5, 3, 5, 5, 7, 0, 3):
+        x = memory[offset : offset + 6]
+        found, rest = run(x)
+        torch.testing.assert_close(found, x.exp())
+        assert rest.data_ptr() == x[1:].data_ptr() and rest.storage_offset() == offset + 1
+    assert device.graphs
+
+
 def test_sizes_that_are_refused_are_errors_of_the_program(device: FakeDevice) -> None:
     def halves(x: torch.Tensor) -> torch.Tensor:
         torch._check(x.size(0) % 2 == 0, lambda: "pairs")
