@@ -8,7 +8,8 @@ import importlib
 import operator
 import struct
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import torch
@@ -32,8 +33,19 @@ Run = Callable[[list[Any]], Any]  # of a compiled program: the list of its input
 Kernels = Mapping[str, Callable[..., None]]  # by name
 
 
-def load_program(program: Program, kernels: Kernels) -> Run:
-    """``program(args)`` takes the flat argument list, which it clears, and returns the flat result."""
+@dataclass(frozen=True)
+class Capture:
+    """That a program's launches are to become CUDA graphs. ``lasting``: positions of inputs whose memory stays where it
+    is (parameters and buffers); ``remarks`` takes what is captured, and what is not, and why."""
+
+    lasting: Collection[int] = ()
+    remarks: list[str] = field(default_factory=list)
+
+
+def load_program(program: Program, kernels: Kernels, capture: Capture | None = None, pad_products: bool = True) -> Run:
+    """``program(args)`` takes the flat argument list, which it clears, and returns the flat result. ``pad_products``:
+    whether products on a GPU may be computed on padded copies."""
+    slot_of = _slot_maker(program)
     namespace: dict[str, Any] = {
         "torch": torch,
         "constant": program.constants,
@@ -43,7 +55,7 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         "with_layout": with_layout,
         "promised": promised,
         "empty_strided": _allocator(program.device),
-        "error_slot": _slot_maker(program),
+        "error_slot": slot_of,
         "address": ctypes.addressof,
         "error_code": _error_code,
         "number_of": _number_of,
@@ -56,7 +68,7 @@ def load_program(program: Program, kernels: Kernels) -> Run:
     }
     for constant in program.constants:
         call_by_slices(constant)
-    products = cpu_products() if program.device == "cpu" else {}
+    products = _products(program.device, pad_products)
     namespace.update({name: products.get(target) or resolve_target(target) for name, target in program.targets.items()})
     code = compile(program.source, _FILE, "exec")
 
@@ -67,7 +79,38 @@ def load_program(program: Program, kernels: Kernels) -> Run:
         return run
 
     named = functools.cache(lambda: load({name: with_name(name, kernel) for name, kernel in kernels.items()}))
-    return _with_user_lines(load(kernels), named, program.user_lines)
+    run = _with_user_lines(load(kernels), named, program.user_lines)
+    return run if capture is None else _graphed(program, run, capture, slot_of)
+
+
+def _products(device: str, pad: bool) -> Mapping[str, Callable[..., torch.Tensor]]:
+    """What replaces PyTorch's products of matrices on a device: target -> callable."""
+    if device == "cpu":
+        return cpu_products()
+    if not pad:
+        return {}
+    from symshape.runtime.triton.padded_products import cuda_products
+
+    return cuda_products()
+
+
+def _graphed(program: Program, run: Run, capture: Capture, slot_of: Callable[[], Any]) -> Run:
+    """The program, whose launches become CUDA graphs; the program itself where they cannot."""
+    from symshape.runtime.triton.cuda_device import device_of_graphs, why_no_graphs
+    from symshape.runtime.triton.cuda_graphs import GraphedProgram, Uncaptured
+
+    why = why_no_graphs(program.device) or program.uncaptured
+    if why:
+        capture.remarks.append(f"runs as it is: {why}")
+        return run
+
+    def check() -> None:
+        if code := _error_code(slot_of()):
+            raise_index_error(code, "a kernel of a CUDA graph")
+
+    checks = check if "error_slot()" in program.source else lambda: None
+    own = Uncaptured(run, frozenset(capture.lasting), program.launches, program.constants, checks)
+    return GraphedProgram(own, device_of_graphs(program.device), remarks=capture.remarks)
 
 
 _FILE = "<symshape program>"

@@ -33,6 +33,34 @@ def memory_of(x: torch.Tensor, size: int, offset: int) -> torch.Tensor:
     return x.detach().as_strided((size,), (1,), x.storage_offset() + offset)
 
 
+def tensor_at(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of the memory that ``x`` is in, of the same layout, which does not keep that memory."""
+    storage = x.untyped_storage()
+    if not storage.nbytes():
+        return x
+    made = torch._C._construct_storage_from_data_pointer(storage.data_ptr(), x.device, storage.nbytes())
+    return torch.empty(0, dtype=x.dtype, device=x.device).set_(made, x.storage_offset(), x.size(), x.stride())
+
+
+def view_base(x: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that autograd knows ``x`` as a view of."""
+    return x._base
+
+
+def copy_all(destinations: list[torch.Tensor], sources: list[torch.Tensor]) -> None:
+    """Copies each source to its destination; the types of all are the same. Few launches for many tensors."""
+    if destinations:
+        torch._foreach_copy_(destinations, sources)
+
+
+def clear_library_workspaces() -> None:
+    """The workspaces that PyTorch keeps for cuBLAS, of each handle and stream, are allocated anew when they are next
+    needed."""
+    clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)  # not in builds without CUDA
+    if clear is not None:
+        clear()
+
+
 @contextlib.contextmanager
 def differentiated() -> Iterator[None]:
     """While entered, operators are differentiated, also in a kernel or in a graph that AOTAutograd runs below autograd:

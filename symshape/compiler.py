@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from symshape.codegen.host.program_text import ProgramText
 from symshape.dialects.accessors import main_functions
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
-from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions, merged_to_read
 from symshape.frontend.importer.import_fx import import_graph
@@ -44,7 +44,7 @@ from symshape.pipeline import Timings, check_optional, timed
 from symshape.prover.numbers.condition import Condition
 from symshape.recording import Recording, record_graph
 from symshape.runtime.load_kernels import load_kernels
-from symshape.runtime.program import load_program
+from symshape.runtime.program import Capture, load_program
 from symshape.stack_room import with_room
 from symshape.stage_files import with_file
 from symshape.stage_header import with_header
@@ -180,7 +180,7 @@ def _compile(
     start = Start(
         imported.module, imported.constants, kind, target, device, Requirements(env), symbols=imported.symbols
     )
-    return load(build(start, options, attempt, watch, timings), options, start.require)
+    return load(build(start, options, attempt, watch, timings), options, start.require, lasting_inputs(gm))
 
 
 def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timings: Timings | None = None) -> Built:
@@ -216,17 +216,27 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
         with timed("program", timings), _replayable("program", "program", module, options):
             text = emit_program(functions, kernels.callees)
     program = Program(
-        text.source, text.targets, text.checks, start.constants, start.device, target == "cpu", text.user_lines
+        text.source,
+        text.targets,
+        text.checks,
+        start.constants,
+        start.device,
+        target == "cpu",
+        text.user_lines,
+        len(text.launches) + len(text.calls),
+        text.uncaptured,
     )
     _fill(report, text, kernels, options.cpu)
     return Built(program, kernels, text, report, module)
 
 
-def load(built: Built, options: Options, require: Require) -> Compiled:
-    """A program as something to be run. StepFailure where it cannot be loaded."""
+def load(built: Built, options: Options, require: Require, lasting: Collection[int] = ()) -> Compiled:
+    """A program as something to be run. ``lasting``: positions of inputs whose memory stays where it is. StepFailure
+    where it cannot be loaded."""
     program, image = built.program, built.kernels.image
+    capture = Capture(lasting, built.report.cuda_graphs) if options.cuda_graphs else None
     with timed("load", built.report.timings), _replayable("load", built.kernels.target, built.module, options):
-        run = load_program(program, load_kernels(image, autotune=options.autotune))
+        run = load_program(program, load_kernels(image, autotune=options.autotune), capture, options.pad_products)
     takes_boxed_arguments(run)
     return Compiled(run, built.report, built.text.entry, program, image, require.made)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import functools
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ TARGETS = ("auto", "cpu", "triton")
 RANDOM = ("eager", "fast")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 _AUTOTUNING = ("max-autotune", "max-autotune-no-cudagraphs")
+_CAPTURING = ("reduce-overhead", "max-autotune")
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,12 @@ class Options:
                         "x86-64-v3", "x86-64-v4"; by default what the environment says (SYMSHAPE_CPU), else "native"
     ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
                         (powers of two); mode "max-autotune" switches it on
+    ``cuda_graphs``     whether the launches of a program on a GPU become one CUDA graph for each combination of sizes
+                        that recurs, where that saves more than it costs (docs/kernels.md); modes "reduce-overhead" and
+                        "max-autotune" switch it on. No effect on a CPU
+    ``pad_products``    whether products of matrices of half types, whose rows are not aligned, are computed on padded
+                        copies where a rule says that it pays (docs/kernels.md). On some GPUs; results are those of
+                        eager mode up to the order of sums
     ``random``          "eager": under a seed a graph draws eager mode's numbers on a CPU, bit for bit, and leaves the
                         generator where eager mode does; "fast": it draws in the cheapest form (dropout by uniform
                         numbers, in the kernel that uses them), drops draws that nothing reads, and may reorder others
@@ -61,6 +66,8 @@ class Options:
     opt_level: int = 2
     cpu: str = field(default_factory=cpu_level.from_environment)
     autotune: bool = False
+    cuda_graphs: bool = False
+    pad_products: bool = True
     random: str = "eager"
     cache: bool = True
     strict: bool = field(default_factory=knobs.STRICT.read)
@@ -73,8 +80,6 @@ class Options:
         """Checks names and values; OptionError lists the valid ones."""
         if mode not in (None, *MODES):
             raise OptionError(f"unknown mode {mode!r}", next_step=f"modes: {', '.join(MODES)}")
-        if mode == "reduce-overhead":
-            _warn_of_no_graphs()
         fields = {f.name for f in dataclasses.fields(cls)}
         for name in options or {}:
             if name not in fields:
@@ -85,6 +90,8 @@ class Options:
         values["stage"] = _stages(values.get("stage", ()))
         if mode in _AUTOTUNING:
             values.setdefault("autotune", True)
+        if mode in _CAPTURING:
+            values.setdefault("cuda_graphs", True)
         parsed = cls(**values)
         if parsed.target not in TARGETS:
             raise OptionError(f"unknown target {parsed.target!r}", next_step=f"targets: {', '.join(TARGETS)}")
@@ -99,7 +106,7 @@ class Options:
         cpu_level.check(self.cpu)
         if type(self.opt_level) is not int or not 0 <= self.opt_level <= 3:
             raise OptionError(f"opt_level cannot be {self.opt_level!r}", next_step="it is an integer from 0 to 3")
-        for name in ("autotune", "cache", "strict", "probe_custom_operators"):
+        for name in ("autotune", "cuda_graphs", "pad_products", "cache", "strict", "probe_custom_operators"):
             if type(getattr(self, name)) is not bool:
                 raise OptionError(f"{name} cannot be {getattr(self, name)!r}", next_step="it is True or False")
         if not isinstance(self.policy, SpecialisationPolicy):
@@ -131,9 +138,3 @@ def _stages(given: Any) -> tuple[tuple[str, str], ...]:
                 f"stage: there is no file {file}", next_step="SYMSHAPE_RECORD=DIR writes files to start from"
             )
     return tuple((stage, str(file)) for stage, file in pairs)
-
-
-@functools.cache
-def _warn_of_no_graphs() -> None:
-    """Once in a process, not once for each graph."""
-    warnings.warn("symshape: mode='reduce-overhead' has no effect yet (no CUDA graphs)", stacklevel=3)

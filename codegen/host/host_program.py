@@ -25,6 +25,7 @@ from symshape.codegen.host.subgraph_calls import (
     write_scan,
     write_while,
 )
+from symshape.codegen.host.uncaptured import why_uncaptured
 from symshape.dialects.accessors import (
     call_arguments,
     call_target,
@@ -78,7 +79,7 @@ def emit_program(functions: Sequence[Any], callees: Callees) -> ProgramText:
     functions of their names."""
     subgraphs = [f for f in functions if is_subgraph(f)]
     (main,) = (f for f in functions if f not in subgraphs)
-    text = ProgramText()
+    text = ProgramText(uncaptured=why_uncaptured(functions))
     for function in (main, *subgraphs):
         writer = Writer(function.regions[0].blocks[0], callees, text)
         stub = writer.write()

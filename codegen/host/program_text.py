@@ -33,3 +33,4 @@ class ProgramText:
     stub: str = ""  # the first lines of the source: symbols are bound and constraints checked, before any work
     calls: list[LibraryCall] = field(default_factory=list)  # in order
     entry: EntryGuards = field(default_factory=EntryGuards)
+    uncaptured: str = ""  # why its launches cannot be a CUDA graph

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+from torch._guards import TracingContext
 
 
 def aot_compile(
@@ -105,6 +106,27 @@ def base_arguments(gm: torch.fx.GraphModule) -> list[int]:
     kinds = (SyntheticBaseAOTInput, ViewBaseAOTInput)
     placeholders = gm.graph.find_nodes(op="placeholder")
     return [i for i, node in enumerate(placeholders) if isinstance(node.meta.get("desc"), kinds)]
+
+
+def lasting_inputs(gm: torch.fx.GraphModule) -> frozenset[int]:
+    """Positions of the inputs of a forward or backward graph that are parameters and buffers: their memory stays where
+    it is from call to call, as a rule."""
+    from torch._functorch._aot_autograd.descriptors import PlainAOTInput
+
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    known = set(metadata.static_input_indices if metadata is not None else ()) | gm.meta.get(_LASTING, set())
+    described = [node.meta.get("desc") for node in gm.graph.find_nodes(op="placeholder")]
+    return frozenset(i for i, d in enumerate(described) if isinstance(d, PlainAOTInput) and d.idx in known)
+
+
+_LASTING = "symshape_lasting"
+
+
+def mark_lasting(gm: torch.fx.GraphModule, arguments: Iterable[int]) -> None:
+    """Tells ``lasting_inputs`` which arguments of the traced function are parameters and buffers, where the tracer was
+    not told."""
+    gm.meta[_LASTING] = set(arguments)
 
 
 def takes_boxed_arguments(run: Callable[..., Any]) -> None:

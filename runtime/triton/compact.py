@@ -42,9 +42,10 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
     blocks = triton.cdiv(n, BLOCK)
     if not blocks:
         return torch.empty(0, dtype=torch.int64, device=mask.device)
-    counts = torch.empty(blocks, dtype=torch.int64, device=mask.device)
-    count_blocks[(blocks,)](mask, counts, n, BLOCK=BLOCK)
-    ends = counts.cumsum(0)
-    found = torch.empty(int(ends[-1]), dtype=torch.int64, device=mask.device)
-    write_positions[(blocks,)](mask, counts, ends, found, n, BLOCK=BLOCK)
-    return found
+    with torch.cuda.device_of(mask):  # Triton launches on the current device
+        counts = torch.empty(blocks, dtype=torch.int64, device=mask.device)
+        count_blocks[(blocks,)](mask, counts, n, BLOCK=BLOCK)
+        ends = counts.cumsum(0)
+        found = torch.empty(int(ends[-1]), dtype=torch.int64, device=mask.device)
+        write_positions[(blocks,)](mask, counts, ends, found, n, BLOCK=BLOCK)
+        return found

@@ -129,4 +129,9 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_captured(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    """Whether what is launched on a device becomes part of a graph: by its own stream, which is not that of the current
+    device."""
+    if device.type != "cuda":
+        return False
+    with torch.cuda.device(device):
+        return torch.cuda.is_current_stream_capturing()

@@ -22,6 +22,8 @@ class Program:
     device: str = "cpu"
     pointers: bool = True  # kernels take data pointers (CPU code) instead of tensors
     user_lines: list[tuple[int, str]] = field(default_factory=list)  # from this line of the source on: the user's lines
+    launches: int = 0  # how many launches and library calls its text has
+    uncaptured: str = ""  # why its launches cannot be a CUDA graph
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -29,7 +29,7 @@ from symshape.artifact.kernel_image import KernelImage
 from symshape.cache.graph_key import GraphKey, graph_key
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError, CompileError
-from symshape.frontend.bridge.aot_autograd import takes_boxed_arguments
+from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import symbol_hints
@@ -43,7 +43,7 @@ from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.recording import is_recording
 from symshape.runtime.load_kernels import load_kernels
-from symshape.runtime.program import load_program, resolve_target
+from symshape.runtime.program import Capture, load_program, resolve_target
 from symshape.runtime.store import Cache, open_cache
 from symshape.trace_artifacts import trace_compiled, trace_graph
 
@@ -80,6 +80,7 @@ class Loaded:
     sections: Mapping[str, bytes]
     hints: Mapping[str, int]  # the sizes first seen, by the entry's names
     seconds: float
+    captures: list[str]  # what is captured, which is not known before calls
 
     @functools.cached_property
     def report(self) -> GraphReport:
@@ -87,6 +88,7 @@ class Loaded:
         report.symbols = [dataclasses.replace(row, hint=self.hints.get(row.name, -1)) for row in report.symbols]
         report.timings = [("cache", self.seconds)]
         report.cache = "hit"
+        report.cuda_graphs = self.captures
         return report
 
     @functools.cached_property
@@ -254,7 +256,7 @@ def _sections(compiled: Compiled, graph: GraphKey, gm: torch.fx.GraphModule) -> 
         tuple((_renamed(condition, graph.symbols), reason) for condition, reason in compiled.requirements),
         graph.symbols,
     )
-    kept = dataclasses.replace(report, stages={}, constraints=[], specialisations=[], timings=[])
+    kept = dataclasses.replace(report, stages={}, constraints=[], specialisations=[], timings=[], cuda_graphs=[])
     about = {
         "graph": report.kind,
         "target": report.target,
@@ -319,7 +321,9 @@ def _load(
         entry: Entry = from_json(sections["entry"])
         program = dataclasses.replace(entry.program, constants=[_found(c, gm) for c in entry.constants])
         image = dataclasses.replace(entry.kernels, object_code=sections["object"])
-        run: Any = load_program(program, load_kernels(image, autotune=options.autotune))
+        capture = Capture(lasting_inputs(gm)) if options.cuda_graphs else None
+        kernels = load_kernels(image, autotune=options.autotune)
+        run: Any = load_program(program, kernels, capture, options.pad_products)
     except Exception as error:  # whatever is wrong with it, the graph can still be compiled
         log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
         cache.remove(key)
@@ -334,7 +338,8 @@ def _load(
         for name, canonical in entry.symbols.items()
         if (hint := hints.get(names.get(canonical, ""))) is not None
     }
-    return Loaded(run, sections, own, time.perf_counter() - started)
+    remarks = [] if capture is None else capture.remarks
+    return Loaded(run, sections, own, time.perf_counter() - started, remarks)
 
 
 def _found(constant: tuple[str, Any], gm: torch.fx.GraphModule) -> Any:

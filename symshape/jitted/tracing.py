@@ -14,6 +14,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
+from symshape.frontend.bridge.aot_autograd import mark_lasting
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
@@ -139,6 +140,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
         if kind != "backward":
             _reject_constants(graph)
             _insert_assertions(graph, trace)
+        mark_lasting(graph, range(len(state)))
         compiled = compile_or_reuse(graph, options, kind=kind)
         reports.append(compiled.report)
         entries.extend([] if kind == "backward" else [compiled.entry])

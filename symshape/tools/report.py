@@ -273,6 +273,8 @@ class GraphReport:
     ``specialisations``  which line pinned which size; kept by ``explain`` only
     ``stage_files``      which stages were to be taken from files (option ``stage``), and what became of it
     ``fallbacks``        what failed, and what was done instead (``symshape.fallbacks``)
+    ``cuda_graphs``      with the option ``cuda_graphs``: which calls are replayed, and which are not, and why. It grows
+                         while the graph is called
     ``cache``            "hit", "stored", why the graph cannot be kept on disk, or "" where the cache is switched off
     ``program_source``   the host program as Python text
     ``stub_source``      its first part, the guard stub: symbols are bound, and what is not proven is checked, before
@@ -293,6 +295,7 @@ class GraphReport:
     specialisations: list[Specialisation] = field(default_factory=list)
     stage_files: list[StageFile] = field(default_factory=list)
     fallbacks: list[Fallback] = field(default_factory=list)
+    cuda_graphs: list[str] = field(default_factory=list)
     cache: str = ""
     program_source: str = ""
     stub_source: str = ""
@@ -375,6 +378,7 @@ class GraphReport:
             lines.append(f"  {count:4d} x {name}" + (f" ({reasons[name]})" if name in reasons else ""))
         lines += [f"  {one}" for one in self.mask_remarks]
         lines += [f"  {one}" for one in (*self.specialisations, *self.stage_files, *self.fallbacks)]
+        lines += [f"  CUDA graphs: {one}" for one in self.cuda_graphs]
         for name, counted in self.statistics.items():
             figures = ", ".join(f"{amount} {statistic.replace('_', ' ')}" for statistic, amount in counted.items())
             lines += [f"  {name}: {figures}"] if any(counted.values()) else []

@@ -116,10 +116,10 @@ def parameter(text: str, values: Sequence[str], device: str) -> Parameter:
             parse_step(f"{owner}{{{option}={value}}}")
         else:
             Options.parse(found.options(value))
-    on_gpus_only = found.stage == _FOR_GPUS or found.name == "autotune"
+    on_gpus_only = found.stage == _FOR_GPUS or found.name in ("autotune", "cuda_graphs", "pad_products")
     if on_gpus_only and device == "cpu":
         step = "add --device cuda" if torch.cuda.is_available() else "run it on a machine with a GPU, --device cuda"
-        raise OptionError(f"{text} changes kernels of GPUs only, and the device is the CPU", next_step=step)
+        raise OptionError(f"{text} changes what runs on GPUs only, and the device is the CPU", next_step=step)
     if device == "cuda" and not torch.cuda.is_available():
         raise OptionError("device cuda: PyTorch sees no GPU", next_step="leave --device out")
     return found

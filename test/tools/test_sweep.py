@@ -68,7 +68,7 @@ def test_an_option_of_a_compile_and_values_that_make_equal_code(
         (["opt-level", "0,9"], "opt_level cannot be 9"),
         (["opt-level", "0"], "give two or more"),
         (["opt-level", "0,0"], "give two or more"),
-        (["plan-tiles.tile", "16,32"], "changes kernels of GPUs only, and the device is the CPU"),
+        (["plan-tiles.tile", "16,32"], "changes what runs on GPUs only, and the device is the CPU"),
         (["opt-level", "0,1", "--sizes", "4y9"], "write them as"),
     ],
 )

@@ -1,0 +1,177 @@
+"""What a captured program returns, told apart once, when it is captured, so that each replay can make it anew.
+
+A result is one of: an input itself, or a view of it; memory that the program made, of which each replay gives a copy;
+anything else, which is the same at each call with these sizes (a size, None, a constant of the graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from symshape.runtime.torch_c import differentiable_view, reinterpret_tensor, view_base
+
+
+class NotCaptured(Exception):
+    """Why a program, or one combination of sizes, is not captured."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``offset``: from the beginning of the tensor that it is a view of, in elements."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class FromInput:
+    """The input at a position, or a view of it."""
+
+    position: int
+    layout: Layout | None
+    shown: bool  # to autograd, as a view
+
+    def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return _view(args[self.position], self.layout, self.shown)
+
+
+@dataclass(frozen=True)
+class FromConstant:
+    """A constant of the program, or a view of it."""
+
+    constant: torch.Tensor
+    layout: Layout | None
+    shown: bool
+
+    def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return _view(self.constant, self.layout, self.shown)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A tensor in a copy of memory that the program made; ``root``: the layout of the tensor that autograd knows it as
+    a view of."""
+
+    memory: int
+    layout: Layout
+    root: Layout | None
+
+    def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        whole = made[self.memory]
+        if self.root is None:
+            return _view(whole, self.layout, False)
+        offset = self.layout.offset - self.root.offset
+        own = Layout(self.layout.sizes, self.layout.strides, offset)
+        return _view(_view(whole, self.root, False), own, True)
+
+
+@dataclass(frozen=True)
+class Same:
+    """The same at each call."""
+
+    value: Any
+
+    def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return self.value
+
+
+def _view(x: torch.Tensor, layout: Layout | None, shown: bool) -> torch.Tensor:
+    if layout is None:
+        return x
+    return (differentiable_view if shown else reinterpret_tensor)(x, layout.sizes, layout.strides, layout.offset)
+
+
+Result = FromInput | FromConstant | Copied | Same
+
+
+@dataclass(frozen=True)
+class Results:
+    """``memory``: a flat tensor of each memory that results are copied from; ``make`` takes the inputs of a call and
+    copies of these."""
+
+    memory: list[torch.Tensor]
+    results: list[Result]
+    structure: Any
+
+    def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        """What the program returns."""
+        return pytree.tree_unflatten([one.make(args, made) for one in self.results], self.structure)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are copied."""
+        return sum(x.nbytes for x in self.memory)
+
+
+def read_results(
+    returned: Any,
+    inputs: Mapping[int, torch.Tensor],
+    constants: Sequence[Any],
+    device: torch.device,
+    at: Callable[[torch.Tensor], torch.Tensor],
+) -> Results:
+    """``inputs``: the tensors that the program was given, by position; ``at``: a tensor at the address of another one.
+    NotCaptured where a replay could not make a result anew."""
+    flat, structure = pytree.tree_flatten(returned)
+    bases = [*inputs.items(), *((None, x) for x in constants if isinstance(x, torch.Tensor))]
+    memory: dict[Any, int] = {}
+    tensors: list[torch.Tensor] = []
+    results: list[Result] = []
+    for x in flat:
+        base = _base(x, bases) if isinstance(x, torch.Tensor) else None
+        if not isinstance(x, torch.Tensor):
+            results.append(Same(x))
+        elif base is not None:
+            results.append(_of_base(x, *base))
+        elif x.device != device:
+            raise NotCaptured(f"a result lies on {x.device}")
+        else:
+            results.append(_copied(x, memory, tensors))
+    return Results([at(x) for x in tensors], results, structure)
+
+
+Base = tuple[int | None, torch.Tensor]  # the position of an input, None for a constant
+
+
+def _base(x: torch.Tensor, bases: Sequence[Base]) -> Base | None:
+    """The input or constant that a result is, or whose memory it is in."""
+    itself = next((base for base in bases if base[1] is x), None)
+    address = _storage(x)
+    return itself or next((base for base in bases if address and _storage(base[1]) == address), None)
+
+
+def _of_base(x: torch.Tensor, position: int | None, base: torch.Tensor) -> Result:
+    layout = None if x is base else _layout(x, base)
+    shown = view_base(x) is not None
+    return FromConstant(base, layout, shown) if position is None else FromInput(position, layout, shown)
+
+
+def _copied(x: torch.Tensor, memory: dict[Any, int], tensors: list[torch.Tensor]) -> Copied:
+    """An entry of ``memory`` is all of a storage: results that share memory share its copy."""
+    key = _storage(x) or -1 - len(memory)  # tensors without elements share nothing
+    if key not in memory:
+        memory[key] = len(tensors)
+        count = x.untyped_storage().nbytes() // x.itemsize
+        tensors.append(x.detach().as_strided((count,), (1,), 0))
+    whole = tensors[memory[key]]
+    if whole.dtype != x.dtype:
+        raise NotCaptured("results of several types share memory")
+    base = view_base(x)
+    return Copied(memory[key], _layout(x, whole), _layout(base, whole) if base is not None else None)
+
+
+def _storage(x: torch.Tensor) -> int:
+    """The address of its memory; 0 where it has none."""
+    return x.untyped_storage().data_ptr()
+
+
+def _layout(x: torch.Tensor, base: torch.Tensor) -> Layout:
+    if x.dtype != base.dtype:
+        raise NotCaptured("a result is a view of another type")
+    return Layout(tuple(x.shape), x.stride(), int(x.storage_offset() - base.storage_offset()))
