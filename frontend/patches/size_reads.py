@@ -6,7 +6,6 @@ asked for its size is not compiled: 2 us for each. A plain tensor runs no Python
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +13,6 @@ import torch
 from torch._dynamo import utils
 from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.eval_frame import skip_code
-from torch._dynamo.output_graph import OutputGraph
-from torch._subclasses.fake_tensor import FakeTensor
 
 from symshape.frontend.patches.patch import Changes
 
@@ -73,27 +70,3 @@ def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
         usual(codegen, __name__ if ours else module, name)
 
     return load_import_from
-
-
-def sizes_of_tensors_are_not_passed(changes: Changes) -> None:
-    """A graph is not given the sizes of its tensors beside them."""
-    changes.wrap(OutputGraph, "remove_unused_graphargs", _with_sizes_of_tensors)
-
-
-@functools.cache
-def _with_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[[OutputGraph], None]:
-    @functools.wraps(usual)
-    def remove_unused_graphargs(output: OutputGraph) -> None:
-        usual(output)
-        given = [(node, node.meta["grapharg"]) for node in output.placeholders]
-        fakes = [argument.fake_tensor for _, argument in given]
-        sizes: list[Any] = [size for fake in fakes if type(fake) is FakeTensor for size in fake.shape]
-        known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
-        for node, argument in given:
-            number = argument.example
-            if isinstance(number, torch.SymInt) and not node.users and number.node.expr in known:
-                del node.meta["grapharg"]
-                output.remove_node(node)
-                output.real_value_cache.pop(node, None)
-
-    return remove_unused_graphargs
