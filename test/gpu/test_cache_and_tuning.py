@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_machine import Machine, same
+from gpu_machine import Machine, cases_of, same
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,7 +54,7 @@ CACHED: dict[str, tuple[Callable[..., Any], Callable[[int, int], list[torch.Tens
 }
 
 
-@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize("name", cases_of(CACHED, ["pointwise", "number of the CPU"]))
 def test_a_hit_computes_what_was_compiled(machine: Machine, name: str, outcomes: Callable[[], list[str]]) -> None:
     fn, make = CACHED[name]
     for sizes, expected in (((5, 7), ["miss", "stored"]), ((2, 33), ["hit"]), ((1, 1), ["hit"])):
@@ -114,12 +114,12 @@ TUNED: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TUNED)
+@pytest.mark.parametrize("name", cases_of(TUNED, ["transposed", "columns"]))
 def test_tuned_kernels(machine: Machine, name: str) -> None:
     """Whatever is found fastest is right, at sizes of other buckets and beside their edges too."""
     fn = TUNED[name]
     compiled = machine.compile(fn, autotune=True)
-    for n, m in ((5, 7), (1, 1), (0, 3), (4, 16), (3, machine.pick(70, 100_003)), machine.pick((2, 9), (4096, 1024))):
+    for n, m in ((5, 7), (1, 1), (0, 3), *machine.pick(((4, 16),), ((4, 16), (3, 100_003), (4096, 1024)))):
         x = machine.put(torch.randn(n, m))
         for _ in range(2):
             same(compiled(x), fn(x), rtol=1e-5, atol=1e-5)

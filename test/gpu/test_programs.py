@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from gpu_machine import Machine
+from gpu_machine import Machine, cases_of
 
-SIZES = ((5, 7), (1, 1), (0, 3), (3, 0), (2, 65))
-LARGE = ((1009, 513), (4096, 1024), (3, 1_000_003), (100_003, 9))  # on a GPU
+SIZES = ((5, 7), (1, 1), (0, 3), (2, 65))
+LARGE = ((3, 0), (1009, 513), (4096, 1024), (3, 1_000_003), (100_003, 9))  # on a GPU
 Make = Callable[[int, int], Sequence[Any]]
 
 
@@ -166,7 +166,12 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+LONG = """functions of float64|powers|chain of float16|int32|int8 and bool|permuted and written|channels last
+sum of bfloat16|extrema of NaN|any and all|norm|softmax of columns|log softmax of float16|group norm|embedding of int32
+scatter_reduce|index_add|roll|triangle|sorted""".replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("name", cases_of(PROGRAMS, LONG))
 def test_equals_eager(machine: Machine, name: str) -> None:
     program = PROGRAMS[name]
     sizes = [size for size in machine.pick(SIZES, SIZES + LARGE) if min(size) >= program.least]

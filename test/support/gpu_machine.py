@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -116,6 +116,13 @@ def same(actual: Any, expected: Any, **tolerance: float) -> None:
 def _steps(x: torch.Tensor) -> list[int]:
     """The strides that matter: of dims along which there is more than one element."""
     return [stride for size, stride in zip(x.shape, x.stride()) if size > 1] if x.numel() else []
+
+
+def cases_of(names: Iterable[str], long: Iterable[str]) -> list[Any]:
+    """Names as parameters of a test; those of ``long`` are marked so: interpreted, each takes half a second."""
+    marked, names = frozenset(long), list(names)
+    assert marked <= set(names), marked - set(names)
+    return [pytest.param(name, marks=pytest.mark.long if name in marked else ()) for name in names]
 
 
 def machine_here() -> Machine:
