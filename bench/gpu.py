@@ -1,4 +1,4 @@
-"""Kernels and models on a CUDA GPU: eager, Inductor (dynamic and static), symshape; most telling first, in several runs.
+"""Kernels and models on a CUDA GPU: eager, Inductor (dynamic and static), symshape; in several runs, if need be.
 
     python bench/gpu.py --out bench/results/gpu.json [--budget 510] [--only kernels,splits,masks] [--rounds 7] [--retry]
     python bench/gpu.py --merge a.json b.json --out bench/results/gpu.json
@@ -12,7 +12,7 @@ without Inductor: no time in it means anything.
 | part | what | file |
 |---|---|---|
 | kernels | 13 programs at many sizes, against Inductor for each | gpu_kernels.py |
-| bandwidth | large pointwise programs, softmax, layer norm, sums: bytes per second over those of a copy | gpu_kernels.py |
+| bandwidth | large pointwise programs, softmax, layer norm, sums: bytes per second over a copy's | gpu_kernels.py |
 | splits | sums of long rows: the planned number of parts against a sweep | gpu_kernels.py |
 | masks | boolean masks: whether a call waits for the GPU, time against Inductor's mask form | gpu_programs.py |
 | mixed | programs of tensors on the CPU and on the GPU: equal to eager mode | gpu_programs.py |
@@ -117,6 +117,8 @@ def measured(options: argparse.Namespace, start: float) -> int:
     """A run. 0 if nothing failed or was inaccurate, 1 if something was, 3 if the device was lost."""
     torch._dynamo.config.recompile_limit = 1000  # beyond it Dynamo would silently run eager code
     rounds = 1 if options.dry_run else options.rounds
+    if options.dry_run:
+        torch.set_num_threads(1)  # threads that wait for one another would take most of the time
     run = Run("cpu" if options.dry_run else "cuda", options.dry_run, rounds, start + options.budget, options.out)
     run.load(options.retry)
     every = jobs(run, tuple(options.only.split(",")), tuple(options.kernels.split(",")))

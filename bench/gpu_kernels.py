@@ -1,4 +1,4 @@
-"""Kernels of bench/gpu.py: against Inductor at each size, split counts against a sweep, bandwidth against the device's."""
+"""Kernels of bench/gpu.py: against Inductor at each size, split counts against a sweep, bandwidth."""
 
 from __future__ import annotations
 

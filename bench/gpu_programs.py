@@ -70,9 +70,8 @@ def mask_calls(run: Run, number: int, backward: bool, n: int) -> dict[str, Calla
 
 def measure_mask(run: Run, number: int, backward: bool, n: int) -> Row:
     """Times of the mask form, and whether a call waits for the GPU once it is compiled."""
-    torch._dynamo.reset()
     calls = mask_calls(run, number, backward, n)
-    results = {name: [t for t in tensors_of(call())] for name, call in calls.items()}
+    results = {name: call() for name, call in calls.items()}
     error = relative_error(results["symshape"], results["eager"])
     return {
         **compared(measure(calls, run.rounds, run.device)),
@@ -85,7 +84,7 @@ def measure_mask(run: Run, number: int, backward: bool, n: int) -> Row:
 def mask_jobs(dry: bool) -> list[Job]:
     n = 64 if dry else ELEMENTS
     found = []
-    for number, case in enumerate(CASES):
+    for number, case in enumerate(CASES[:1] if dry else CASES):
         for backward in (False, True):
             name = f"{case.name}{', with backward' if backward else ''}"
             work = partial(measure_mask, number=number, backward=backward, n=n)

@@ -63,7 +63,7 @@ def summary(rows: Iterable[Row]) -> dict[str, Any]:
 
 
 def ratios(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
-    """``part over other`` (kernels by dtype): the geometric mean of symshape's time over theirs, the worst and where."""
+    """``part over other`` (kernels by dtype): the geometric mean of symshape's time over theirs, and the worst."""
     values: dict[str, dict[str, float]] = {}
     for row in rows:
         for other, found in row.get("ratios", {}).items():

@@ -2,8 +2,8 @@
 
     python bench/pack_gpu.py [--python 3.12] [--out .gpu/site.tar.xz]
 
-For x86-64 Linux, where PyTorch with CUDA, Triton and the common tools of tests are installed already, and nothing can be
-fetched. `PACKAGES` are taken in the versions of constraints.txt, with their metadata and that of this project, whose
+For x86-64 Linux, where PyTorch with CUDA, Triton and the common tools of tests are installed already, and nothing can
+be fetched. `PACKAGES` are taken in the versions of constraints.txt, with their metadata and that of this project, whose
 entry point makes `backend="symshape"` known. There:
 
     mkdir -p /tmp/site && tar -C /tmp/site -xJf .gpu/site.tar.xz && export PYTHONPATH=/tmp/site:$PWD
@@ -80,8 +80,8 @@ def write_metadata(site: Path, pyproject: str) -> None:
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n", encoding="utf-8"
     )
     groups = project["entry-points"] | {"console_scripts": project["scripts"]}
-    text = "".join(f"[{group}]\n{''.join(f'{k} = {v}' + chr(10) for k, v in of.items())}" for group, of in groups.items())
-    (folder / "entry_points.txt").write_text(text, encoding="utf-8")
+    lines = [line for group, of in groups.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in of.items()))]
+    (folder / "entry_points.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def pack(site: Path, archive: Path) -> None:

@@ -1,4 +1,4 @@
-"""Programs of tensors on the CPU and on a GPU, and transfers. Without a GPU both are the CPU, and the code is the same."""
+"""Programs of tensors on the CPU and on a GPU, and transfers. Without a GPU both are the CPU, with the same code."""
 
 from __future__ import annotations
 

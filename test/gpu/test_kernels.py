@@ -1,4 +1,4 @@
-"""Kernels in every form that a launch can have: element types, 64-bit addresses, addresses that divide by 16 or do not."""
+"""Kernels in every form that a launch can have: element types, 64-bit addresses, addresses that divide by 16 or not."""
 
 from __future__ import annotations
 

@@ -86,7 +86,9 @@ PROGRAMS = {
     "chain of float64": Program(lambda x, y: torch.sigmoid(x - y) * y, floats(f64, 2)),
     "chain of bfloat16": Program(lambda x, y: x * y + x, floats(bf16, 2), tolerance=HALF),
     "chain of float16": Program(lambda x, y: torch.where(x > y, x, y * 2), floats(f16, 2)),
-    "types meet": Program(lambda x, y: x + y.to(bf16) + (x > 0), lambda n, m: [torch.randn(n, m), torch.randn(m).half()]),
+    "types meet": Program(
+        lambda x, y: x + y.to(bf16) + (x > 0), lambda n, m: [torch.randn(n, m), torch.randn(m).half()]
+    ),
     "gelu": Program(lambda x: F.gelu(x), floats(), tolerance={"rtol": 1e-5, "atol": 1e-6}),
     "functions of float32": Program(
         lambda x, y: torch.atan2(x, y) + torch.tanh(x) + torch.expm1(y) + torch.log1p(x * x) + torch.asinh(y),
@@ -109,7 +111,7 @@ PROGRAMS = {
     "strided": Program(lambda x, y: x * 2 + y, strided),
     "strided and unaligned rows": Program(lambda x, y: (x * y).exp().sum(1), strided, tolerance=SUM),
     "transposed": Program(lambda x, y: (x + y, (x * y).t().contiguous()), transposed),
-    "permuted and written": Program(lambda x: x.view(x.shape[0], 1, x.shape[1]).permute(2, 1, 0).contiguous() + 1, floats()),
+    "permuted and written": Program(lambda x: x[:, None].permute(2, 1, 0).contiguous() + 1, floats()),
     "channels last": Program(lambda x: F.relu(x + 1).mean((2, 3)), images, tolerance=SUM),
     "written to": Program(lambda x, y: (x.add_(y), y.mul_(2).sum(1))[1], floats(count=2), tolerance=SUM),
     "a view is returned": Program(lambda x: (x * 2).t()[1:], floats(), least=1),
@@ -161,7 +163,9 @@ PROGRAMS = {
     "product": Program(
         lambda x, y: F.relu(x @ y.t() + 1).sum(1), floats(count=2), launches=1, tolerance={"rtol": 1e-4, "atol": 1e-4}
     ),
-    "running sum": Program(lambda x: (x * 2).cumsum(1) + 1, floats(), launches=2, tolerance={"rtol": 1e-4, "atol": 1e-3}),
+    "running sum": Program(
+        lambda x: (x * 2).cumsum(1) + 1, floats(), launches=2, tolerance={"rtol": 1e-4, "atol": 1e-3}
+    ),
     "sorted": Program(lambda x: (x + 1).sort(1).values * 2, floats(), launches=2),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The archive that takes the project to a machine with a GPU: versions, sizes, metadata; with downloads, what is in it."""
+"""The archive that takes the project to a machine with a GPU: versions, sizes, metadata, and what is in it."""
 
 from __future__ import annotations
 
