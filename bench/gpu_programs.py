@@ -12,7 +12,7 @@ import torch
 from gpu_kernels import DTYPES, compared
 from gpu_run import Job, Row, Run
 from gpu_timing import measure
-from masks import CASES, differentiated, own
+from mask_programs import CASES, differentiated, own
 from mixed_devices import MIXED
 
 from symshape.options import Options
