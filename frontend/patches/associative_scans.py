@@ -16,12 +16,17 @@ from typing import Any
 import torch.utils._pytree as pytree
 from torch._dynamo.variables import UserFunctionVariable
 from torch._dynamo.variables.functions import FunctoolsPartialVariable
-from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable, _make_inlined
+from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
 from torch._dynamo.variables.lists import ListVariable, TupleVariable
 from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
 from torch._higher_order_ops.utils import _maybe_compile_and_run_fn
 
 from symshape.frontend.patches.patch import Changes
+
+try:
+    from torch._dynamo.utils import _make_inlined
+except ImportError:  # in 2.11 it is where it is used
+    from torch._dynamo.variables.higher_order_ops import _make_inlined
 
 # As an attribute of its package it is the function.
 _MODULE: Any = importlib.import_module("torch._higher_order_ops.associative_scan")
