@@ -6,14 +6,16 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 import torch
 import torch.utils._pytree as pytree
 
 import symshape
-from symshape.tools.report import Report
+
+if TYPE_CHECKING:  # it imports MLIR, which a program that is only loaded must not need
+    from symshape.tools.report import Report
 
 T = TypeVar("T")
 Inputs = Sequence[Any]
