@@ -6,6 +6,7 @@
 # make dashboard  39 models in four ways as one page, with trends and regressions (docs/dashboard.md)
 # make test-cpus    the tests as on other processors: three times as long as make test
 # make test-browser  pages in Chromium, which it installs: the HTML report, the site
+# make test-gpu  what is marked gpu: on a GPU, or through Triton's interpreter   make gpu-pack  what a GPU machine lacks
 # make site    docs/ as a site in build/site, which opens from disk
 # make test-torch V=2.15.0  the wheel with another PyTorch (P=python3.12: and Python): smoke, probes, a tenth of the tests
 #
@@ -20,7 +21,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
     $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt
 
-.PHONY: demo test test-all test-browser test-cpus test-torch conformance dashboard fuzz lint docs site smoke bench clean
+.PHONY: demo test test-all test-browser test-cpus test-gpu gpu-pack test-torch conformance dashboard fuzz lint docs site smoke bench clean
 .SILENT:
 
 $(READY): pyproject.toml constraints.txt
@@ -51,6 +52,18 @@ test-browser: $(READY)
 # PyTorch's kernels and ours held to older processors' instructions, and one thread: test/cpus.py.
 test-cpus: $(READY)
 	$(BIN)/python test/cpus.py -n $(JOBS) --dist worksteal test
+
+# Takes the packages of the environment if there is one, else those of the machine (a GPU's has its own PyTorch, and the
+# archive of gpu-pack); installs nothing. Without a GPU what takes long is left out.
+test-gpu:
+	python=$(BIN)/python; test -x $$python || python=$(or $(PYTHON),python3); \
+	if $$python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; \
+	then TRITON_INTERPRET=0 $$python -m pytest -m gpu test/gpu; \
+	else $$python -m pytest -m 'gpu and not long' test/gpu; fi
+
+# Packages for a machine with a GPU that can fetch nothing, as .gpu/site.tar.xz: bench/pack_gpu.py says how it is used.
+gpu-pack: $(READY)
+	$(BIN)/python bench/pack_gpu.py
 
 # The wheel with another PyTorch, in an environment outside of the repository: test/torch_versions.py.
 test-torch: $(READY)

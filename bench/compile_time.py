@@ -1,6 +1,6 @@
 """The backend's share of compile time: each measurement in a fresh process, with fresh and empty caches.
 
-    python bench/compile_time.py [--models bert,t5] [--repeat 3] [--out bench/results/compile_time.json]
+    python bench/compile_time.py [--models bert,t5] [--device cuda] [--repeat 3] [--out bench/results/compile_time.json]
 
 First-call time is measured for `aot_eager` (tracing and AOTAutograd, no code generation), `inductor` and `symshape`;
 share = (symshape - aot_eager) / (inductor - aot_eager). Cold means cold for all: Inductor's first call includes the
@@ -31,8 +31,10 @@ CACHE_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "SYMSHAPE_CACHE_DIR", "TRITON_CACH
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def measure_here(model_name: str, backend: str) -> dict[str, float]:
-    """In a fresh process: the imports, the first call, the second call."""
+def measure_here(
+    model_name: str, backend: str, device: str = "cpu", size: Any = "full", options: Any = None
+) -> dict[str, float]:
+    """In a fresh process: the imports, the first call, the second call. ``options``: of symshape's compile."""
     warnings.filterwarnings("ignore")
     start = time.perf_counter()
     import torch
@@ -45,17 +47,23 @@ def measure_here(model_name: str, backend: str) -> dict[str, float]:
     from symshape.tools.zoo import MODELS
 
     model = MODELS[model_name]
-    module, inputs = model.build(), model.inputs(model.first_shapes[0])
+    module = model.build(size).to(device)
+    shapes = model.first_shapes if size == "full" else model.tiny_shapes
+    inputs = {name: value.to(device) for name, value in model.inputs(shapes[0]).items()}
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     with torch.no_grad():
         module(**inputs)
         warm_dynamo(torch)
-        compiled = compile_for(backend, module, cache=True)  # into an empty cache: writing is part of a first call
-        called = time.perf_counter()
-        compiled(**inputs)
-        first = time.perf_counter() - called
-        called = time.perf_counter()
-        compiled(**inputs)
-        second = time.perf_counter() - called
+        # Into an empty cache: writing is part of a first call.
+        compiled = compile_for(backend, module, **({"cache": True} | (options or {})))
+        seconds = []
+        for _ in range(2):
+            wait()
+            called = time.perf_counter()
+            compiled(**inputs)
+            wait()
+            seconds.append(time.perf_counter() - called)
+        first, second = seconds
     imports = {"torch": torch_imported - start, "backend": backend_imported - torch_imported}
     return {"first_call": first, "second_call": second, **{f"import_{key}": value for key, value in imports.items()}}
 
@@ -68,7 +76,7 @@ def warm_dynamo(torch: Any) -> None:
     torch._dynamo.reset()
 
 
-def measure(model_name: str, backend: str) -> dict[str, float]:
+def measure(model_name: str, backend: str, device: str = "cpu") -> dict[str, float]:
     """The same in a subprocess of its own, whose every cache directory is new and empty."""
     with tempfile.TemporaryDirectory(prefix="symshape-bench-") as folder:
         caches = {}
@@ -77,7 +85,7 @@ def measure(model_name: str, backend: str) -> dict[str, float]:
             Path(caches[variable]).mkdir(mode=0o700)
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         child = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join(paths)}
-        command = [sys.executable, __file__, "--child", model_name, backend]
+        command = [sys.executable, __file__, "--child", model_name, backend, device]
         done = subprocess.run(command, env=child, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{model_name} {backend} failed:\n{done.stderr[-4000:]}")
@@ -102,9 +110,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="bert,gpt2,t5,llama,vit,resnet")
     parser.add_argument("--backends", default=",".join(BACKENDS))
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--out")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(measure_here(*options.child)))
@@ -119,7 +128,7 @@ def main() -> None:
             for turn in range(options.repeat):
                 for backend in backends:
                     progress.say(f"{name} {backend} {turn + 1}/{options.repeat}")
-                    samples[backend].append(measure(name, backend))
+                    samples[backend].append(measure(name, backend, options.device))
                     progress.step()
             rows.append(summarise(name, samples))
     columns = [*backends, "share", *(f"import_{backend}" for backend in backends)]

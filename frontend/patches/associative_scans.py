@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch.utils._pytree as pytree
-from torch._dynamo.utils import _make_inlined
 from torch._dynamo.variables import UserFunctionVariable
 from torch._dynamo.variables.functions import FunctoolsPartialVariable
 from torch._dynamo.variables.higher_order_ops import TorchHigherOrderOperatorVariable
@@ -23,6 +22,11 @@ from torch._higher_order_ops.associative_scan import associative_scan_op, generi
 from torch._higher_order_ops.utils import _maybe_compile_and_run_fn
 
 from symshape.frontend.patches.patch import Changes
+
+try:
+    from torch._dynamo.utils import _make_inlined
+except ImportError:  # in 2.11 it is where it is used
+    from torch._dynamo.variables.higher_order_ops import _make_inlined
 
 # As an attribute of its package it is the function.
 _MODULE: Any = importlib.import_module("torch._higher_order_ops.associative_scan")

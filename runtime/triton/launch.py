@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from symshape.runtime.triton.interpreter import comparisons_are_bools
 # What a launcher sees as the number of multiprocessors where there is none.
 INTERPRETED_PROCESSORS: Final = 16
 _ON: Final = ("1", "true", "on", "yes")
+_INTERPRETER: Final = threading.Lock()  # it replaces functions of triton.language while it runs a kernel
 _DTYPES: Final = {
     "f32": torch.float32,
     "f64": torch.float64,
@@ -102,7 +104,7 @@ class _Interpreted:
         import numpy
 
         function = self.functions()[self.stage.function]
-        with numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
+        with _INTERPRETER, numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
             function[(programs,)](*args, **self.constants)
 
 

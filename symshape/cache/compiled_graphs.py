@@ -182,7 +182,7 @@ def versions() -> Mapping[str, str]:
     return {**found, "symshape": _IMPORTED}
 
 
-def _own_digest() -> str:
+def own_digest() -> str:
     files = (os.path.basename(file).encode() + b"\0" + Path(file).read_bytes() for file in _own_files())
     return _digest(b"\0".join(files))
 
@@ -195,7 +195,7 @@ def _own_files() -> list[str]:
 
 
 # Of the files that this process has imported: somebody may edit them while it runs.
-_IMPORTED = _own_digest()
+_IMPORTED = own_digest()
 
 
 def _device(gm: torch.fx.GraphModule, options: Options) -> list[Any]:
@@ -233,7 +233,7 @@ def _compile_and_store(
         report.cache = "not cached: it was not compiled whole"
         return compiled
     try:
-        if _own_digest() != _IMPORTED:
+        if own_digest() != _IMPORTED:
             raise CacheError("the files of symshape have changed since this process imported them")
         if not compiled.requirements and guard_counts(env) != before:
             raise CacheError("the compile changed the ShapeEnv in a way that cannot be repeated")

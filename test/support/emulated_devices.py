@@ -92,7 +92,8 @@ def run(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     result = func(*given_args, **given)
     if device.type == "cpu":
         return result
-    return pytree.tree_map_only(torch.Tensor, lambda t: wrappers.get(id(t)) or Emulated(t, device), result)
+    known = lambda t: wrappers[id(t)] if id(t) in wrappers else Emulated(t, device)  # noqa: E731
+    return pytree.tree_map_only(torch.Tensor, known, result)
 
 
 def _device_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.device:

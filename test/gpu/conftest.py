@@ -1,0 +1,41 @@
+"""Tests of what runs on GPUs. Without one they run too: Triton's interpreter runs the kernels, on CPU tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from gpu_machine import Machine, machine_here
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is in this folder is marked."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session")
+def machine() -> Machine:
+    """Where the tests run; the one place that decides it."""
+    return machine_here()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(machine: Machine) -> Iterator[None]:
+    """No compiled code of other tests, products in float32 on a GPU too, and no error of another test's kernels."""
+    torch._dynamo.reset()
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    torch.backends.cudnn.allow_tf32 = before
+    torch._dynamo.reset()
+    if machine.is_gpu:
+        torch.cuda.synchronize()
