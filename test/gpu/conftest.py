@@ -30,12 +30,10 @@ def machine() -> Machine:
 def _fresh(machine: Machine) -> Iterator[None]:
     """No compiled code of other tests, products in float32 on a GPU too, and no error of another test's kernels."""
     torch._dynamo.reset()
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    with warnings.catch_warnings():
+    # Other tests of a process forbid to set the flag for good (torch.backends.disable_global_flags).
+    with warnings.catch_warnings(), torch.backends.cudnn.flags(allow_tf32=False):
         warnings.simplefilter("ignore")
         yield
-    torch.backends.cudnn.allow_tf32 = before
     torch._dynamo.reset()
     if machine.is_gpu:
         torch.cuda.synchronize()
