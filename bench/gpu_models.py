@@ -11,9 +11,10 @@ import torch
 from gpu_kernels import compared
 from gpu_run import Job, Row, Run
 from gpu_timing import measure
-from trained_models import TRAINED, without_dropout
+from models import Trainer
+from trained_models import TRAINED
 
-from symshape.tools.measure import compile_for, relative_error, tensors_of
+from symshape.tools.measure import compile_for, relative_error
 from symshape.tools.zoo import MODELS, Model, Shape
 
 INFERENCE: Final = ("t5", "bert", "llama", "vit", "resnet")
@@ -64,29 +65,17 @@ def measure_inference(run: Run, name: str, shape: Shape) -> Row:
 # Training.
 
 
-class Trainer:
-    """A module, its compiled forward, its optimizer."""
-
-    def __init__(self, run: Run, model: Model, compile_: Callable[[Any], Any]) -> None:
-        module = without_dropout(model.build("tiny" if run.dry else "full")).to(run.device)
-        self.forward = compile_(module)
-        self.optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
-
-    def step(self, **inputs: Any) -> torch.Tensor:
-        """One step; the loss before it."""
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = torch.stack([(tensor.float() ** 2).mean() for tensor in tensors_of(self.forward(**inputs))]).sum()
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach()
+def trainer_of(run: Run, model: Model, compile_: Callable[[Any], Any]) -> Trainer:
+    """On the device of the run."""
+    return Trainer(model, "tiny" if run.dry else "full", compile_, run.device)
 
 
 def dynamic_trainers(run: Run, model: Model) -> dict[str, Trainer]:
     """As `dynamic_forwards`."""
     trainers = {
-        "eager": Trainer(run, model, lambda module: module),
-        "inductor_dynamic": Trainer(run, model, partial(inductor, run, dynamic=True)),
-        "symshape": Trainer(run, model, partial(compile_for, "symshape", **run.options)),
+        "eager": trainer_of(run, model, lambda module: module),
+        "inductor_dynamic": trainer_of(run, model, partial(inductor, run, dynamic=True)),
+        "symshape": trainer_of(run, model, partial(compile_for, "symshape", **run.options)),
     }
     first = model.tiny_shapes[0] if run.dry else model.first_shapes[0]
     for trainer in trainers.values():
@@ -98,7 +87,7 @@ def measure_training(run: Run, name: str, shape: Shape) -> Row:
     """A step (forward, backward, SGD). The loss is compared after as many steps as the dynamic ones have made."""
     model = TRAINED[name]
     trainers = run.only(("training", name), lambda: dynamic_trainers(run, model))
-    trainers = {**trainers, "inductor_static": Trainer(run, model, partial(inductor, run, dynamic=False))}
+    trainers = {**trainers, "inductor_static": trainer_of(run, model, partial(inductor, run, dynamic=False))}
     inputs = run.put(model.inputs(shape))
     losses = {key: float(trainer.step(**inputs)) for key, trainer in trainers.items()}
     error = abs(losses["symshape"] - losses["eager"]) / abs(losses["eager"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from mask_programs import CASES, differentiated, own
 from mixed_devices import MIXED
 
 from symshape.options import Options
-from symshape.tools.measure import compile_for, relative_error, tensors_of
+from symshape.tools.measure import compile_for, no_synchronisation, relative_error, tensors_of
 
 ELEMENTS: Final = 1 << 24
 SHARE: Final = 0.5  # of a mask that is true
@@ -28,24 +27,10 @@ MIXED_SIZES: Final = ((5, 7), (1, 1), (0, 3), (1009, 2003))
 # Masks.
 
 
-@contextlib.contextmanager
-def no_waiting(run: Run) -> Iterator[None]:
-    """Whatever waits for the GPU is an error while this is entered."""
-    if run.device == "cpu":
-        yield
-        return
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 def waits(run: Run, call: Callable[[], Any]) -> str:
     """What the call waits for, as PyTorch says it; "" for nothing."""
     try:
-        with no_waiting(run):
+        with no_synchronisation(run.device != "cpu"):
             call()
     except RuntimeError as error:
         return str(error).splitlines()[0]

@@ -43,8 +43,8 @@ class Row:
 class Trainer:
     """A module, its compiled forward, its optimizer."""
 
-    def __init__(self, model: Model, size: Size, compile_: Callable[[Any], Any]) -> None:
-        module = without_dropout(model.build(size))
+    def __init__(self, model: Model, size: Size, compile_: Callable[[Any], Any], device: str = "cpu") -> None:
+        module = without_dropout(model.build(size)).to(device)
         self.forward = compile_(module)
         self.optimizer = torch.optim.SGD(module.parameters(), lr=_RATE)
 

@@ -1,7 +1,9 @@
 """Settings that must be made before a test imports anything, and the same random numbers in every run."""
 
+import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,16 @@ def _seed() -> None:
     torch = sys.modules.get("torch")  # the tools' tests must not import it
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture
+def outcomes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """ "hit", "miss", "stored" or "not cached: ..." for each graph since the last call."""
+    caplog.set_level(logging.INFO, "symshape.cache")
+
+    def read() -> list[str]:
+        found = [record.getMessage().partition(": ")[2] for record in caplog.records]
+        caplog.clear()
+        return found
+
+    return read

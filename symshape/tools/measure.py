@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -9,7 +10,7 @@ import platform
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,20 @@ from symshape.frontend.bridge.dynamo_counters import (
     graph_count,
     with_limits_of_recompiles,
 )
+
+
+@contextlib.contextmanager
+def no_synchronisation(on_gpu: bool) -> Iterator[None]:
+    """On a GPU whatever waits for it is an error while this is entered; elsewhere there is nothing to wait for."""
+    if not on_gpu:
+        yield
+        return
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -24,19 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYMSHAPE_CACHE", "1")
     monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path))
-
-
-@pytest.fixture
-def outcomes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """ "hit", "miss", "stored" or "not cached: ..." for each graph since the last call."""
-    caplog.set_level(logging.INFO, "symshape.cache")
-
-    def read() -> list[str]:
-        found = [record.getMessage().partition(": ")[2] for record in caplog.records]
-        caplog.clear()
-        return found
-
-    return read
 
 
 CACHED: dict[str, tuple[Callable[..., Any], Callable[[int, int], list[torch.Tensor]]]] = {

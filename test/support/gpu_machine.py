@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,19 +56,6 @@ class Machine:
         """Skips the test where kernels are interpreted."""
         if not self.is_gpu:
             pytest.skip(f"needs a GPU: {why}")
-
-    @contextlib.contextmanager
-    def no_synchronisation(self) -> Iterator[None]:
-        """On a GPU whatever waits for it is an error while this is entered; elsewhere there is nothing to wait for."""
-        if not self.is_gpu:
-            yield
-            return
-        torch.cuda.synchronize()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
     def check(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -35,19 +34,6 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-
-
-@pytest.fixture
-def outcomes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """ "hit", "miss", "stored" or "not cached: ..." for each graph since the last call."""
-    caplog.set_level(logging.INFO, "symshape.cache")
-
-    def read() -> list[str]:
-        found = [record.getMessage().partition(": ")[2] for record in caplog.records]
-        caplog.clear()
-        return found
-
-    return read
 
 
 def _again(fn: Any, *inputs: Any, **options: Any) -> Any:
