@@ -92,8 +92,9 @@ def _group_norm(
     eps: float = 1e-5,
     *args: Any,
 ) -> Any:
-    """Of images in channels-last: to find that they are, C++ asks each size whether it is larger than 1."""
-    if not any(map(is_general, x.shape)) or not is_channels_last(x):
+    """Of images in channels-last: to find that they are, C++ asks each size whether it is larger than 1. On other
+    devices than the CPU the result is contiguous."""
+    if x.device.type != "cpu" or not any(map(is_general, x.shape)) or not is_channels_last(x):
         return usual(x, groups, weight, bias, eps, *args)
     batch, channels, height, width = x.shape
     x = x.contiguous(memory_format=torch.channels_last)

@@ -264,13 +264,15 @@ def _prod(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dty
     )
 
 
-def _extremum(name: str, padding: float) -> Callable[..., Any]:
-    """``max`` and ``min`` of a dim, with indices."""
+def _extremum(name: str) -> Callable[..., Any]:
+    """``max`` and ``min`` of a dim, with indices. An empty row's is the type's last number, as in eager mode."""
 
     def rule(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         dims = _dims(x, dim) if type(dim) is int else None
         if dims is None or not dims.ragged or _has_gaps(x) or not x.dtype.is_floating_point:
             return NotImplemented
+        limits = torch.finfo(x.dtype)
+        padding = limits.min if name == "max" else limits.max
         return getattr(torch, name)(_padded(x, padding), dims.outer[0], keepdim)
 
     return rule
@@ -285,7 +287,7 @@ def _vector_norm(
 ) -> Any:
     """Over the ragged dim those to which a 0 more adds nothing."""
     dims = _dims(x, dim)
-    if dims is None or isinstance(ord, str) or not x.dtype.is_floating_point:
+    if dims is None or not isinstance(ord, (int, float)) or not x.dtype.is_floating_point:
         return NotImplemented
     norm = functools.partial(torch.linalg.vector_norm, ord=ord, dtype=dtype)
     return _reduced(
@@ -435,7 +437,8 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     if dims is None or not dims.ragged or any(_has_gaps(x) for x in tensors) or len({one.dim for one in parts}) > 1:
         return NotImplemented
     inner = parts[0].dim - 1
-    offsets = torch.stack([one.offsets - one.offsets[:1] for one in parts]).sum(0)
+    starts = [one.offsets - one.offsets[:1] for one in parts]
+    offsets = torch.stack(starts).sum(0, dtype=starts[0].dtype)
     joined = torch.cat([one.values for one in parts], inner)
     made = nested_of(Rows(joined, offsets, None, None, _sum_of_longest(parts), parts[0].dim, None))
     index = _places(parts, offsets, joined.shape[inner])
@@ -513,8 +516,8 @@ RULES: dict[str, Callable[..., Any]] = {
     "std_mean": _spread_of(torch.std_mean, lambda variance, mean: (_deviation(variance), mean)),
     "logsumexp": _logsumexp,
     "prod": _prod,
-    "max": _extremum("max", -math.inf),
-    "min": _extremum("min", math.inf),
+    "max": _extremum("max"),
+    "min": _extremum("min"),
     "norm": _norm,
     "linalg_vector_norm": _vector_norm,
     "cumsum": _along(torch.cumsum, 0),

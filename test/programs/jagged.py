@@ -297,6 +297,8 @@ JAGGED = (
 
 # What eager mode has no rule or no gradient for: the same of each row is the reference.
 RULES = (
+    J("largest of the ragged dim", lambda x: x.max(1).values + x.amax(1), gradient=False, nonempty=True),
+    J("smallest of the ragged dim", lambda x: x.min(1).values + x.amin(1), gradient=False, nonempty=True),
     J("variance of the ragged dim", lambda x: x.var(1), reference=of_rows(lambda row: row.var(0))),
     J(
         "deviation of the ragged dim",

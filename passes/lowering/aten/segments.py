@@ -161,7 +161,9 @@ def _initial(b: Builder, dtype: str, initial: Any) -> Scalar | None:
 
 
 def _fits(number: float, dtype: str) -> bool:
-    largest = {"f16": 65504.0, "f64": 1.7976931348623157e308}.get(dtype, 3.3895313892515355e38)
+    largest = {"f16": 65504.0, "f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}.get(
+        dtype, 3.3895313892515355e38
+    )
     return number != number or abs(number) == float("inf") or abs(number) <= largest
 
 
