@@ -708,6 +708,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "sizes beside tensors",
+        ("frame",),
+        (f"{_OUTPUT}.OutputGraph.remove_unused_graphargs", f"{_AUTOGRAD}.tensorify_python_scalars"),
+        size_reads.sizes_of_tensors_are_not_passed,
+        "a frame reads each size of each tensor at every call, though a graph finds those that it needs in its tensors",
+        (
+            Takes(f"{_OUTPUT}.OutputGraph.remove_unused_graphargs", "self"),
+            Takes(f"{_OUTPUT}.OutputGraph.remove_node", "self, *args, **kwargs"),
+            Takes(f"{_AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
+            Says(f"{_AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
+        ),
+    ),
+    Patch(
         "lazy modules",
         ("frame",),
         (f"{_VARIABLES}.nn_module.initialize_lazy_module",),

@@ -6,13 +6,17 @@ asked for its size is not compiled: 2 us for each. A plain tensor runs no Python
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch._dynamo import utils
 from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.eval_frame import skip_code
+from torch._dynamo.output_graph import OutputGraph
+from torch._functorch._aot_autograd import graph_compile
+from torch._subclasses.fake_tensor import FakeTensor
 
 from symshape.frontend.patches.patch import Changes
 
@@ -70,3 +74,63 @@ def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
         usual(codegen, __name__ if ours else module, name)
 
     return load_import_from
+
+
+def sizes_of_tensors_are_not_passed(changes: Changes) -> None:
+    """A graph is not given the sizes of its tensors beside them."""
+    changes.wrap(OutputGraph, "remove_unused_graphargs", _without_sizes_of_tensors)
+    changes.wrap(graph_compile, "tensorify_python_scalars", _with_sizes_of_tensors)
+
+
+@functools.cache
+def _without_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[[OutputGraph], None]:
+    @functools.wraps(usual)
+    def remove_unused_graphargs(output: OutputGraph) -> None:
+        usual(output)
+        given = [(node, node.meta["grapharg"]) for node in output.placeholders]
+        fakes = [argument.fake_tensor for _, argument in given if type(argument.fake_tensor) is FakeTensor]
+        if _share_memory(fakes):
+            return
+        sizes: list[Any] = [size for fake in fakes for size in fake.shape]
+        known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
+        for node, argument in given:
+            number = argument.example
+            if isinstance(number, torch.SymInt) and not node.users and number.node.expr in known:
+                del node.meta["grapharg"]
+                output.remove_node(node)
+                output.real_value_cache.pop(node, None)
+
+    return remove_unused_graphargs
+
+
+def _share_memory(fakes: Sequence[torch.Tensor]) -> bool:
+    """AOTAutograd makes one base of inputs that share memory, where one is written to: its graph is given the base, not
+    the tensors whose sizes are asked for."""
+    memory = [fake.untyped_storage()._cdata for fake in fakes]
+    return len(set(memory)) < len(memory)
+
+
+@functools.cache
+def _with_sizes_of_tensors(usual: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(usual)
+    def tensorify_python_scalars(gm: torch.fx.GraphModule, *arguments: Any) -> None:
+        values = [node.meta.get("val") for node in gm.graph.nodes]
+        if any(isinstance(value, torch.SymFloat) for value in values):
+            _ask_tensors_for_sizes(gm.graph)
+        usual(gm, *arguments)
+
+    return tensorify_python_scalars
+
+
+def _ask_tensors_for_sizes(graph: torch.fx.Graph) -> None:
+    """Has each size of an argument as a node: floats that are made of sizes are computed anew from these. Those that
+    nothing reads are left out there."""
+    arguments = graph.find_nodes(op="placeholder")
+    numbers = [node.meta.get("val") for node in arguments]
+    known = {number.node.expr for number in numbers if isinstance(number, torch.SymInt)}
+    with graph.inserting_after(arguments[-1]):
+        for node in arguments:
+            for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.expr not in known:
+                    known.add(size.node.expr)
+                    graph.call_function(torch.ops.aten.sym_size.int, (node, dim)).meta["val"] = size

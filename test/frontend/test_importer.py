@@ -25,9 +25,9 @@ def test_a_symbol_has_its_row() -> None:
 
     main = imported(fn, torch.randn(6, 4))
     rows = main.symbols
-    # Dynamo passes the sizes as arguments of their own, before the tensor.
+    # The sizes are the tensor's: they are no arguments of their own.
     assert [row.attributes["source"] for row in rows.values()] == ["L['x'].size()[0]", "L['x'].size()[1]"]
-    assert list(rows) == ["arg0", "arg1"]
+    assert list(rows) == ["arg0.size(0)", "arg0.size(1)"]
     for row, hint in zip(rows.values(), (6, 4)):
         assert [row.attributes[key] for key in ("min", "max", "divisor", "hint")] == [0, INT64_MAX, 1, hint]
     first, second = (Expr.symbol(row.attributes["name"]) for row in rows.values())
@@ -119,7 +119,7 @@ def test_guards_are_facts_at_the_users_line() -> None:
     (name,) = (row.attributes["name"] for row in main.symbols.values())
     places = {op.condition: op.where for op in main.named("symshape.assume")}
     assert places[f"{name} >= 4"] == line(fn, "x.shape[0] > 3")
-    assert main.symbols["arg0"].attributes["min"] == 4
+    assert main.symbols["arg0.size(0)"].attributes["min"] == 4
 
 
 def test_a_guard_without_a_user_line_has_the_frameworks() -> None:
@@ -150,9 +150,9 @@ def test_the_same_size_twice_is_one_symbol() -> None:
     assert len(main.symbols) == 1
     first, second = (op.layout for op in main.named("symshape.bind")[:2])
     assert first == second
-    # The second size arrives as an argument too, which nothing reads: the guard says that it is equal.
-    assert [type_ for type_, _ in main.arguments] == ["index", "tensor<?xf32>", "index", "tensor<?xf32>"]
-    assert main.arguments[2] == ("index", 0)
+    # The second size is an argument too, since a check that always holds read it.
+    assert [type_ for type_, _ in main.arguments] == ["tensor<?xf32>", "index", "tensor<?xf32>"]
+    assert main.arguments[1] == ("index", 0)
 
 
 def test_item_is_a_symbol() -> None:

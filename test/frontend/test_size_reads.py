@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import torch
+from torch.nn.functional import batch_norm
 
 import symshape
 from symshape.frontend.patches.size_reads import call_size, record_pregraph_bytecode_enter
@@ -56,14 +57,65 @@ def test_subclasses_are_asked_by_dynamo() -> None:
         torch.testing.assert_close(compiled(x.as_subclass(Counted)).as_subclass(torch.Tensor), x + rows)
 
 
-def test_a_frame_asks_at_once_whether_a_profiler_runs() -> None:
-    compiled = symshape.compile(lambda x: x + 1)
+def test_a_graph_is_not_given_the_sizes_of_its_tensors() -> None:
+    """A frame asks for a size only where the graph computes with it, and whether a profiler runs at once."""
+    compiled = symshape.compile(lambda x, y: x + y)
+    usual = torch.compile(lambda x, y: x + y, backend="symshape", dynamic=True)
     for rows in (3, 1, 0, 5):
         x = torch.randn(rows, 4)
-        torch.testing.assert_close(compiled(x), x + 1)
-    entered = code_that_runs(lambda: compiled(x))
-    assert record_pregraph_bytecode_enter.__code__ in entered
+        for one in (compiled, usual):
+            torch.testing.assert_close(one(x, x.t().contiguous().t()), x + x)
+    entered = code_that_runs(lambda: compiled(x, x))
+    assert call_size.__code__ not in entered and record_pregraph_bytecode_enter.__code__ in entered
     assert torch._dynamo.utils.record_pregraph_bytecode_enter.__wrapped__.__code__ not in entered
+    assert torch._dynamo.utils.call_size.__wrapped__.__code__ in code_that_runs(lambda: usual(x, x))
+
+
+def test_autograd_saves_sizes_that_are_not_passed() -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x.repeat(x.shape[1], 1) * w).cumsum(0).softmax(1).sum(0)
+
+    compiled = symshape.compile(function)
+    for rows, columns in ((3, 4), (1, 2), (5, 1), (0, 3)):
+        x, w = torch.randn(rows, columns), torch.randn(columns, requires_grad=True)
+        found = []
+        for run in (compiled, function):
+            (grad,) = torch.autograd.grad(run(x, w).square().sum(), w)
+            found.append(grad)
+        torch.testing.assert_close(*found)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x, w), function(x, w))
+
+
+def test_floats_of_sizes_that_are_not_passed() -> None:
+    """The variance of a batch norm's elements has a factor of sizes, which no line of the user's reads."""
+    with_scale = symshape.compile(lambda x, m, v, scale: batch_norm(x, m, v, training=True) * (scale * x.shape[0]))
+    without = symshape.compile(lambda x, m, v, _: batch_norm(x, m, v, training=True))
+    for batch in (3, 1, 5):
+        x = torch.randn(batch, 2, 3, 4)
+        for compiled, scale in ((with_scale, 1.5 + batch), (without, 1.0 / batch)):
+            for grad in (False, True):
+                statistics = [(torch.zeros(2), torch.ones(2)) for _ in range(2)]
+                ours = compiled(x.clone().requires_grad_(grad), *statistics[0], scale)
+                torch.testing.assert_close(ours, batch_norm(x, *statistics[1], training=True) * scale * batch)
+                torch.testing.assert_close(*statistics)
+
+
+def test_sizes_are_passed_for_inputs_that_share_memory() -> None:
+    """AOTAutograd's graph is given their base, where one is written to."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return torch.cat([x.flatten(), y * x.shape[0]]).sum(0) + y
+
+    compiled = symshape.compile(function)
+    for rows in (4, 1, 6, 2):
+        found = []
+        for run in (compiled, function):
+            base = torch.arange(8.0 * rows)
+            result = run(base[: 2 * rows].view(rows, 2), base[rows:])
+            found.append((result, base))
+        torch.testing.assert_close(*found)
 
 
 def test_a_profiler_sees_the_reads() -> None:
