@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -179,6 +179,9 @@ class Rows:
     longest: torch.Tensor | None
     dim: int
     name: Any
+
+
+PARTS: Final = ("values", "offsets", "lengths", "shortest", "longest")  # the tensors that a nested tensor is made of
 
 
 def rows_of(x: Any) -> Rows:

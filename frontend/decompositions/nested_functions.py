@@ -183,7 +183,7 @@ def _mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dty
         dims,
         keepdim,
         lambda values, inner, keep: values.mean(inner, keep),
-        lambda outer, keep: _padded(x, 0).sum(outer, keep) / _count(x, dims, keep),
+        lambda outer, keep: (_padded(_wide(x), 0).sum(outer, keep) / _count(x, dims, keep)).to(x.dtype),
     )
 
 

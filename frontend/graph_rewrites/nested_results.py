@@ -8,15 +8,12 @@ dense tensors, and their gradients too. Offsets of an input are the same in ever
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 import torch
 
 from symshape.frontend.bridge.nested_sizes import ragged_symbol
-from symshape.runtime.torch_c import Rows, is_jagged, nested_of, rows_of
-
-_PARTS = tuple(field.name for field in fields(Rows))[:5]
+from symshape.runtime.torch_c import PARTS, Rows, is_jagged, nested_of, rows_of
 
 
 def take_results_apart(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -38,7 +35,7 @@ def take_results_apart(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]
                 forms.append(None)
                 continue
             rows = rows_of(_example(node))
-            names = tuple(name for name in _PARTS if getattr(rows, name) is not None)
+            names = tuple(name for name in PARTS if getattr(rows, name) is not None)
             flat += [_part_of(gm.graph, node, name, getattr(rows, name)) for name in names]
             forms.append((names, rows.dim))
     output.args = (tuple(flat),)
@@ -74,6 +71,6 @@ def _together(flat: Sequence[Any], forms: Sequence[tuple[tuple[str, ...], int] |
             found.append(next(left))
             continue
         names, dim = form
-        parts: dict[str, Any] = dict.fromkeys(_PARTS) | {name: next(left) for name in names}
+        parts: dict[str, Any] = dict.fromkeys(PARTS) | {name: next(left) for name in names}
         found.append(nested_of(Rows(**parts, dim=dim, name=None)))
     return tuple(found)

@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from symshape.codegen.host.entry_guards import Leaf
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import OptionError, SymshapeError
-from symshape.jitted.nested_tensors import OFFSETS, VALUES, Part
+from symshape.jitted.nested_tensors import Part
 from symshape.policy import SpecialisationPolicy
 from symshape.prover.numbers.condition import at_least, equals
 from symshape.prover.numbers.expr import Expr
@@ -201,10 +201,10 @@ def _part(owner: str, part: Part, value: torch.Tensor, spec: Any, position: int)
         raise OptionError("dynamic_shapes: the ragged dim has no size", where=f"{owner}.size({ragged})", next_step=hint)
     leaf = Leaf(position, value.dim(), value.is_contiguous())
     made = Input(f"{owner}{part}", value, (DimSpec(), DimSpec(static=True))[: value.dim()], leaf, owner)
-    if part.number == VALUES:
+    if part.name == "values":
         outer = (None if d == ragged else d for d in range(1, inside + 1))
         return replace(made, dims=dims[1:], outer=tuple(outer))
-    if part.number == OFFSETS:
+    if part.name == "offsets":
         return replace(made, dims=dims[:1], outer=(0,), beyond=1)
     return made
 

@@ -10,39 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.runtime.torch_c import Rows, is_jagged, nested_of, rows_of
+from symshape.runtime.torch_c import PARTS, Rows, is_jagged, nested_of, rows_of
 
 Tensor = torch.Tensor
-VALUES, OFFSETS, LENGTHS, SHORTEST, LONGEST = range(5)
-_SPELLINGS: Final = (".values()", ".offsets()", ".lengths()", ".shortest", ".longest")
 
 
 @dataclass(frozen=True)
 class Form:
-    """``rank``: of the values; ``dim``: the ragged one; ``parts``: those that there are, in order."""
+    """``rank``: of the values; ``dim``: the ragged one; ``parts``: names of those that there are, in order."""
 
     rank: int
     dim: int
-    parts: tuple[int, ...]
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Part:
     """The key of a part in a path of pytree: ``x.values()``."""
 
-    number: int
+    name: str
     form: Form
 
     def __str__(self) -> str:
-        return _SPELLINGS[self.number]
+        is_method = self.name in ("values", "offsets", "lengths")
+        return f".{self.name}()" if is_method else f".{self.name}"
 
     def get(self, parent: Any) -> Any:
-        return parent.tensors[self.form.parts.index(self.number)]
+        return parent.tensors[self.form.parts.index(self.name)]
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,14 @@ def _apart(x: Any, sources: dict[Any, Tensor]) -> Apart:
         offsets = sources.setdefault(rows.name, offsets)
     else:
         lengths = sources.setdefault(rows.name, lengths)
-    every = enumerate((rows.values, offsets, lengths, rows.shortest, rows.longest))
-    parts = {number: tensor for number, tensor in every if tensor is not None}
+    every = (rows.values, offsets, lengths, rows.shortest, rows.longest)
+    parts = {name: tensor for name, tensor in zip(PARTS, every) if tensor is not None}
     return Apart(Form(rows.values.dim(), rows.dim, tuple(parts)), tuple(parts.values()))
 
 
 def _together(tensors: Iterable[Any], form: Form) -> Tensor:
-    every: Any = dict(zip(form.parts, tensors))
-    parts = (every[VALUES], every[OFFSETS], every.get(LENGTHS), every.get(SHORTEST), every.get(LONGEST))
-    return nested_of(Rows(*parts, form.dim, None))
+    parts: Any = dict.fromkeys(PARTS) | dict(zip(form.parts, tensors))
+    return nested_of(Rows(**parts, dim=form.dim, name=None))
 
 
 pytree.register_pytree_node(

@@ -136,6 +136,13 @@ def test_a_mean_of_no_rows_is_nan() -> None:
     assert math.isnan(found[0, 0]) and not math.isnan(found[1, 0])
 
 
+def test_a_mean_of_halves_has_a_sum_that_is_none() -> None:
+    """65504 is the largest number of the type."""
+    x = torch.nested.nested_tensor_from_jagged(torch.full((5, WIDTH), 60000.0).half(), torch.tensor([0, 3, 5]))
+    found = symshape.compile(lambda x: x.mean(1))(x)
+    assert found.dtype == torch.float16 and found.equal(x.values()[:2])
+
+
 BAD_OFFSETS = ((0, 5, 3, 10), (0, 3, 12), (-2, 4, 10), (4, 2, 0))
 
 
