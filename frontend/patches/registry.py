@@ -712,7 +712,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ("frame",),
         (f"{_OUTPUT}.OutputGraph.remove_unused_graphargs", f"{_AUTOGRAD}.tensorify_python_scalars"),
         size_reads.sizes_of_tensors_are_not_passed,
-        "a frame reads each size of each tensor at every call, though a graph finds those that it needs in its tensors",
+        "a frame reads each size of each tensor at every call; graphs for inference can ask their tensors",
         (
             Takes(f"{_OUTPUT}.OutputGraph.remove_unused_graphargs", "self"),
             Takes(f"{_OUTPUT}.OutputGraph.remove_node", "self, *args, **kwargs"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch._dynamo import utils
 from torch._dynamo.codegen import PyCodegen
 from torch._dynamo.eval_frame import skip_code
@@ -77,7 +78,7 @@ def _from_here(usual: Callable[..., None]) -> Callable[..., None]:
 
 
 def sizes_of_tensors_are_not_passed(changes: Changes) -> None:
-    """A graph is not given the sizes of its tensors beside them."""
+    """A graph for inference is not given the sizes of its tensors beside them."""
     changes.wrap(OutputGraph, "remove_unused_graphargs", _without_sizes_of_tensors)
     changes.wrap(graph_compile, "tensorify_python_scalars", _with_sizes_of_tensors)
 
@@ -89,7 +90,7 @@ def _without_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[
         usual(output)
         given = [(node, node.meta["grapharg"]) for node in output.placeholders]
         fakes = [argument.fake_tensor for _, argument in given if type(argument.fake_tensor) is FakeTensor]
-        if _share_memory(fakes):
+        if _may_be_trained(output) or _share_memory(fakes):
             return
         sizes: list[Any] = [size for fake in fakes for size in fake.shape]
         known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
@@ -101,6 +102,15 @@ def _without_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[
                 output.real_value_cache.pop(node, None)
 
     return remove_unused_graphargs
+
+
+def _may_be_trained(output: OutputGraph) -> bool:
+    """What is saved for backward would be a size of each tensor, where it is one argument for all that are equal."""
+    with output.restore_global_state():
+        if not torch.is_grad_enabled():
+            return False
+    values = pytree.tree_leaves([node.meta.get("example_value") for node in output.graph.nodes])
+    return any(value.requires_grad for value in values if isinstance(value, torch.Tensor))
 
 
 def _share_memory(fakes: Sequence[torch.Tensor]) -> bool:
