@@ -246,8 +246,8 @@ def _number_of(tensor: torch.Tensor) -> int | float:
 
 
 def _error_code(slot: Any) -> int:
-    """What kernels have found since it was last asked for: a word that outlives a call is cleared, so that each error is
-    raised once."""
+    """What kernels have found since this was last asked. A word that outlives a call is cleared: each error is raised
+    once."""
     if isinstance(slot, ctypes.c_int64):
         return slot.value
     code = int(slot[0])
