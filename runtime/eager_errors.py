@@ -40,7 +40,7 @@ def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Call
 
 def _has_no_rule(error: Exception) -> bool:
     """Whether it only says that eager mode lacks an operator of nested tensors, which compiled code has."""
-    return isinstance(error, NotImplementedError) and isinstance(error.args[0], torch._ops.OpOverload)
+    return isinstance(error, NotImplementedError) and any(isinstance(one, torch._ops.OpOverload) for one in error.args)
 
 
 def _eager_error(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> Exception | None:

@@ -246,7 +246,14 @@ def _number_of(tensor: torch.Tensor) -> int | float:
 
 
 def _error_code(slot: Any) -> int:
-    return slot.value if isinstance(slot, ctypes.c_int64) else int(slot[0])
+    """What kernels have found since this was last asked. A word that outlives a call is cleared: each error is raised
+    once."""
+    if isinstance(slot, ctypes.c_int64):
+        return slot.value
+    code = int(slot[0])
+    if code:
+        slot.zero_()
+    return code
 
 
 def raise_index_error(code: int, kernel: str) -> NoReturn:

@@ -346,7 +346,7 @@ def _launch(w: Writer, op: Any) -> None:
     if callee in w.callees.checking:
         w.lines.append("slot = error_slot()")
         w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.callees.pointers else 'slot'})")
-        w.lines.append(f"if error_code(slot): raise_index_error(error_code(slot), {callee!r})")
+        w.lines.append(f"if code := error_code(slot): raise_index_error(code, {callee!r})")
     else:
         w.lines.append(f"{callee}({', '.join(args)})")
 

@@ -103,11 +103,6 @@ class Results:
         """What the program returns."""
         return pytree.tree_unflatten([one.make(args, made) for one in self.results], self.structure)
 
-    @property
-    def size(self) -> int:
-        """Bytes that are copied."""
-        return sum(x.nbytes for x in self.memory)
-
 
 def read_results(
     returned: Any,

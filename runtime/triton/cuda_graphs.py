@@ -159,6 +159,7 @@ class GraphedProgram:
         if bucket.calls < self.policy.calls_before(self.evicted):
             bucket.calls += 1
             return None
+        self.program.check()  # what an earlier call has found is no failure of the capture
         try:
             recording = self._record(args, bucket)
         except NotCaptured as reason:

@@ -152,7 +152,7 @@ def test_errors(bad: int) -> None:
 
 def test_where_it_is_none() -> None:
     """Where values replace, the last one stays: nothing is combined. Where the index differs along a row, points of
-    one row are not next to each other."""
+    one row are not next to each other. Where a value is computed of the checked index, each point checks it."""
     assert "_rows(" in emit_cpu(rows("add").kernel())
     assert "_rows(" not in emit_cpu(rows("set").kernel())
     b = Builder("own_indices", [P, W], [0], symbols=4)
@@ -160,4 +160,9 @@ def test_where_it_is_none() -> None:
     out = b.arg("f32", [R, W], output=True)
     at = [_checked(b, index, D0 * W + D1), b.add("index", dtype="index", address=D1)]
     _scatter(b, "add", "f32", b.load(values, D0 * W + D1), at, x, out)
+    assert "_rows(" not in emit_cpu(b.kernel())
+    b = Builder("values_of_the_index", [P, W], [0], symbols=4)
+    x, index, out = b.arg("i64", [R, W]), b.arg("i64", [P]), b.arg("i64", [R, W], output=True)
+    at = [_checked(b, index, D0), b.add("index", dtype="index", address=D1)]
+    _scatter(b, "add", "i64", b.add("arith.index_cast", at[0], dtype="i64"), at, x, out)
     assert "_rows(" not in emit_cpu(b.kernel())

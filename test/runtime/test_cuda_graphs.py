@@ -281,6 +281,28 @@ def test_what_a_kernel_finds_is_raised_after_the_replay() -> None:
         run([torch.randn(3, 4), w, 1])
 
 
+def test_what_a_kernel_has_found_before_a_capture_is_raised() -> None:
+    word = [0]
+
+    def look() -> None:
+        found, word[0] = word[0], 0
+        if found:
+            raise IndexError("index out of range")
+
+    def looks(args: list[Any]) -> Any:  # as compiled code does behind each launch
+        look()
+        return program(args)
+
+    run, w = graphed(looks, check=look), torch.randn(4, 5)
+    check(run, torch.randn(3, 4), w, 1)
+    word[0] = 1
+    with pytest.raises(IndexError):
+        run([torch.randn(3, 4), w, 1])
+    for _ in range(3):
+        check(run, torch.randn(3, 4), w, 1)
+    assert [graph.replays for graph in run.device.graphs] == [3]
+
+
 class Odd(torch.Tensor):
     """A subclass has rules of its own."""
 

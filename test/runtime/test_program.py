@@ -1,4 +1,4 @@
-"""Programs that are loaded in a process that has traced nothing."""
+"""Programs that are loaded in a process that has traced nothing, and what one call leaves for the next."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+import symshape
+from symshape.runtime import program
 
 SCRIPT = """
 import sys
@@ -25,3 +29,16 @@ def test_operators_of_ours_are_registered(name: str) -> None:
         [sys.executable, "-c", SCRIPT, f"symshape.{name}.default"], capture_output=True, text=True, check=False
     )
     assert not done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("autotune", [False, True])
+def test_an_index_error_of_a_gpu_is_raised_once(monkeypatch: pytest.MonkeyPatch, autotune: bool) -> None:
+    """There one word serves all calls: the calls after are not blamed for what it said."""
+    word = torch.zeros(1, dtype=torch.int64)
+    monkeypatch.setattr(program, "_slot_maker", lambda _program: lambda: word)
+    run = symshape.compile(lambda x, i: x[i] * 2, target="triton", cache=False, autotune=autotune)
+    x, i = torch.randn(5, 3), torch.tensor([0, 4, 1])
+    for _ in range(2):
+        with pytest.raises(IndexError, match="out of range|out of bounds"):
+            run(x, i + 1)
+        torch.testing.assert_close(run(x, i), x[i] * 2)

@@ -15,7 +15,7 @@ import symshape
 from symshape.errors import ContradictionError, OptionError, ShapeConstraintError, SymshapeError
 from symshape.frame_compiler import compile_with
 from symshape.frontend.patches.dynamo_errors import passing, users_error
-from symshape.runtime.eager_errors import copy_of_tensor
+from symshape.runtime.eager_errors import copy_of_tensor, with_eager_errors
 from symshape.tools.measure import Graphs
 
 
@@ -222,6 +222,21 @@ def test_eager_errors_keep_their_types() -> None:
             fn(x)
         with pytest.raises(kind):
             symshape.compile(fn)(x)
+
+
+def test_an_error_without_a_message_is_eager_modes() -> None:
+    def fails(*_args: Any) -> Any:
+        raise IndexError("index out of range")
+
+    def unfinished(x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(unfinished, (graph.placeholder("x"),)))
+    run = with_eager_errors(fails, torch.fx.GraphModule(torch.nn.Module(), graph))
+    with pytest.raises(NotImplementedError) as caught:
+        run(torch.ones(2))
+    assert caught.value.args == () and isinstance(caught.value.__cause__, IndexError)
 
 
 @pytest.mark.parametrize(

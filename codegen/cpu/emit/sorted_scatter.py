@@ -70,8 +70,8 @@ class Plan:
 
 
 def plan(usual: scatter.Plan) -> Plan | None:
-    """The division of a scatter by one checked index that depends on the only reduced dim alone; None for others, and
-    where nothing is combined."""
+    """The division of a scatter by one checked index that depends on the only reduced dim alone, and that nothing else
+    reads; None for others, and where nothing is combined."""
     kernel, write = usual.kernel, usual.kernel.scatter
     reduced = [dim for dim in kernel.dims if dim.reduced]
     assert write is not None
@@ -91,6 +91,9 @@ def plan(usual: scatter.Plan) -> Plan | None:
     if any(not set(instr.operands) <= {checks[0].results[0], *_results(after)} for instr in after):
         return None
     own = tuple(i for i in kernel.code if i.op != "scatter" and i is not checks[0] and i not in after)
+    read = {number for instr in own for number in instr.operands} | {write.operands[0]}
+    if not read <= _results(own):  # a point computes with the index that was checked
+        return None
     return Plan(kernel, reduced[0], usual.lane, checks[0], code, after, own)
 
 
