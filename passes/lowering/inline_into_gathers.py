@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch_mlir import ir
 
 from symshape.dialects.accessors import main_functions
+from symshape.dialects.affine_maps import is_dim
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.dialects.views import create_view
@@ -250,8 +251,10 @@ class _Writer:
             attributes = {"value": ir.IntegerAttr.get(index, constant)}
             return ir.Operation.create("arith.constant", [index], attributes=attributes).result
         (name,) = expr.symbols
-        if name.startswith("x"):
+        if name in given:
             return given[name]
+        if not is_dim(name):
+            return self.graph.sizes.value(expr)
         dim = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(name[1:]))
         return ir.Operation.create("linalg.index", [index], attributes={"dim": dim}).result
 

@@ -120,6 +120,21 @@ def test_gathers_under_a_guard_share_a_kernel() -> None:
     agree(function, symshape.compile(function), *inputs)
 
 
+def test_a_gather_reads_at_an_index_that_is_a_size() -> None:
+    """Of ``n + 1`` columns the last one, whose values depend on where they are."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        columns = torch.arange(x.shape[1] + 1) * w[:, None]
+        last = columns[:, -1, None].expand(-1, 4) * 2
+        return last.gather(1, (w[:, None] + torch.arange(4)).long().abs() % 4) + x.sum()
+
+    compiled = symshape.compile(function)
+    for rows, columns in ((3, 5), (2, 1), (1, 7), (5, 0)):
+        agree(function, compiled, torch.randn(rows, columns), torch.randn(rows))
+    found = symshape.explain(function, torch.randn(3, 5), torch.randn(3)).graphs[0].statistics["inline-into-gathers"]
+    assert found["inlined"] == 1
+
+
 def test_what_gathers_read() -> None:
     """Computed where it is read: through views, places and reductions; not what others need, or what costs more."""
 
