@@ -148,7 +148,6 @@ class _Main:
         self.sizes = Sizes(function.regions[0].blocks[0])
         self.sizes.learn(self.operations)
         self.facts: Facts = facts_of(function)
-        self.position = {op: i for i, op in enumerate(self.operations)}
 
     def run(self) -> int:
         fused = 0
@@ -164,6 +163,10 @@ class _Main:
                     self._fuse(made, scatter)
                     fused += 1
         return fused
+
+    def _position(self, op: Any) -> int:
+        """Found by comparison: an operation's hash is that of its operands, which change."""
+        return next(i for i, one in enumerate(self.operations) if one is not None and one == op)
 
     def _launched(self, op: Any) -> _Launched:
         function = self.kernels.functions[callee_of(op)]
@@ -186,7 +189,7 @@ class _Main:
             return None
         if not _at_own_point(made, scatter) or made.space() != scatter.space():
             return None
-        between = self.operations[self.position[made.op] + 1 : self.position[scatter.op]]
+        between = self.operations[self._position(made.op) + 1 : self._position(scatter.op)]
         return None if any(op is not None and _may_write(op) for op in between) else made
 
     def _fuse(self, made: _Launched, scatter: _Launched) -> None:
@@ -201,7 +204,7 @@ class _Main:
         binds = [use.owner.operation for use in made.op.results[0].uses if use.owner.operation != op]
         dest = destinations(made.op)[0].owner.operation
         for old in (*binds, op, made.op, dest):
-            self.operations[self.position[old]] = None
+            self.operations[self._position(old)] = None
             old.erase()
 
     def _size(self, op: Any, name: str) -> ir.Value:

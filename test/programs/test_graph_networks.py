@@ -73,7 +73,16 @@ def replaced(x: Tensor, w: Tensor, start: Tensor, end: Tensor) -> Tensor:
     return x.index_copy(0, end, x[start] + 1) @ w
 
 
-PROGRAMS = (convolution, attention, dot_products, heads, own_rows, largest, half, replaced)
+def hops(x: Tensor, w: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """The next scatter gathers from what the last one made."""
+    h = x @ w
+    for _ in range(3):
+        h = torch.zeros_like(h).index_add(0, end, h[start] * x[end])
+    return h
+
+
+PROGRAMS = (convolution, attention, dot_products, heads, own_rows, largest, half, replaced, hops)
+FUSED = {hops: 3}  # scatters that compute their messages, where there are several
 SIZES = ((9, 30), (5, 3), (40, 333), (1, 7), (6, 1), (4, 0), (33, 34))  # nodes, edges
 
 
@@ -124,7 +133,7 @@ def test_no_row_for_each_edge_is_stored(program: Callable[..., Tensor]) -> None:
     with torch.no_grad():
         torch.testing.assert_close(function(*given), program(*given), rtol=2e-3, atol=2e-3)
     (report,) = reports
-    assert report.statistics["fuse-into-scatters"]["fused"] == 1
+    assert report.statistics["fuse-into-scatters"]["fused"] == FUSED.get(program, 1)
 
 
 def test_triton_code() -> None:
