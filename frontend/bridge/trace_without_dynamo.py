@@ -86,6 +86,9 @@ def _shape_env_class() -> type:
     return GuardedShapeEnv
 
 
+Replaced = Callable[[Any, Any, Any], Any]
+
+
 class _UserLines(TorchFunctionMetadataMode):
     """Gives every traced operation the user's line, and sees what reads the position of a tensor in its storage.
 
@@ -95,8 +98,8 @@ class _UserLines(TorchFunctionMetadataMode):
 
     reads_offset = False
 
-    def __init__(self, env: Any) -> None:  # the base class keeps a tracer of its own
-        self.env = env
+    def __init__(self, env: Any, replaced: Replaced) -> None:  # the base class keeps a tracer of its own
+        self.env, self.replaced = env, replaced
         self.inner: Any = None  # the tracer's mode of this class: PyTorch takes off only one
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -105,9 +108,11 @@ class _UserLines(TorchFunctionMetadataMode):
         if frame is not None:
             line = f'  File "{frame.f_code.co_filename}", line {frame.f_lineno}, in {frame.f_code.co_name}\n'
             node_meta.set_stack_trace([line])
-        if self.inner is not None:
+        kwargs = kwargs or {}
+        traced = self.replaced(func, args, kwargs)
+        if self.inner is not None and traced is func:
             return self.inner.__torch_function__(func, types, args, kwargs)
-        return traced_again(self.env, lambda: func(*args, **(kwargs or {})))
+        return traced_again(self.env, lambda: traced(*args, **kwargs))
 
 
 _OFFSET_READERS = frozenset(
@@ -126,10 +131,11 @@ _OFFSET_READERS = frozenset(
 class Trace:
     """One trace of a function over fake tensors: symbols for the inputs' dynamic sizes, then AOTAutograd.
 
-    No sizes are taken to be equal because they are (no duck shaping); integers 0 and 1 are constants.
+    No sizes are taken to be equal because they are (no duck shaping); integers 0 and 1 are constants. ``replaced``: of
+    a function of PyTorch and its arguments, the function that is traced.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, replaced: Replaced) -> None:
         from torch._guards import TracingContext
         from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -137,7 +143,7 @@ class Trace:
         remember(self.env)
         self.mode = FakeTensorMode(shape_env=self.env, allow_non_fake_inputs=True)
         self.context = TracingContext(self.mode)
-        self.lines = _UserLines(self.env)
+        self.lines = _UserLines(self.env, replaced)
 
     def tensor(self, value: torch.Tensor, name: str, dims: Sequence[tuple[int, int | None] | None]) -> torch.Tensor:
         """A fake of an input. ``dims``: the inclusive range of each dynamic dim (None: no upper bound), None for a

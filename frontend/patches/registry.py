@@ -36,6 +36,7 @@ from symshape.frontend.patches import (
     generators,
     input_views,
     integer_inputs,
+    integer_parameters,
     jit_tracing,
     layout_questions,
     lazy_modules,
@@ -881,6 +882,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
         issue="pytorch/pytorch#100787",
         versions=Versions(last="2.13"),
+    ),
+    Patch(
+        "integer parameters",
+        ("frame",),
+        (f"{_IN_GRAPH}.call_function", f"{_TENSOR}.call_method"),
+        integer_parameters.sizes_are_taken,
+        "functions whose C++ takes an integer make a number of a size, and a graph for each",
+        (
+            Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),
+            Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
+            Takes(f"{_VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
+        ),
     ),
     Patch(
         "one_hot",

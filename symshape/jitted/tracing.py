@@ -19,6 +19,7 @@ from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
 from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check
+from symshape.frontend.decompositions import integer_parameters
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
@@ -112,7 +113,7 @@ class _Function(torch.nn.Module):
 def trace_call(call: Call, options: Options) -> Traced:
     """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
     CompileError where the function cannot be traced; whatever else the function itself raises."""
-    trace = Trace()
+    trace = Trace(integer_parameters.replaced)
     with collected_later(), in_force(Scope("frame", run_operators=options.probe_custom_operators)):
         state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
         fakes = [_fake(trace, one) for one in call.inputs]

@@ -1,0 +1,91 @@
+"""Functions whose C++ takes an integer: one graph for all sizes, as in eager mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import symshape
+
+Tensor = torch.Tensor
+
+
+def spaced(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape
+    return (
+        torch.linspace(-1.0, 1.0, columns, dtype=x.dtype, device=x.device) * x,
+        torch.linspace(start=0.1, end=rows - 1, steps=rows),
+        torch.linspace(x.new_full((), 3), -0.7, rows * columns, dtype=torch.float64),
+        torch.linspace(0, 10, rows + 1, dtype=torch.int64),
+        torch.linspace(0, 1, 5),
+    )
+
+
+def filled(x: Tensor) -> tuple[Tensor, ...]:
+    rows = x.shape[0]
+    product, tall = x @ x.t(), torch.cat([x, x, x, x])
+    product.fill_diagonal_(0.5)
+    torch.Tensor.fill_diagonal_(tall, 2, wrap=True)
+    assert x.clone().fill_diagonal_(1).shape[0] == rows
+    return product, tall, x.clone().fill_diagonal_(fill_value=3).sin(), (x > 0).fill_diagonal_(True)
+
+
+def complex_numbers(x: Tensor) -> Tensor:
+    return torch.linspace(0, 1j, x.shape[0]).real
+
+
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("function", [spaced, filled])
+def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
+    compiled: Any = compile(function)
+    torch._dynamo.utils.counters.clear()
+    for rows, columns in ((5, 3), (1, 7), (2, 1), (3, 0), (0, 2), (16, 33), (101, 10)):
+        x = torch.randn(rows, columns)
+        actual, expected = compiled(x), function(x)
+        torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+        assert [t.stride() for t in actual if t.numel()] == [t.stride() for t in expected if t.numel()]
+    graphs = (
+        compiled.entries if compile is symshape.jit else range(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    )
+    assert len(graphs) == 1
+
+
+def test_half_types_are_rounded_once() -> None:
+    """Eager mode rounds the step, and each product and sum."""
+    compiled = symshape.compile(lambda x: torch.linspace(2, -5, x.shape[0], dtype=torch.bfloat16))
+    for size in (7, 1, 100):
+        assert compiled(torch.zeros(size)).equal(torch.linspace(2, -5, size).bfloat16())
+
+
+def test_gradients() -> None:
+    def function(x: Tensor) -> Tensor:
+        return ((x * 2).fill_diagonal_(1.0) * torch.linspace(0, 1, x.shape[1])).sum()
+
+    compiled = symshape.compile(function)
+    for size in (4, 1, 7):
+        found = []
+        for run in (compiled, function):
+            x = torch.ones(3, size, requires_grad=True)
+            run(x).backward()
+            found.append(x.grad)
+        torch.testing.assert_close(*found)
+
+
+def test_inputs_are_written_in_place() -> None:
+    compiled = symshape.compile(lambda x: x.fill_diagonal_(2) + 1)
+    for rows, columns in ((3, 4), (1, 1), (6, 2)):
+        x = torch.zeros(rows, columns)
+        found = compiled(x)
+        assert x.equal(torch.zeros(rows, columns).fill_diagonal_(2)) and found.equal(x + 1)
+
+
+def test_what_is_left_as_it_is() -> None:
+    compiled = symshape.compile(complex_numbers)
+    for size in (4, 5):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), complex_numbers(x))
+    with pytest.raises(RuntimeError, match="number of steps must be non-negative"):
+        symshape.compile(lambda x: torch.linspace(0, 1, x.shape[0] - 5))(torch.randn(3))
