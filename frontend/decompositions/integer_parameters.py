@@ -1,12 +1,14 @@
 """Functions of PyTorch whose C++ takes an integer where a program has a size: the size would become a number.
 
 Each is written with functions that take sizes, and computes what the usual one does. Which they are: those of
-``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``), or that read the sizes of a tensor as
-integers (``fill_diagonal_``).
+``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``), or that read the sizes
+of a tensor as integers (``fill_diagonal_``).
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +35,86 @@ def linspace(
 
 def _number(value: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return value.to(dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype, device=device)
+
+
+def logspace(start: Any, end: Any, steps: Any, base: float = 10.0, **how: Any) -> torch.Tensor:
+    """``torch.logspace`` of floating-point tensors: powers of what ``linspace`` has."""
+    return torch.pow(base, linspace(start, end, steps, **how))
+
+
+def _window(shape: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function of ``torch.*_window``; ``shape``: of the points 0, 1, ..., and the last of them. A window of one point
+    is 1, and a periodic one lacks its last."""
+
+    @functools.wraps(shape)
+    def window(
+        length: Any, periodic: bool = True, *more: float, dtype: Any = None, device: Any = None, **shaped: float
+    ) -> torch.Tensor:
+        torch._check(length >= 0, lambda: f"window_length must be non-negative, got {length}")
+        at = torch.arange(length, device=device).to(dtype or torch.get_default_dtype())
+        last = _torch.sym_max(length if periodic else length - 1, 1)
+        is_one = torch.full((), length, device=device) == 1
+        return torch.where(is_one, torch.ones_like(at), shape(at, last, *more, **shaped))
+
+    return window
+
+
+@_window
+def hamming_window(at: torch.Tensor, last: Any, alpha: float = 0.54, beta: float = 0.46) -> torch.Tensor:
+    """``torch.hamming_window``"""
+    return alpha - beta * (at * (2 * math.pi / last)).cos()
+
+
+@_window
+def hann_window(at: torch.Tensor, last: Any) -> torch.Tensor:
+    """``torch.hann_window``"""
+    return 0.5 - 0.5 * (at * (2 * math.pi / last)).cos()
+
+
+@_window
+def bartlett_window(at: torch.Tensor, last: Any) -> torch.Tensor:
+    """``torch.bartlett_window``"""
+    return 1 - (at * (2.0 / last) - 1).abs()
+
+
+@_window
+def blackman_window(at: torch.Tensor, last: Any) -> torch.Tensor:
+    """``torch.blackman_window``"""
+    angle = at * (2 * math.pi / last)
+    return 0.42 - 0.5 * angle.cos() + 0.08 * (2 * angle).cos()
+
+
+@_window
+def kaiser_window(at: torch.Tensor, last: Any, beta: float = 12.0) -> torch.Tensor:
+    """``torch.kaiser_window``"""
+    place = at * (2.0 / last) - 1
+    return torch.i0(beta * (1 - place * place).clamp(min=0).sqrt()) / torch.i0(torch.full_like(at, beta))
+
+
+def triu_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = torch.long, device: Any = None) -> torch.Tensor:
+    """``torch.triu_indices`` of a square, (2, elements), from its diagonal or one above."""
+    width, count = _triangle(row, offset)
+    line, place = _places(count - 1 - torch.arange(count, device=device))  # it is a lower triangle from its end
+    return torch.stack([width - 1 - line, width - 1 - place + offset]).to(dtype)
+
+
+def tril_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = torch.long, device: Any = None) -> torch.Tensor:
+    """``torch.tril_indices`` of a square, (2, elements), from its diagonal or one below."""
+    _, count = _triangle(row, offset)
+    line, place = _places(torch.arange(count, device=device))
+    return torch.stack([line - offset, place]).to(dtype)
+
+
+def _triangle(size: Any, offset: int) -> tuple[Any, Any]:
+    """The width of the triangle that a diagonal leaves of a square, and its elements."""
+    width = _torch.sym_max(size - abs(offset), 0)
+    return width, width * (width + 1) // 2
+
+
+def _places(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Line and place of each element of a lower triangle, line by line: exact below 2^50 elements."""
+    line = (((8 * at + 1).double().sqrt() - 1) / 2).long()
+    return line, at - line * (line + 1) // 2
 
 
 def fill_diagonal_(x: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
@@ -63,6 +145,30 @@ def _has_symbolic_steps(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     )
 
 
+def _has_floating_steps(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    dtype, base = kwargs.get("dtype"), kwargs.get("base", 10.0)
+    numbers = (*args[3:], base)
+    given = {name: value for name, value in kwargs.items() if name != "base"}
+    is_real = all(isinstance(x, (int, float)) for x in numbers) and (dtype is None or dtype.is_floating_point)
+    return len(args) <= 4 and is_real and _has_symbolic_steps(args, given)
+
+
+def _has_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """As the first argument, of a window of floating-point numbers."""
+    dtype, layout = kwargs.get("dtype"), kwargs.get("layout")
+    known = kwargs.keys() <= {"periodic", "alpha", "beta", "dtype", "device"} and layout is None
+    return bool(args) and isinstance(args[0], torch.SymInt) and known and (dtype is None or dtype.is_floating_point)
+
+
+def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Of a square of a symbolic size."""
+    if len(args) < 2 or not all(isinstance(size, torch.SymInt) for size in args[:2]):
+        return False
+    offset = args[2] if len(args) > 2 else kwargs.get("offset", 0)
+    known = kwargs.keys() <= {"offset", "dtype", "device"} and type(offset) is int
+    return known and args[0].node.expr == args[1].node.expr and (offset >= 0 if upper else offset <= 0)
+
+
 def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
     x = args[0]
     return x.dim() == 2 and any(isinstance(size, torch.SymInt) for size in x.shape)
@@ -70,6 +176,14 @@ def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bo
 
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.linspace: Replacement(linspace, _has_symbolic_steps),
+    torch.logspace: Replacement(logspace, _has_floating_steps),
+    torch.hamming_window: Replacement(hamming_window, _has_symbolic_length),
+    torch.hann_window: Replacement(hann_window, _has_symbolic_length),
+    torch.bartlett_window: Replacement(bartlett_window, _has_symbolic_length),
+    torch.blackman_window: Replacement(blackman_window, _has_symbolic_length),
+    torch.kaiser_window: Replacement(kaiser_window, _has_symbolic_length),
+    torch.triu_indices: Replacement(triu_indices, functools.partial(_leaves_a_triangle, True)),
+    torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
 

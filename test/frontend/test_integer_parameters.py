@@ -33,19 +33,44 @@ def filled(x: Tensor) -> tuple[Tensor, ...]:
     return product, tall, x.clone().fill_diagonal_(fill_value=3).sin(), (x > 0).fill_diagonal_(True)
 
 
+def powers(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape
+    return torch.logspace(-1, 2, rows), torch.logspace(0.5, -2, steps=columns, base=2.0, dtype=torch.float64)
+
+
+def windows(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape
+    made = (torch.hann_window, torch.hamming_window, torch.blackman_window, torch.bartlett_window, torch.kaiser_window)
+    return (
+        *(window(rows, dtype=torch.float64) for window in made),
+        *(window(columns, periodic=False) for window in made),
+        torch.hamming_window(rows, False, 0.6, 0.4) + torch.kaiser_window(rows, True, beta=5.0),
+    )
+
+
+def triangles(x: Tensor) -> tuple[Tensor, ...]:
+    rows = x.shape[0]
+    i, j = torch.triu_indices(rows, rows, offset=1)
+    return (
+        *(torch.triu_indices(rows, rows, offset=offset) for offset in (0, 1, 3)),
+        *(torch.tril_indices(rows, rows, offset, dtype=torch.int32) for offset in (0, -1, -2)),
+        (x @ x.t())[i, j],
+    )
+
+
 def complex_numbers(x: Tensor) -> Tensor:
     return torch.linspace(0, 1j, x.shape[0]).real
 
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
-@pytest.mark.parametrize("function", [spaced, filled])
+@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles])
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)
     torch._dynamo.utils.counters.clear()
     for rows, columns in ((5, 3), (1, 7), (2, 1), (3, 0), (0, 2), (16, 33), (101, 10)):
         x = torch.randn(rows, columns)
         actual, expected = compiled(x), function(x)
-        torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(actual, expected, rtol=2e-6, atol=2e-6)
         assert [t.stride() for t in actual if t.numel()] == [t.stride() for t in expected if t.numel()]
     graphs = (
         compiled.entries if compile is symshape.jit else range(torch._dynamo.utils.counters["stats"]["unique_graphs"])
