@@ -234,7 +234,8 @@ def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
     count: Any = (x.max() + 1).item()
     check(count >= 1, lambda: "Class values must be non-negative.")
     aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
-    return (x.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
+    rows = x.clone(memory_format=torch.contiguous_format)  # the result is contiguous
+    return (rows.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
 
 
 def _repeat_interleave(

@@ -1,8 +1,8 @@
 """Functions of PyTorch whose C++ takes an integer where a program has a size: the size would become a number.
 
 Each is written with functions that take sizes, and computes what the usual one does. Which they are: those of
-``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``), or that read the sizes
-of a tensor as integers (``fill_diagonal_``).
+``native_functions.yaml`` with a parameter ``int`` that is a size (``steps``, ``window_length``, ``num_classes``), or
+that read the sizes of a tensor as integers (``fill_diagonal_``).
 """
 
 from __future__ import annotations
@@ -117,6 +117,15 @@ def _places(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return line, at - line * (line + 1) // 2
 
 
+def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
+    """``torch.nn.functional.one_hot`` of a number of classes. RuntimeError of a value that is none of them."""
+    torch._check(num_classes >= 1, lambda: f"num_classes should be positive, got {num_classes}")
+    torch.ops.aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
+    torch.ops.aten._assert_async.msg((x < num_classes).all(), "Class values must be smaller than num_classes.")
+    rows = x.clone(memory_format=torch.contiguous_format)  # the result is contiguous
+    return (rows.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
+
+
 def fill_diagonal_(x: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
     """``Tensor.fill_diagonal_`` of a matrix; ``wrap``: of a tall one, the diagonal goes on below an empty row."""
     if not wrap:
@@ -169,6 +178,11 @@ def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, An
     return known and args[0].node.expr == args[1].node.expr and (offset >= 0 if upper else offset <= 0)
 
 
+def _has_symbolic_classes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    classes = args[1] if len(args) > 1 else kwargs.get("num_classes")
+    return isinstance(classes, torch.SymInt) and bool(args) and args[0].dtype == torch.int64
+
+
 def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
     x = args[0]
     return x.dim() == 2 and any(isinstance(size, torch.SymInt) for size in x.shape)
@@ -184,6 +198,7 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.kaiser_window: Replacement(kaiser_window, _has_symbolic_length),
     torch.triu_indices: Replacement(triu_indices, functools.partial(_leaves_a_triangle, True)),
     torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
+    torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import symshape
 
@@ -58,12 +59,18 @@ def triangles(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def classes(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape
+    places = torch.arange(rows * columns).view(rows, columns)
+    return F.one_hot(places % (rows + 1), rows + 1), F.one_hot(places.t(), num_classes=rows * columns + 1) * 2
+
+
 def complex_numbers(x: Tensor) -> Tensor:
     return torch.linspace(0, 1j, x.shape[0]).real
 
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
-@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles])
+@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles, classes])
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)
     torch._dynamo.utils.counters.clear()
@@ -114,3 +121,19 @@ def test_what_is_left_as_it_is() -> None:
         torch.testing.assert_close(compiled(x), complex_numbers(x))
     with pytest.raises(RuntimeError, match="number of steps must be non-negative"):
         symshape.compile(lambda x: torch.linspace(0, 1, x.shape[0] - 5))(torch.randn(3))
+
+
+@pytest.mark.parametrize(("value", "message"), [(-1, "must be non-negative"), (5, "must be smaller than num_classes")])
+def test_values_that_are_no_class(value: int, message: str) -> None:
+    compiled = symshape.compile(lambda x, i: F.one_hot(i, x.shape[0]) * x)
+    for size in (5, 4):
+        assert compiled(torch.ones(size), torch.tensor([2, 1])).sum() == 2
+    with pytest.raises(RuntimeError, match=message):
+        compiled(torch.ones(5), torch.tensor([2, value]))
+
+
+def test_classes_that_are_in_the_data_have_eager_modes_layout() -> None:
+    compiled = symshape.compile(lambda i: F.one_hot(i.t()))
+    x = torch.arange(12).view(3, 4)
+    actual, expected = compiled(x), F.one_hot(x.t())
+    assert actual.equal(expected) and actual.stride() == expected.stride()
