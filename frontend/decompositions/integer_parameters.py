@@ -117,6 +117,21 @@ def _places(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return line, at - line * (line + 1) // 2
 
 
+def fftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> torch.Tensor:
+    """``torch.fft.fftfreq`` of floating-point numbers: (n,), from 0 up, then from the lowest negative one up."""
+    at = torch.arange(n, device=device)
+    return _frequencies(torch.where(at < (n + 1) // 2, at, at - n), n, d, dtype)
+
+
+def rfftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> torch.Tensor:
+    """``torch.fft.rfftfreq`` of floating-point numbers: (n // 2 + 1,)."""
+    return _frequencies(torch.arange(n // 2 + 1, device=device), n, d, dtype)
+
+
+def _frequencies(at: torch.Tensor, n: Any, d: float, dtype: Any) -> torch.Tensor:
+    return at.to(dtype or torch.get_default_dtype()) * (1.0 / (_torch.sym_max(n, 1) * d))
+
+
 def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
     """``torch.nn.functional.one_hot`` of a number of classes. RuntimeError of a value that is none of them."""
     torch._check(num_classes >= 1, lambda: f"num_classes should be positive, got {num_classes}")
@@ -163,9 +178,9 @@ def _has_floating_steps(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _has_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """As the first argument, of a window of floating-point numbers."""
+    """As the first argument, of floating-point numbers."""
     dtype, layout = kwargs.get("dtype"), kwargs.get("layout")
-    known = kwargs.keys() <= {"periodic", "alpha", "beta", "dtype", "device"} and layout is None
+    known = kwargs.keys() <= {"periodic", "alpha", "beta", "d", "dtype", "device"} and layout is None
     return bool(args) and isinstance(args[0], torch.SymInt) and known and (dtype is None or dtype.is_floating_point)
 
 
@@ -196,6 +211,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.bartlett_window: Replacement(bartlett_window, _has_symbolic_length),
     torch.blackman_window: Replacement(blackman_window, _has_symbolic_length),
     torch.kaiser_window: Replacement(kaiser_window, _has_symbolic_length),
+    torch.fft.fftfreq: Replacement(fftfreq, _has_symbolic_length),
+    torch.fft.rfftfreq: Replacement(rfftfreq, _has_symbolic_length),
     torch.triu_indices: Replacement(triu_indices, functools.partial(_leaves_a_triangle, True)),
     torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
     torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),

@@ -59,6 +59,15 @@ def triangles(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
+def frequencies(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape[0] + 1, x.shape[1] + 1
+    return (
+        torch.fft.fftfreq(rows),
+        torch.fft.rfftfreq(columns, d=0.5),
+        torch.fft.fftfreq(columns, 2.0, dtype=torch.float64),
+    )
+
+
 def classes(x: Tensor) -> tuple[Tensor, ...]:
     rows, columns = x.shape
     places = torch.arange(rows * columns).view(rows, columns)
@@ -70,7 +79,7 @@ def complex_numbers(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
-@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles, classes])
+@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles, frequencies, classes])
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)
     torch._dynamo.utils.counters.clear()
