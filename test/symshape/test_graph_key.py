@@ -14,6 +14,7 @@ from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
+from symshape.frontend.decompositions.integer_parameters import replaced
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
@@ -162,7 +163,7 @@ def test_symbols_of_other_numbers_are_the_same() -> None:
         return torch.cat([x.flatten(), y.flatten()]) * 2
 
     def traced(taken: range) -> tuple[str, dict[str, str]]:
-        trace, found = Trace(), []
+        trace, found = Trace(replaced), []
         trace.env.unique_ids.update(taken)  # what else the process traced before
         with in_force(Scope("frame")):
             x = trace.tensor(torch.empty(5, 7), "x", [(0, None)] * 2)
