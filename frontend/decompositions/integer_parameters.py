@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import torch
 
+from symshape.frontend.bridge.symbolic_sizes import expression_of
+
 _torch: Any = torch  # these have no types
 
 
@@ -190,7 +192,8 @@ def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, An
         return False
     offset = args[2] if len(args) > 2 else kwargs.get("offset", 0)
     known = kwargs.keys() <= {"offset", "dtype", "device"} and type(offset) is int
-    return known and args[0].node.expr == args[1].node.expr and (offset >= 0 if upper else offset <= 0)
+    is_square = expression_of(args[0]) == expression_of(args[1])
+    return known and is_square and (offset >= 0 if upper else offset <= 0)
 
 
 def _has_symbolic_classes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
