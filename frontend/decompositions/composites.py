@@ -19,6 +19,7 @@ from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
+from symshape.frontend.decompositions.integer_parameters import is_class
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
@@ -234,8 +235,7 @@ def _one_hot(usual: Any, x: torch.Tensor, classes: int = -1) -> torch.Tensor:
     count: Any = (x.max() + 1).item()
     check(count >= 1, lambda: "Class values must be non-negative.")
     aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
-    rows = x.clone(memory_format=torch.contiguous_format)  # the result is contiguous
-    return (rows.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
+    return is_class(x, count)
 
 
 def _repeat_interleave(

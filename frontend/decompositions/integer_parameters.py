@@ -27,7 +27,7 @@ def linspace(
     exact; integers are computed in float64 and truncated. RuntimeError of a negative number of steps."""
     torch._check(steps >= 0, lambda: "number of steps must be non-negative")
     dtype = dtype or torch.get_default_dtype()
-    wide = torch.float64 if not dtype.is_floating_point else torch.promote_types(dtype, torch.float32)
+    wide = _wide(dtype)
     at = torch.arange(steps, device=device)
     first, last = (_number(one, wide, at.device) for one in (start, end))
     step = (last - first) / _torch.sym_max(steps - 1, 1)
@@ -35,13 +35,21 @@ def linspace(
     return torch.where(at < _torch.sym_max(steps // 2, 1), rising, falling).to(dtype)
 
 
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """What is computed with: half types have no numbers for all places."""
+    return torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else torch.float64
+
+
 def _number(value: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return value.to(dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype, device=device)
 
 
-def logspace(start: Any, end: Any, steps: Any, base: float = 10.0, **how: Any) -> torch.Tensor:
+def logspace(
+    start: Any, end: Any, steps: Any, base: float = 10.0, *, dtype: torch.dtype | None = None, **how: Any
+) -> torch.Tensor:
     """``torch.logspace`` of floating-point tensors: powers of what ``linspace`` has."""
-    return torch.pow(base, linspace(start, end, steps, **how))
+    dtype = dtype or torch.get_default_dtype()
+    return torch.pow(base, linspace(start, end, steps, dtype=_wide(dtype), **how)).to(dtype)
 
 
 def _window(shape: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -50,13 +58,14 @@ def _window(shape: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
     @functools.wraps(shape)
     def window(
-        length: Any, periodic: bool = True, *more: float, dtype: Any = None, device: Any = None, **shaped: float
+        window_length: Any, periodic: bool = True, *more: float, dtype: Any = None, device: Any = None, **shaped: float
     ) -> torch.Tensor:
-        torch._check(length >= 0, lambda: f"window_length must be non-negative, got {length}")
-        at = torch.arange(length, device=device).to(dtype or torch.get_default_dtype())
-        last = _torch.sym_max(length if periodic else length - 1, 1)
-        is_one = torch.full((), length, device=device) == 1
-        return torch.where(is_one, torch.ones_like(at), shape(at, last, *more, **shaped))
+        torch._check(window_length >= 0, lambda: f"window_length must be non-negative, got {window_length}")
+        dtype = dtype or torch.get_default_dtype()
+        at = torch.arange(window_length, device=device).to(_wide(dtype))
+        last = _torch.sym_max(window_length if periodic else window_length - 1, 1)
+        is_one = torch.full((), window_length, device=device) == 1
+        return torch.where(is_one, torch.ones_like(at), shape(at, last, *more, **shaped)).to(dtype)
 
     return window
 
@@ -131,7 +140,8 @@ def rfftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 
 
 def _frequencies(at: torch.Tensor, n: Any, d: float, dtype: Any) -> torch.Tensor:
-    return at.to(dtype or torch.get_default_dtype()) * (1.0 / (_torch.sym_max(n, 1) * d))
+    dtype = dtype or torch.get_default_dtype()
+    return (at.to(_wide(dtype)) * (1.0 / (_torch.sym_max(n, 1) * d))).to(dtype)
 
 
 def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
@@ -139,8 +149,13 @@ def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
     torch._check(num_classes >= 1, lambda: f"num_classes should be positive, got {num_classes}")
     torch.ops.aten._assert_async.msg((x >= 0).all(), "Class values must be non-negative.")
     torch.ops.aten._assert_async.msg((x < num_classes).all(), "Class values must be smaller than num_classes.")
-    rows = x.clone(memory_format=torch.contiguous_format)  # the result is contiguous
-    return (rows.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
+    return is_class(x, num_classes)
+
+
+def is_class(x: torch.Tensor, count: Any) -> torch.Tensor:
+    """1 where a value is the class of the last dim, of ``count``; contiguous, whatever the layout of the values."""
+    rows = x.clone(memory_format=torch.contiguous_format)
+    return (rows.unsqueeze(-1) == torch.arange(count, device=x.device)).to(torch.int64)
 
 
 def fill_diagonal_(x: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
@@ -181,9 +196,10 @@ def _has_floating_steps(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 def _has_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """As the first argument, of floating-point numbers."""
-    dtype, layout = kwargs.get("dtype"), kwargs.get("layout")
-    known = kwargs.keys() <= {"periodic", "alpha", "beta", "d", "dtype", "device"} and layout is None
-    return bool(args) and isinstance(args[0], torch.SymInt) and known and (dtype is None or dtype.is_floating_point)
+    dtype = kwargs.get("dtype")
+    first = args[0] if args else kwargs.get("window_length", kwargs.get("n"))
+    known = kwargs.keys() <= {"window_length", "n", "periodic", "alpha", "beta", "d", "dtype", "device"}
+    return isinstance(first, torch.SymInt) and known and (dtype is None or dtype.is_floating_point)
 
 
 def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

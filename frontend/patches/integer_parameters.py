@@ -60,4 +60,7 @@ def _replaced(replacement: Replacement | None, tx: Any, args: Any, kwargs: Mappi
 def _value(variable: Any) -> Any:
     """A constant, or what the tracer has for a tensor or a size."""
     one = variable.realize()
-    return one.as_python_constant() if one.is_python_constant() else one.as_proxy().node.meta["example_value"]
+    if one.is_python_constant():
+        return one.as_python_constant()
+    proxy = one.as_proxy()
+    return proxy.node.meta.get("example_value") if isinstance(proxy, torch.fx.Proxy) else proxy

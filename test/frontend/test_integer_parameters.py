@@ -45,6 +45,7 @@ def windows(x: Tensor) -> tuple[Tensor, ...]:
     return (
         *(window(rows, dtype=torch.float64) for window in made),
         *(window(columns, periodic=False) for window in made),
+        torch.hann_window(window_length=rows + 1),
         torch.hamming_window(rows, False, 0.6, 0.4) + torch.kaiser_window(rows, True, beta=5.0),
     )
 
@@ -99,6 +100,9 @@ def test_half_types_are_rounded_once() -> None:
     compiled = symshape.compile(lambda x: torch.linspace(2, -5, x.shape[0], dtype=torch.bfloat16))
     for size in (7, 1, 100):
         assert compiled(torch.zeros(size)).equal(torch.linspace(2, -5, size).bfloat16())
+    window = symshape.compile(lambda x: torch.bartlett_window(x.shape[0], dtype=torch.bfloat16))
+    for size in (700, 1001):  # from 257 on there are places that are no numbers of the type
+        assert window(torch.zeros(size)).equal(torch.bartlett_window(size).bfloat16())
 
 
 def test_gradients() -> None:
