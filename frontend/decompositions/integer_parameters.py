@@ -54,7 +54,7 @@ def logspace(
 
 def _window(shape: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """A function of ``torch.*_window``; ``shape``: of the points 0, 1, ..., and the last of them. A window of one point
-    is 1, and a periodic one lacks its last."""
+    is 1, and a periodic one lacks its last. Computed in float64: near its ends a window is what rounding leaves."""
 
     @functools.wraps(shape)
     def window(
@@ -62,7 +62,7 @@ def _window(shape: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         torch._check(window_length >= 0, lambda: f"window_length must be non-negative, got {window_length}")
         dtype = dtype or torch.get_default_dtype()
-        at = torch.arange(window_length, device=device).to(_wide(dtype))
+        at = torch.arange(window_length, device=device).double()
         last = _torch.sym_max(window_length if periodic else window_length - 1, 1)
         is_one = torch.full((), window_length, device=device) == 1
         return torch.where(is_one, torch.ones_like(at), shape(at, last, *more, **shaped)).to(dtype)

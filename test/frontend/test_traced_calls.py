@@ -46,7 +46,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[torch.Tensor]]] = {
     "equal by name": (lambda x, y: x + 1 if torch.equal(x, other=y) else x - 1, [X, X.clone()]),
     "close by name": (lambda x, y: x + 1 if torch.allclose(input=x, other=y) else x - 1, [X, X * 2]),
     "not as many": (lambda x, y: x + 1 if x.equal(other=y[:, :2]) else x - 1, [X, X]),
-    "a device by name": (lambda n: torch.kaiser_window(n.item(), device="cpu"), [torch.tensor(5)]),
+    "a device by name": (lambda n: torch.triu_indices(n.item(), 3, device="cpu"), [torch.tensor(5)]),
 }
 
 
