@@ -23,6 +23,7 @@ from symshape.runtime.compact import mask_positions, select_at, unravel_position
 from symshape.runtime.cpu.attention import tiled_attention
 from symshape.runtime.cpu.matrix_products import cpu_products
 from symshape.runtime.draw import draw, draw_and_save_state, draw_from_state
+from symshape.runtime.number_functions import bit_length, has_integer_value
 from symshape.runtime.profiling import with_name
 from symshape.runtime.promised_results import promised, with_layout
 from symshape.runtime.scatter import scatter
@@ -182,9 +183,11 @@ _SHORT: dict[str, Callable[..., Any]] = {
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,
     "higher_order.associative_scan": combine_slices,
+    "symshape.bit_length": bit_length,
     "symshape.draw.default": draw,
     "symshape.draw_and_save_state": draw_and_save_state,
     "symshape.draw_from_state": draw_from_state,
+    "symshape.has_integer_value": has_integer_value,
     "symshape.mask_positions.default": mask_positions,
     "symshape.scatter.default": scatter,
     "symshape.select_at.default": select_at,

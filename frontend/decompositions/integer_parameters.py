@@ -167,6 +167,15 @@ def fill_diagonal_(x: torch.Tensor, fill_value: Any, wrap: bool = False) -> torc
     return x.masked_fill_(rows[:, None] % (x.shape[1] + 1) == columns, fill_value)
 
 
+def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """``torch.kron``: (a0 * b0, a1 * b1, ...) of sizes a and b, the shorter with ones before."""
+    rank = max(input.dim(), other.dim())
+    left, right = ([1] * (rank - x.dim()) + list(x.shape) for x in (input, other))
+    spread = input.reshape([size for one in left for size in (one, 1)])
+    product = spread * other.reshape([size for one in right for size in (1, one)])
+    return product.reshape([one * factor for one, factor in zip(left, right)])
+
+
 @dataclass(frozen=True)
 class Replacement:
     """``applies``: whether ``function`` takes the place of the usual one, of its arguments."""
@@ -217,6 +226,11 @@ def _has_symbolic_classes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
     return isinstance(classes, torch.SymInt) and bool(args) and args[0].dtype == torch.int64
 
 
+def _has_symbolic_sizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    sizes = [size for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor) for size in x.shape]
+    return len(args) + len(kwargs) == 2 and any(isinstance(size, torch.SymInt) for size in sizes)
+
+
 def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
     x = args[0]
     return x.dim() == 2 and any(isinstance(size, torch.SymInt) for size in x.shape)
@@ -235,6 +249,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.triu_indices: Replacement(triu_indices, functools.partial(_leaves_a_triangle, True)),
     torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
     torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),
+    torch.kron: Replacement(kron, _has_symbolic_sizes),
+    torch.Tensor.kron: Replacement(kron, _has_symbolic_sizes),
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
 

@@ -134,12 +134,13 @@ def _factor(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _factor_in_cpp(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """The same in C++, which comes here directly; what Python asks comes by ``_exact``."""
+    """The same in C++, which comes here directly; what Python asks of integers comes by ``_exact``, and C++ asks of
+    nothing else."""
 
     @functools.wraps(usual)
     def sym_max(self: Any, other: Any) -> Any:
-        env = self.shape_env
-        if other.constant != 1 or isinstance(other, _ExactNode) or not isinstance(env, GeneralShapeEnv):
+        env, is_stride = self.shape_env, self.pytype is int and other.constant == 1
+        if not is_stride or isinstance(other, _ExactNode) or not isinstance(env, GeneralShapeEnv):
             return usual(self, other)
         return self if env.is_backed(self.expr) else usual(self, other)
 

@@ -46,6 +46,7 @@ from symshape.frontend.patches import (
     nested_products,
     nested_regions,
     nested_views,
+    number_functions,
     operator_rules,
     random_draws,
     repro_files,
@@ -894,6 +895,30 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),
             Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
             Takes(f"{_VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
+        ),
+    ),
+    Patch(
+        "functions of numbers",
+        ("frame",),
+        (
+            f"{_IN_GRAPH}.call_function",
+            f"{_VARIABLES}.misc.NumpyVariable.call_function",
+            f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.call_method",
+            f"{_VARIABLES}.builtin.BuiltinVariable.call_function",
+            "torch.utils._sympy.interp._run_sympy_handler",
+            "torch.fx.passes._tensorify_python_scalars._run_sympy_handler",
+        ),
+        number_functions.numbers_are_traced,
+        "functions of math and NumPy make a number of a size, and a graph for each",
+        (
+            Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{_VARIABLES}.misc.NumpyVariable.call_function", "self, tx, args, kwargs"),
+            Takes(
+                f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.call_method", "self, tx, name, args, kwargs"
+            ),
+            Takes(f"{_VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
+            Takes("torch.utils._sympy.interp._run_sympy_handler", "analysis, args, expr, index_dtype"),
+            Takes("torch.fx.experimental.proxy_tensor.handle_sym_dispatch", "func, args, kwargs"),
         ),
     ),
     Patch(

@@ -51,6 +51,8 @@ def _text(expr: Any, places: Mapping[Any, str]) -> str:
         return _CALLS[name].format(*texts)
     if name.startswith("OpaqueUnaryFn_"):
         return f"math.{name.removeprefix('OpaqueUnaryFn_')}({texts[0]})"
+    if hasattr(expr, "source"):  # a function of Python numbers: frontend/bridge/number_functions.py
+        return f"{expr.source}({', '.join(texts)})"
     if name in _FOLDS:
         return _FOLDS[name](texts)
     raise UnsupportedExpr(expr, f"{name} is not known")

@@ -1,0 +1,113 @@
+"""Dynamo makes a node of a function of numbers, where it would make a constant of a size: ``math.log(x.shape[0])``."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.utils import proxy_args_kwargs
+from torch._dynamo.variables import BaseListVariable, BuiltinVariable, ConstantVariable, SymNodeVariable, TupleVariable
+from torch._dynamo.variables.builder import wrap_fx_proxy
+from torch._dynamo.variables.misc import NumpyVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch.fx.passes import _tensorify_python_scalars
+from torch.utils._sympy import interp
+from torch.utils._sympy.value_ranges import SymPyValueRangeAnalysis, ValueRanges
+
+from symshape.frontend.bridge.number_functions import NumberExpression
+from symshape.frontend.decompositions.number_functions import FUNCTIONS, METHODS
+from symshape.frontend.patches.patch import Changes
+
+
+def numbers_are_traced(changes: Changes) -> None:
+    """Functions of the table are nodes of the graph, and no range is known of what they return."""
+    changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
+    changes.wrap(NumpyVariable, "call_function", _of_functions)
+    changes.wrap(SymNodeVariable, "call_method", _of_methods)
+    changes.wrap(BuiltinVariable, "call_function", _of_builtins)
+    for module in (interp, _tensorify_python_scalars):
+        changes.wrap(module, "_run_sympy_handler", _of_expressions)
+
+
+@functools.cache
+def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        function = None if kwargs or not args else FUNCTIONS.get(self.value)
+        if function is None or not _are_symbolic(args):
+            return usual(self, tx, args, kwargs)
+        return _traced(tx, function, args)
+
+    return call_function
+
+
+@functools.cache
+def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        function = METHODS.get(name)
+        if function is None or args or kwargs or not _are_symbolic([self]):
+            return usual(self, tx, name, args, kwargs)
+        return _traced(tx, function, [self])
+
+    return call_method
+
+
+@functools.cache
+def _of_builtins(usual: Callable[..., Any]) -> Callable[..., Any]:
+    """The quotient and the remainder are two operations, and the index of a size is the size itself."""
+
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.fn is divmod and len(args) == 2 and not kwargs and _are_symbolic(args):
+            parts = (operator.floordiv, operator.mod)
+            return TupleVariable([BuiltinVariable(part).call_function(tx, list(args), {}) for part in parts])
+        if self.fn is operator.index and len(args) == 1 and isinstance(_number(args[0].realize()), torch.SymInt):
+            return args[0]
+        return usual(self, tx, args, kwargs)
+
+    return call_function
+
+
+@functools.cache
+def _of_expressions(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def handler(analysis: Any, args: Sequence[Any], expr: Any, *more: Any, **named: Any) -> Any:
+        if not isinstance(expr, NumberExpression):
+            return usual(analysis, args, expr, *more, **named)
+        if analysis is SymPyValueRangeAnalysis:
+            return ValueRanges.unknown_int() if expr.is_integer else ValueRanges.unknown()
+        raise NotImplementedError(f"{expr} stays a number")  # which the pass that makes tensors of numbers catches
+
+    return handler
+
+
+def _are_symbolic(args: Sequence[Any]) -> bool:
+    """Whether they are numbers, or sequences of them, and some symbolic."""
+    values = [_number(leaf) for arg in args for leaf in _leaves(arg)]
+    symbolic = (torch.SymInt, torch.SymFloat)
+    are_numbers = all(isinstance(value, (int, float, *symbolic)) for value in values)
+    return are_numbers and any(isinstance(value, symbolic) for value in values)
+
+
+def _leaves(variable: Any) -> Iterator[Any]:
+    one = variable.realize()
+    if not isinstance(one, BaseListVariable):
+        yield one
+        return
+    for item in one.items:
+        yield from _leaves(item)
+
+
+def _number(variable: Any) -> Any:
+    if isinstance(variable, SymNodeVariable):
+        return variable.sym_num
+    return variable.as_python_constant() if isinstance(variable, ConstantVariable) else None
+
+
+def _traced(tx: Any, function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    proxy = tx.output.create_proxy("call_function", function, *proxy_args_kwargs(args, {}))
+    return wrap_fx_proxy(tx, proxy)

@@ -1,0 +1,13 @@
+"""What host programs and guards call where Python has a method of a number."""
+
+from __future__ import annotations
+
+
+def bit_length(number: int) -> int:
+    """``int.bit_length``"""
+    return number.bit_length()
+
+
+def has_integer_value(number: float) -> int:
+    """``float.is_integer``: 0 or 1"""
+    return int(float(number).is_integer())

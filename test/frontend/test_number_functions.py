@@ -1,0 +1,169 @@
+"""Functions of math and NumPy on sizes: one graph for all sizes, the numbers of eager mode, and its errors."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch._dynamo.utils import counters
+
+import symshape
+from symshape.frontend.decompositions.number_functions import FUNCTIONS
+
+Tensor = torch.Tensor
+SIZES = (9, 6, 1, 2, 23)
+
+
+def of_every_number(x: Tensor) -> tuple[Tensor, ...]:
+    """Each function of the table that takes one number, at one that all of them take."""
+    n = x.shape[0] + 1
+    found = [function for function in FUNCTIONS if getattr(function, "nin", 1) == 1 and function not in _LEFT_OUT]
+    limited = {math.atanh, np.arcsin, np.arccos, np.arctanh}
+    return tuple(x * function(1 / n if function in limited else n) for function in found)
+
+
+_LEFT_OUT = {getattr(math, name) for name in "atan2 comb copysign factorial fmod ldexp perm pow remainder".split()}
+
+
+def of_two_numbers(x: Tensor) -> tuple[Tensor, ...]:
+    n, half = x.shape[0], x.shape[0] / 2
+    calls = [math.atan2(n, half), math.copysign(n, -1.0), math.fmod(7.5, n), math.pow(half, 0.3), math.pow(0.5, n)]
+    calls += [math.log(n, 2), math.log(7, n + 1), math.hypot(n, 3, half), math.remainder(n, 3), math.ldexp(0.5, n)]
+    calls += [math.comb(n, 2), math.gcd(n, 4), math.lcm(n, 6, 4), math.perm(n, 1), np.hypot(n, half)]
+    calls += [np.maximum(n, 3), np.minimum(half, 3), np.arctan2(1.5, n), *divmod(n, 4), *divmod(7.5, half)]
+    return tuple(x * number for number in calls)
+
+
+def of_shapes(x: Tensor) -> tuple[Tensor, ...]:
+    return x.view(np.prod(x.shape)), x / np.sum(x.shape), x * np.prod(x.shape[:1]), x * np.square(x.shape[0])
+
+
+def extrema(x: Tensor) -> tuple[Tensor, ...]:
+    n = x.shape[0]
+    numbers = (max(n / 4, 1.0), max(n, 1.0), min(n / 2, 1.0), max(math.sqrt(n) / 2, 1), max(1.0, math.log(n)))
+    return tuple(x * number for number in numbers) + (x.expand(max(n, 1), 4), x * math.factorial(min(n, 4)))
+
+
+def in_sizes(x: Tensor) -> tuple[Tensor, ...]:
+    n = x.shape[0]
+    power = 1 << (n - 1).bit_length()
+    padded = F.pad(x, (0, 0, 0, 2 ** math.ceil(math.log(n, 2)) - n))
+    return (
+        F.pad(x, (0, 0, 0, power - n)).sum(0),
+        padded * 2,
+        x.new_zeros(int(math.log(n)) + 1),
+        x[: math.isqrt(n)] + x[: int(np.ceil(n / 2))][: math.isqrt(n)],
+        x.new_ones(math.gcd(n, 6), operator.index(n)),
+        x.reshape(-1, 2 * math.gcd(n, 2)) * np.float64(2).item(),
+    )
+
+
+def attention_scaled_by_the_length(x: Tensor) -> Tensor:
+    q = x[None] * max(math.log(x.shape[0]) / math.log(4), 1.0)
+    return F.scaled_dot_product_attention(q, x[None], x[None])
+
+
+def entropy_of_its_most(x: Tensor) -> Tensor:
+    p = x.softmax(0)
+    return -(p * p.log()).sum() / np.log(x.shape[0] + 1).item()
+
+
+PROGRAMS = {
+    f.__name__: f
+    for f in (
+        of_every_number,
+        of_two_numbers,
+        of_shapes,
+        extrema,
+        in_sizes,
+        attention_scaled_by_the_length,
+        entropy_of_its_most,
+    )
+}
+
+
+@pytest.mark.parametrize("first", [1, 9])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name: str, first: int) -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(PROGRAMS[name], fullgraph=True)
+    for n in (first, *SIZES):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x), PROGRAMS[name](x), rtol=1e-6, atol=1e-6)
+    branches = {"in_sizes": 2, "attention_scaled_by_the_length": 1}
+    assert counters["stats"]["unique_graphs"] <= branches.get(name, 1)
+
+
+def test_results_are_exact() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(lambda x: [x * f(x.shape[0]) for f in (math.log, math.log10, np.log)])
+    for n in range(2, 40):
+        x = torch.ones((n, 1), dtype=torch.float64)
+        for ours, function in zip(compiled(x), (math.log, math.log10, np.log)):
+            assert ours[0].item() == function(n)
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_gradients() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(attention_scaled_by_the_length)
+    for n in SIZES:
+        xs = [torch.arange(n * 4.0).reshape(n, 4).cos().requires_grad_() for _ in range(2)]
+        for function, x in zip((compiled, attention_scaled_by_the_length), xs):
+            function(x).square().sum().backward()
+        torch.testing.assert_close(xs[0].grad, xs[1].grad)
+    assert counters["stats"]["unique_graphs"] <= 2  # the user's max
+
+
+REFUSED: dict[str, Callable[[Tensor], Any]] = {
+    "log": lambda x: x.sum() + math.log(x.shape[0]),
+    "log of a quotient": lambda x: x.sum() + math.log10(x.shape[0] / 2),
+    "acosh": lambda x: x.sum() + math.acosh(x.shape[0]),
+    "atanh": lambda x: x.sum() + math.atanh(x.shape[0] / 4),
+    "fmod": lambda x: x.sum() + math.fmod(7, x.shape[0]),
+    "isqrt": lambda x: x.sum() + math.isqrt(x.shape[0] - 1),
+    "exp": lambda x: x.sum() + math.exp(x.shape[0] * 200.0),
+    "gamma": lambda x: x.sum() + math.gamma(x.shape[0]),
+    "divmod": lambda x: x.sum() + divmod(7, x.shape[0])[0],
+    "unused": lambda x: (x.sum(), math.log(x.shape[0]))[0],
+}
+
+
+@pytest.mark.parametrize("order", [(3, 0, 1, 4), (0, 2, 1), (1, 5, 0)], ids=str)
+@pytest.mark.parametrize("name", REFUSED)
+def test_errors(name: str, order: tuple[int, ...]) -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    function, compiled = REFUSED[name], symshape.compile(REFUSED[name])
+    for n in order:
+        x = torch.ones(n, 4)
+        try:
+            wanted = function(x)
+        except (ValueError, ArithmeticError):
+            with pytest.raises(Exception):  # noqa: B017 - Dynamo gives eager mode's error another type
+                compiled(x)
+            continue
+        torch.testing.assert_close(compiled(x), wanted)
+
+
+def test_numbers_from_the_data() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+
+    def program(x: Tensor, n: Tensor) -> Tensor:
+        return x * math.log(n.item()) + x / np.sqrt(x.nonzero().shape[0])
+
+    compiled = symshape.compile(program, fullgraph=True)
+    for rows, n in ((3, 5), (7, 2), (4, 9)):
+        x = torch.ones(rows, 2)
+        torch.testing.assert_close(compiled(x, torch.tensor(n)), program(x, torch.tensor(n)))
+    assert counters["stats"]["unique_graphs"] == 1
