@@ -43,11 +43,14 @@ def _question(error: BaseException | None) -> BaseException | None:
     while error is not None and id(error) not in seen:
         if isinstance(error, (GuardOnDataDependentSymNode, DynamicOutputShapeException, UnsupportedOperatorException)):
             return error
-        if "with symbolic sizes/strides" in str(error):
+        if any(sign in str(error) for sign in _SIGNS):
             found = error
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return found
+
+
+_SIGNS = ("with symbolic sizes/strides", "GuardOnDataDependentSymNode:")  # the second in what C++ says of an error
 
 
 def depends_on_values(error: BaseException) -> bool:

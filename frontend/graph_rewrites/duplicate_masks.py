@@ -155,10 +155,12 @@ def _number(state: _State, node: torch.fx.Node, key: Any, value: torch.Tensor) -
 
 
 def _alike(state: _State, first: torch.fx.Node, value: torch.Tensor) -> bool:
-    """Whether a node's result is as it was made, and of the type and sizes of an equal computation's."""
-    seen = first.meta["example_value"]
+    """Whether a node's result is as it was made, and of the type and sizes of an equal computation's. Dynamo runs some
+    nodes without keeping what they give (``for row in x.tolist()``): those have none."""
+    seen = first.meta.get("example_value")
     return (
-        _written(state, first) == first.meta[_NUMBER][1]
+        isinstance(seen, torch.Tensor)
+        and _written(state, first) == first.meta[_NUMBER][1]
         and seen.dtype == value.dtype
         and str(seen.shape) == str(value.shape)
     )

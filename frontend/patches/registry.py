@@ -57,6 +57,7 @@ from symshape.frontend.patches import (
     size_recording,
     storage_offsets,
     symbolic_arithmetic,
+    tensor_arguments,
     tensor_making,
     torch_checks,
     torch_layers,
@@ -895,6 +896,17 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),
             Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
             Takes(f"{_VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
+        ),
+    ),
+    Patch(
+        "integers in tensors",
+        ("frame",),
+        (f"{_IN_GRAPH}.call_function", f"{_TENSOR}.call_method"),
+        tensor_arguments.integers_are_read,
+        "what C++ reads in a tensor is a symbol that no result has, which is an error: `F.pad(x, (0, n))` of a tensor",
+        (
+            Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),
         ),
     ),
     Patch(
