@@ -10,6 +10,8 @@ from typing import Any
 from torch._dynamo import utils
 from torch._dynamo.exc import Unsupported
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.variables import BuiltinVariable, SymNodeVariable
+from torch._dynamo.variables.base import AsPythonConstantNotImplementedError, VariableTracker
 
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
@@ -26,8 +28,10 @@ def breaks_at_questions(changes: Changes) -> None:
     """Where Dynamo itself asks for a size that is in the data (``tolist``), it breaks the graph, as it does for other
     things that it cannot trace: usually it is an error."""
     changes.wrap(InstructionTranslatorBase, "call_function", _breaking)
+    changes.wrap(BuiltinVariable, "call_function", _breaking)  # what an instruction does: [1, 2][n]
 
 
+@functools.cache
 def _breaking(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call_function(self: Any, fn: Any, args: Any, kwargs: Any) -> Any:
@@ -36,8 +40,14 @@ def _breaking(usual: Callable[..., Any]) -> Callable[..., Any]:
         except Unsupported:
             raise
         except Exception as error:
-            if not asks_for_sizes(error):
+            if not asks_for_sizes(error) and not _wants_a_constant(error):
                 raise
-            unimplemented(str(fn), what_was_asked(error), error)
+            called = fn if isinstance(fn, VariableTracker) else self
+            unimplemented(str(called), what_was_asked(error), error)
 
     return call_function
+
+
+def _wants_a_constant(error: Exception) -> bool:
+    """Whether Dynamo takes only a constant where there is a size."""
+    return isinstance(error, AsPythonConstantNotImplementedError) and isinstance(error.vt, SymNodeVariable)

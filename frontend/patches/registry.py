@@ -233,6 +233,17 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "ranges in inputs",
+        ("frame",),
+        (f"{_VARIABLES}.lists.RangeVariable.__init__",),
+        integer_inputs.ranges_are_constants,
+        "the ends of a range that is an input, or is handed on where the graph is broken, would be dynamic: an error",
+        (
+            Takes(f"{_VARIABLES}.lists.RangeVariable.__init__", "self, items, **kwargs"),
+            Takes("torch._dynamo.utils.specialize_symnode", "arg"),
+        ),
+    ),
+    Patch(
         "sizes 0 and 1",
         ("frame",),
         (
@@ -1169,10 +1180,15 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "questions of Dynamo",
         ("frame",),
-        (f"{_TRANSLATOR}.call_function",),
+        (f"{_TRANSLATOR}.call_function", f"{_VARIABLES}.builtin.BuiltinVariable.call_function"),
         dynamo_nodes.breaks_at_questions,
         "where Dynamo itself asks for a size that is in the data it raises an error; here the graph breaks",
-        (Takes(f"{_TRANSLATOR}.call_function", "self, fn, args, kwargs"), Exists("torch._dynamo.exc.Unsupported")),
+        (
+            Takes(f"{_TRANSLATOR}.call_function", "self, fn, args, kwargs"),
+            Takes(f"{_VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
+            Exists("torch._dynamo.exc.Unsupported"),
+            Exists(f"{_VARIABLES}.base.AsPythonConstantNotImplementedError"),
+        ),
     ),
     Patch(
         "rules of custom operators",
