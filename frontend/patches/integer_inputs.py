@@ -22,8 +22,8 @@ def items_are_unbacked(changes: Changes) -> None:
 
 
 def ranges_are_constants(changes: Changes) -> None:
-    """A range is unrolled, so its ends are guards, as those of ``range(n)`` are; the usual rule makes them dynamic where
-    the range is an input, and then fails to unroll it."""
+    """A range is unrolled, so its ends are guards, as those of ``range(n)`` are. The usual rule makes them dynamic
+    where the range is an input, and then fails to unroll it."""
     changes.wrap(RangeVariable, "__init__", _of_constants)
 
 
