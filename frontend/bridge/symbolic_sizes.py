@@ -15,7 +15,7 @@ from symshape.frontend.bridge.shape_env import symbol_hint
 from symshape.runtime.torch_c import first_seen
 
 
-def is_unbacked(size: int | torch.SymInt) -> bool:
+def is_unbacked(size: int | torch.SymInt | torch.SymFloat) -> bool:
     """Whether a size is data-dependent."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -54,9 +54,11 @@ def holds_for_sizes(comparison: Callable[[Any, Any], Any], left: Any, right: Any
     """Whether it does of the sizes at hand. A guard, where both are made of sizes of inputs; taken for true where one
     is in the data."""
     sizes = (left, right)
-    if all(type(size) is int for size in sizes):
+    if all(type(size) in (int, float) for size in sizes):
         return bool(comparison(left, right))
-    if not any(map(is_general, sizes)) or any(isinstance(size, torch.SymInt) and is_unbacked(size) for size in sizes):
+    symbolic = [size for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat)]
+    are_ours = any(isinstance(size.node.shape_env, GeneralShapeEnv) for size in symbolic)
+    if not are_ours or any(map(is_unbacked, symbolic)):
         return True
     return bool(comparison(left, right))
 

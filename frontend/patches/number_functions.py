@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._dynamo.utils import proxy_args_kwargs
-from torch._dynamo.variables import BaseListVariable, BuiltinVariable, ConstantVariable, SymNodeVariable, TupleVariable
+from torch._dynamo.variables import BuiltinVariable, ConstantVariable, SymNodeVariable, TupleVariable
 from torch._dynamo.variables.builder import wrap_fx_proxy
-from torch._dynamo.variables.misc import NumpyVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.fx.passes import _tensorify_python_scalars
 from torch.utils._sympy import interp
@@ -25,7 +24,6 @@ from symshape.frontend.patches.patch import Changes
 def numbers_are_traced(changes: Changes) -> None:
     """Functions of the table are nodes of the graph, and no range is known of what they return."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
-    changes.wrap(NumpyVariable, "call_function", _of_functions)
     changes.wrap(SymNodeVariable, "call_method", _of_methods)
     changes.wrap(BuiltinVariable, "call_function", _of_builtins)
     for module in (interp, _tensorify_python_scalars):
@@ -51,7 +49,10 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
         function = METHODS.get(name)
         if function is None or args or kwargs or not _are_symbolic([self]):
             return usual(self, tx, name, args, kwargs)
-        return _traced(tx, function, [self])
+        found = _traced(tx, function, [self])
+        # A truth value cannot be what a function of ours returns to Dynamo.
+        zero = ConstantVariable.create(0)
+        return BuiltinVariable(operator.ne).call_function(tx, [found, zero], {}) if name == "is_integer" else found
 
     return call_method
 
@@ -86,20 +87,11 @@ def _of_expressions(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _are_symbolic(args: Sequence[Any]) -> bool:
-    """Whether they are numbers, or sequences of them, and some symbolic."""
-    values = [_number(leaf) for arg in args for leaf in _leaves(arg)]
+    """Whether they are numbers, and some symbolic."""
+    values = [_number(arg.realize()) for arg in args]
     symbolic = (torch.SymInt, torch.SymFloat)
     are_numbers = all(isinstance(value, (int, float, *symbolic)) for value in values)
     return are_numbers and any(isinstance(value, symbolic) for value in values)
-
-
-def _leaves(variable: Any) -> Iterator[Any]:
-    one = variable.realize()
-    if not isinstance(one, BaseListVariable):
-        yield one
-        return
-    for item in one.items:
-        yield from _leaves(item)
 
 
 def _number(variable: Any) -> Any:

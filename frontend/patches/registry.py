@@ -925,17 +925,15 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ("frame",),
         (
             f"{_IN_GRAPH}.call_function",
-            f"{_VARIABLES}.misc.NumpyVariable.call_function",
             f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.call_method",
             f"{_VARIABLES}.builtin.BuiltinVariable.call_function",
             "torch.utils._sympy.interp._run_sympy_handler",
             "torch.fx.passes._tensorify_python_scalars._run_sympy_handler",
         ),
         number_functions.numbers_are_traced,
-        "functions of math and NumPy make a number of a size, and a graph for each",
+        "functions of math make a number of a size, and a graph for each",
         (
             Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
-            Takes(f"{_VARIABLES}.misc.NumpyVariable.call_function", "self, tx, args, kwargs"),
             Takes(
                 f"{_TENSOR.replace('TensorVariable', 'SymNodeVariable')}.call_method", "self, tx, name, args, kwargs"
             ),

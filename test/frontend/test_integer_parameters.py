@@ -75,12 +75,17 @@ def classes(x: Tensor) -> tuple[Tensor, ...]:
     return F.one_hot(places % (rows + 1), rows + 1), F.one_hot(places.t(), num_classes=rows * columns + 1) * 2
 
 
+def kroneckers(x: Tensor) -> tuple[Tensor, ...]:
+    pair, one = torch.tensor([1.0, -2.0]), x.new_full((), 3.0)
+    return torch.kron(x, x), x.kron(pair), torch.kron(pair[:, None, None], x), torch.kron(x, other=one)
+
+
 def complex_numbers(x: Tensor) -> Tensor:
     return torch.linspace(0, 1j, x.shape[0]).real
 
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
-@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles, frequencies, classes])
+@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles, frequencies, classes, kroneckers])
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)
     torch._dynamo.utils.counters.clear()
