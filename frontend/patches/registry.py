@@ -910,11 +910,11 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "integers in tensors",
+        "arguments that are numbers",
         ("frame",),
         (f"{_IN_GRAPH}.call_function", f"{_TENSOR}.call_method"),
-        tensor_arguments.integers_are_read,
-        "what C++ reads in a tensor is a symbol that no result has, which is an error: `F.pad(x, (0, n))` of a tensor",
+        tensor_arguments.arguments_become_numbers,
+        "C++ reads a tensor as a symbol that no result has, an error, and takes no SymBool, which breaks the graph",
         (
             Takes(f"{_IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{_TENSOR}.call_method", "self, tx, name, args, kwargs"),

@@ -1,27 +1,33 @@
-"""Integers that a program gives as tensors: Dynamo reads them first, where C++ would in the middle of an operator.
+"""Arguments that C++ takes as numbers only: Dynamo makes numbers of them first.
 
-What C++ reads in a fake tensor is a new symbol that no result has to show, which PyTorch refuses: ``F.pad(x, (0, n))``
-of a tensor n.
+Integers given as tensors: what C++ reads in a fake tensor is a new symbol that no result has to show, which PyTorch
+refuses (``F.pad(x, (0, n))`` of a tensor n). Truth values given as comparisons of sizes: C++ takes no SymBool, which
+would break the graph (``scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] > 1)``).
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.variables import BaseListVariable, LazyVariableTracker
+from torch._dynamo.variables import BaseListVariable, LazyVariableTracker, SymNodeVariable, VariableTracker
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from symshape.frontend.patches.patch import Changes
 
+_Make = Callable[[Any, Any], Any]
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def integers_are_read(changes: Changes) -> None:
-    """Tensors that stand where every overload of an operator takes integers are called ``item`` on."""
+def arguments_become_numbers(changes: Changes) -> None:
+    """Tensors that stand where every overload of an operator takes integers are called ``item`` on. Comparisons of
+    sizes that stand where every overload takes a truth value are decided, as an ``if`` decides them: by a guard."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)
 
@@ -40,45 +46,70 @@ def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        places = {place - 1 if isinstance(place, int) else place for place in _places(name)}
+        places = {place - 1 if isinstance(place, int) else place: make for place, make in _places(name).items()}
         return usual(self, tx, name, *_with_numbers(tx, places, args, kwargs))
 
     return call_method
 
 
-def _places_of_function(function: Any) -> frozenset[int | str]:
-    is_builtin = callable(function) and not hasattr(function, "__code__")
+def _places_of_function(function: Any) -> Mapping[int | str, _Make]:
     module = getattr(function, "__module__", None) or "torch"  # functions of torch._C have none
-    return _places(getattr(function, "__name__", "")) if is_builtin and module.startswith("torch") else frozenset()
+    if not callable(function) or not module.startswith("torch"):
+        return _NONE
+    if isinstance(function, types.FunctionType):
+        return _annotated(function)
+    return _places(getattr(function, "__name__", ""))
 
 
 @functools.cache
-def _places(name: str) -> frozenset[int | str]:
-    """Where an operator of ATen takes integers: positions and names of its parameters."""
+def _annotated(function: types.FunctionType) -> Mapping[int | str, _Make]:
+    """Where a function of PyTorch's Python that is a node of the graph says that it takes a truth value."""
+    parameters = inspect.signature(function).parameters.values()
+    taken = [(place, one.name) for place, one in enumerate(parameters) if one.annotation in (bool, "bool")]
+    return {place: _truth_value for pair in taken for place in pair}
+
+
+@functools.cache
+def _places(name: str) -> Mapping[int | str, _Make]:
+    """Where an operator of ATen takes numbers only: positions and names of its parameters, and what makes them."""
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
-    found: dict[int | str, bool] = {}
+    found: dict[int | str, _Make | None] = {}
     for overload in packet.overloads() if packet is not None else ():
         for position, argument in enumerate(getattr(packet, overload)._schema.arguments):
-            is_integer = str(argument.real_type).removeprefix("Optional[").removeprefix("List[").startswith(_KINDS)
+            kind = str(argument.real_type).removeprefix("Optional[").removeprefix("List[")
+            make = next((make for kinds, make in _MAKERS if kind.startswith(kinds)), None)
             for place in (argument.name,) if argument.kwarg_only else (position, argument.name):
-                found[place] = found.get(place, True) and is_integer
-    return frozenset(place for place, is_integer in found.items() if is_integer)
+                found[place] = make if found.get(place, make) is make else None
+    return {place: make for place, make in found.items() if make is not None}
 
 
-_KINDS = ("int", "SymInt", "str")  # a padding may be a word
+def _with_numbers(
+    tx: Any, places: Mapping[Any, _Make], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], Any]:
+    positional = [places[place](tx, arg) if place in places else arg for place, arg in enumerate(args)]
+    return positional, {name: places[name](tx, arg) if name in places else arg for name, arg in kwargs.items()}
 
 
-def _with_numbers(tx: Any, places: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    positional = [_read(tx, arg) if place in places else arg for place, arg in enumerate(args)]
-    return positional, {name: _read(tx, arg) if name in places else arg for name, arg in kwargs.items()}
-
-
-def _read(tx: Any, variable: Any) -> Any:
+def _integers(tx: Any, variable: Any) -> Any:
     """A number for a tensor of one, and so in a sequence; the variable itself where there is none."""
     one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
     if isinstance(one, TensorVariable):
         return one.call_method(tx, "item", [], {}) if one.ndim == 0 and one.dtype in _INTEGERS else variable
     if not isinstance(one, BaseListVariable):
         return variable
-    items = [_read(tx, item) for item in one.items]
+    items = [_integers(tx, item) for item in one.items]
     return variable if all(a is b for a, b in zip(items, one.items)) else one.clone(items=items)
+
+
+def _truth_value(tx: Any, variable: Any) -> Any:
+    """A constant for a comparison of sizes; the variable itself where there is none."""
+    one = variable.realize() if isinstance(variable, LazyVariableTracker) else variable
+    if not isinstance(one, SymNodeVariable) or not isinstance(one.sym_num, torch.SymBool):
+        return variable
+    if free_unbacked_symbols(one.sym_num):  # of the data: the graph breaks there
+        return variable
+    return VariableTracker.build(tx, bool(one.evaluate_expr(tx.output)))
+
+
+_NONE: Mapping[int | str, _Make] = {}
+_MAKERS = ((("int", "SymInt", "str"), _integers), (("bool",), _truth_value))  # a padding may be a word

@@ -1,4 +1,4 @@
-"""Integers that a program gives as tensors: read where C++ would read them, in one graph."""
+"""Arguments that C++ takes as numbers only, given as tensors or as comparisons of sizes."""
 
 from __future__ import annotations
 
@@ -66,3 +66,38 @@ def test_a_list_of_numbers_that_is_read_twice() -> None:
     for grid in ([[2, 3], [1, 4]], [[5, 1]], [[1, 1], [2, 2]]):
         x = torch.ones(3)
         torch.testing.assert_close(compiled(x, torch.tensor(grid)), program(x, torch.tensor(grid)))
+
+
+COMPARISONS: dict[str, Callable[[Tensor], Any]] = {
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 3),
+    "keepdim": lambda x: (x.sum(1, keepdim=x.shape[1] > 3), torch.amax(x, 1, x.shape[1] > 3)),
+    "descending": lambda x: x.sort(1, descending=not x.shape[1] > 3).values,
+    "largest": lambda x: torch.topk(x, 1, 1, largest=x.shape[1] > 3)[0],
+    "norm": lambda x: torch.linalg.vector_norm(x, dim=2, keepdim=x.shape[1] > 3),
+    "ceil": lambda x: F.avg_pool1d(x, 1, ceil_mode=x.shape[1] > 3),
+    "dropout": lambda x: F.dropout(x, 0.5, training=x.shape[1] > 10000) + 1,
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_of_sizes_are_truth_values(name: str) -> None:
+    """A graph for each outcome, as with ``if``, and no break."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(COMPARISONS[name], fullgraph=True)
+    for n in (5, 2, 7, 1, 3):
+        x = torch.randn(2, n, 4)
+        torch.testing.assert_close(compiled(x), COMPARISONS[name](x))
+    assert counters["stats"]["unique_graphs"] <= 2
+
+
+def test_a_comparison_of_data_breaks_the_graph() -> None:
+    torch._dynamo.reset()
+
+    def program(x: Tensor, t: Tensor) -> Tensor:
+        return (x * 2).sum(0, keepdim=t.item() > 2) + 1
+
+    compiled = symshape.compile(program)
+    for n in (2, 3, 1):
+        x, t = torch.randn(4, 4), torch.tensor(n)
+        torch.testing.assert_close(compiled(x, t), program(x, t))
