@@ -373,6 +373,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             where=with_text(user_line(error)),
             next_step="symshape.compile breaks the graph there; or write it with torch.where or torch.cond",
         )
+    if isinstance(error, TypeError) and "must be bool, not SymBool" in str(error):
+        return CompileError(  # C++ reads arguments before any mode sees the call
+            f"a comparison of sizes is given where C++ takes a truth value: {str(error).splitlines()[0]}",
+            where=with_text(user_line(error)),
+            next_step="write bool(...) of the comparison, which makes it a guard",
+        )
     failed = failed_check(error) if type(error) is RuntimeError else None
     if failed is None:
         return error

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
 import symshape
+from symshape.errors import CompileError
 
 Tensor = torch.Tensor
 
@@ -101,3 +102,18 @@ def test_a_comparison_of_data_breaks_the_graph() -> None:
     for n in (2, 3, 1):
         x, t = torch.randn(4, 4), torch.tensor(n)
         torch.testing.assert_close(compiled(x, t), program(x, t))
+
+
+def test_jit_says_that_a_comparison_has_to_be_decided() -> None:
+    """C++ reads the argument before anything of ours sees the call; ``bool`` makes it a guard."""
+    x = torch.randn(2, 5, 4)
+    with pytest.raises(CompileError, match="'keepdim' must be bool.*(?s:.*)write bool"):
+        symshape.jit(COMPARISONS["keepdim"])(x)
+
+    def program(x: Tensor) -> Tensor:
+        return x.sum(1, keepdim=bool(x.shape[1] > 3))
+
+    compiled = symshape.jit(program)
+    for n in (5, 2, 7, 1):
+        x = torch.randn(2, n, 4)
+        torch.testing.assert_close(compiled(x), program(x))
