@@ -72,11 +72,11 @@ def test_a_list_of_numbers_that_is_read_twice() -> None:
 COMPARISONS: dict[str, Callable[[Tensor], Any]] = {
     "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=x.shape[1] > 3),
     "keepdim": lambda x: (x.sum(1, keepdim=x.shape[1] > 3), torch.amax(x, 1, x.shape[1] > 3)),
-    "descending": lambda x: x.sort(1, descending=not x.shape[1] > 3).values,
+    "descending": lambda x: x.sort(1, descending=x.shape[1] > 3).values,
     "largest": lambda x: torch.topk(x, 1, 1, largest=x.shape[1] > 3)[0],
     "norm": lambda x: torch.linalg.vector_norm(x, dim=2, keepdim=x.shape[1] > 3),
     "ceil": lambda x: F.avg_pool1d(x, 1, ceil_mode=x.shape[1] > 3),
-    "dropout": lambda x: F.dropout(x, 0.5, training=x.shape[1] > 10000) + 1,
+    "dropout": lambda x: F.dropout(x, 0.5, training=x.shape[1] > 7) + 1,
 }
 
 
@@ -89,7 +89,7 @@ def test_comparisons_of_sizes_are_truth_values(name: str) -> None:
     for n in (5, 2, 7, 1, 3):
         x = torch.randn(2, n, 4)
         torch.testing.assert_close(compiled(x), COMPARISONS[name](x))
-    assert counters["stats"]["unique_graphs"] <= 2
+    assert counters["stats"]["unique_graphs"] == (1 if name == "dropout" else 2)  # which stays out of training
 
 
 def test_a_comparison_of_data_breaks_the_graph() -> None:
