@@ -1,12 +1,13 @@
 """Kernels and models on a CUDA GPU: eager, Inductor (dynamic and static), symshape; in several runs, if need be.
 
     python bench/gpu.py --out bench/results/gpu.json [--budget 510] [--only kernels,splits,masks] [--rounds 7] [--retry]
+    python bench/gpu.py --out bench/results/gpu.json --workers 12
     python bench/gpu.py --merge a.json b.json --out bench/results/gpu.json
 
 A run ends by itself within the budget of seconds; one with the same ``--out`` goes on where it stopped. Rows of several
 files are merged if they are of one device and of the same versions of PyTorch and symshape. The dynamic compilations
 meet a small size first; the static one is compiled for each size by itself. ``device`` is time on the GPU, ``call``
-what the caller sees. ``--dry-run`` runs all of it at tiny sizes on the CPU, kernels by Triton's interpreter and
+what the caller sees. ``--workers``: so many processes compile side by side; one at a time measures. ``--dry-run`` runs all of it at tiny sizes on the CPU, kernels by Triton's interpreter and
 without Inductor: no time in it means anything.
 
 | part | what | file |
@@ -25,8 +26,11 @@ without Inductor: no time in it means anything.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -36,7 +40,7 @@ import torch
 from gpu_kernels import HALVES, LINES, PLANES, bandwidth_jobs, kernel_jobs, split_jobs
 from gpu_models import compile_jobs, decode_jobs, model_jobs
 from gpu_programs import mask_jobs, mixed_jobs, padding_jobs
-from gpu_run import DeviceLost, Job, Mismatch, Run, merge, perform
+from gpu_run import DeviceLost, Job, Mismatch, Run, dealt, merge, perform
 from gpu_summary import line, plot, report, summary
 from kernel_programs import PROGRAMS
 
@@ -75,7 +79,31 @@ def jobs(run: Run, parts: tuple[str, ...], kernels: tuple[str, ...]) -> list[Job
         *kernel_jobs(dry, kernels, "float32", range(3, _RANKS)),
         *kernel_jobs(dry, halves, "bfloat16", range(2, _RANKS)),
     ]
-    return [job for job in every if job.part in parts]
+    return dealt([job for job in every if job.part in parts], *run.share)
+
+
+def work_together(options: argparse.Namespace) -> int:
+    """Runs ``options.workers`` of these processes, each with a share of the jobs and a log beside its results; merges
+    what they have found. 1 if any of them failed."""
+    out = Path(options.out)
+    alone = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the processes keep the machine busy
+    given = ["--budget", str(options.budget), "--only", options.only, "--kernels", options.kernels]
+    given += ["--rounds", str(options.rounds), *(["--retry"] if options.retry else [])]
+    given += ["--dry-run"] if options.dry_run else []
+    files, running = [], []
+    with tempfile.NamedTemporaryFile() as lock, contextlib.ExitStack() as logs:
+        for worker in range(options.workers):
+            files.append(str(out.with_name(f"{out.stem}.{worker}.json")))
+            own = ["--out", files[-1], "--share", str(worker), str(options.workers), "--lock", lock.name]
+            log = logs.enter_context(open(Path(files[-1]).with_suffix(".log"), "w"))
+            command = [sys.executable, __file__, *given, *own]
+            running.append(subprocess.Popen(command, env=os.environ | alone, stdout=log, stderr=subprocess.STDOUT))
+        codes = [process.wait() for process in running]
+    if missing := [file for file in files if not Path(file).exists()]:
+        print(f"nothing was measured for {', '.join(missing)}: see the logs", file=sys.stderr)
+        return 2
+    merged(files, options.out)
+    return int(any(codes))
 
 
 def arguments() -> argparse.Namespace:
@@ -86,13 +114,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default=",".join(PARTS), help="parts")
     parser.add_argument("--kernels", default=",".join(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the measurements")
+    parser.add_argument("--share", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="measure I-th of N shares")
+    parser.add_argument("--lock", default="", help="a file to lock while times are taken, of processes on one GPU")
     parser.add_argument("--retry", action="store_true", help="measure again what failed in an earlier run")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     if unknown := sorted(set(options.only.split(",")) - set(PARTS)):
         parser.error(f"no such parts: {', '.join(unknown)}; parts: {', '.join(PARTS)}")
-    if options.merge and not options.out:
-        parser.error("--merge writes what it merges to --out")
+    if (options.merge or options.workers > 1) and not options.out:
+        parser.error("--merge and --workers write what they merge to --out")
     return options
 
 
@@ -119,7 +150,8 @@ def measured(options: argparse.Namespace, start: float) -> int:
     rounds = 1 if options.dry_run else options.rounds
     if options.dry_run:
         torch.set_num_threads(1)  # threads that wait for one another would take most of the time
-    run = Run("cpu" if options.dry_run else "cuda", options.dry_run, rounds, start + options.budget, options.out)
+    device, deadline = "cpu" if options.dry_run else "cuda", start + options.budget
+    run = Run(device, options.dry_run, rounds, deadline, options.out, options.lock, tuple(options.share))
     run.load(options.retry)
     every = jobs(run, tuple(options.only.split(",")), tuple(options.kernels.split(",")))
     try:
@@ -130,7 +162,7 @@ def measured(options: argparse.Namespace, start: float) -> int:
     run.save()
     print(report(run.rows, run.notes))
     print(f"{left} of {len(every)} are left: run it again with the same --out" if left else "all are measured")
-    if options.out:
+    if options.out and not options.lock:
         plot(run.rows, Path(options.out).with_suffix(".png"))
     found = summary(run.rows)
     return 1 if found["failed"] or found["inaccurate"] or found["not repeated"] or found["waiting"] else 0
@@ -145,6 +177,8 @@ def main() -> int:
         if why := cannot_run(options.dry_run):
             print(why)
             return 2
+        if options.workers > 1:
+            return work_together(options)
         return measured(options, start)
     except Mismatch as mismatch:
         print(mismatch, file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from accuracy import Errors, accurate, draws
 from gpu_run import Job, Row, Run
-from gpu_timing import Times, measure, ratio
+from gpu_timing import Times, ratio
 from kernel_programs import PROGRAMS, KernelProgram, Shape, elements, meet
 
 from symshape.tools.measure import relative_error, tensors_of
@@ -92,7 +92,7 @@ class Sweep:
         repeats = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(*map(tensors_of, again), strict=True))
         del again
         bound = {name: partial(call, *inputs) for name, call in calls.items()}
-        times = measure(bound, self.run.rounds, self.run.device)
+        times = self.run.times(bound)
         return {
             "elements": elements(shape),
             **compared(times),
@@ -189,7 +189,7 @@ def measure_splits(run: Run, shape: Shape) -> Row:
         out.fill_(torch.nan)
         call()
         errors[name] = relative_error(out.double(), expected)
-    seconds = {name: one.seconds for name, one in measure(calls, run.rounds, run.device).items()}
+    seconds = {name: one.seconds for name, one in run.times(calls).items()}
     best = min((name for name in seconds if name != "planned"), key=lambda name: seconds[name]["device"])
     sizes = dict(zip(kernel.loops.symbols, shape, strict=True))
     return {
@@ -216,7 +216,7 @@ def device_bandwidth(run: Run) -> dict[str, float]:
     """Bytes per second, read and written, of a copy of `COPIED` bytes; of the data sheet where the device is known."""
     source = torch.empty((1 << 16 if run.dry else COPIED) // 4, device=run.device)
     target = torch.empty_like(source)
-    (times,) = measure({"copy": partial(target.copy_, source)}, run.rounds, run.device).values()
+    (times,) = run.times({"copy": partial(target.copy_, source)}).values()
     name = torch.cuda.get_device_name() if run.device != "cpu" else ""
     sheet = next((value for part, value in DATA_SHEET.items() if part in name), None)
     copied = {"copy": 2.0 * source.numel() * source.itemsize / times.seconds["device"]}
@@ -231,7 +231,7 @@ def measure_bandwidth(run: Run, name: str, dtype: str, shape: Shape) -> Row:
     meet(compiled, program.inputs(program.first, run.device, DTYPES[dtype]))
     inputs = program.inputs(shape, run.device, DTYPES[dtype])
     off = relative_error(compiled(*inputs), program.run(*inputs))
-    (times,) = measure({"symshape": partial(compiled, *inputs)}, run.rounds, run.device).values()
+    (times,) = run.times({"symshape": partial(compiled, *inputs)}).values()
     reached = moved(program, shape, dtype) / times.seconds["device"]
     return {
         "seconds": {"symshape": times.seconds},

@@ -11,7 +11,6 @@ from typing import Any, Final
 import torch
 from gpu_kernels import compared
 from gpu_run import Job, Row, Run
-from gpu_timing import measure
 from models import Trainer
 from trained_models import TRAINED
 
@@ -60,7 +59,7 @@ def measure_inference(run: Run, name: str, shape: Shape) -> Row:
     calls = {**calls, "inductor_static": inductor(run, module_of(run, model), dynamic=False)}
     inputs = run.put(model.inputs(shape))
     error = relative_error(calls["symshape"](**inputs), calls["eager"](**inputs))
-    times = measure({key: partial(call, **inputs) for key, call in calls.items()}, run.rounds, run.device)
+    times = run.times({key: partial(call, **inputs) for key, call in calls.items()})
     return {**compared(times), "error": error, "accurate": error <= TOLERANCE}
 
 
@@ -93,7 +92,7 @@ def measure_training(run: Run, name: str, shape: Shape) -> Row:
     inputs = run.put(model.inputs(shape))
     losses = {key: float(trainer.step(**inputs)) for key, trainer in trainers.items()}
     error = abs(losses["symshape"] - losses["eager"]) / abs(losses["eager"])
-    times = measure({key: partial(one.step, **inputs) for key, one in trainers.items()}, run.rounds, run.device)
+    times = run.times({key: partial(one.step, **inputs) for key, one in trainers.items()})
     return {**compared(times), "losses": losses, "error": error, "accurate": error <= TOLERANCE}
 
 
@@ -186,7 +185,7 @@ def measure_decode(run: Run, shape: Shape) -> Row:
     for name, call in in_turn.items():
         for _ in range(2 * PLACES):  # before a graph is recorded calls run as they are
             errors[name] = relative_error(call(), expected)
-    times = measure(in_turn, run.rounds, run.device)
+    times = run.times(in_turn)
     return {**compared(times), "errors": errors, "accurate": errors["symshape"] <= TOLERANCE}
 
 

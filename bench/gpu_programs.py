@@ -10,7 +10,6 @@ from typing import Any, Final
 import torch
 from gpu_kernels import DTYPES, compared
 from gpu_run import Job, Row, Run
-from gpu_timing import measure
 from mask_programs import CASES, differentiated, own
 from mixed_devices import MIXED
 
@@ -59,7 +58,7 @@ def measure_mask(run: Run, number: int, backward: bool, n: int) -> Row:
     results = {name: call() for name, call in calls.items()}
     error = relative_error(results["symshape"], results["eager"])
     return {
-        **compared(measure(calls, run.rounds, run.device)),
+        **compared(run.times(calls)),
         "waits": waits(run, calls["symshape"]),
         "error": error,
         "accurate": error <= 1e-4,
@@ -124,7 +123,7 @@ def measure_padding(run: Run, dtype: str, shape: tuple[int, int, int]) -> Row:
     ways["inductor"] = compile_for("eager" if run.dry else "inductor", own(product))
     exact = product(a.double(), b.double())
     errors = {name: relative_error(call(a, b).double(), exact) for name, call in ways.items()}
-    times = measure({name: partial(call, a, b) for name, call in ways.items()}, run.rounds, run.device)
+    times = run.times({name: partial(call, a, b) for name, call in ways.items()})
     floor = float(torch.finfo(DTYPES[dtype]).eps)
     return {**compared(times), "errors": errors, "accurate": errors["symshape"] <= max(2 * errors["eager"], floor)}
 

@@ -7,14 +7,17 @@ itself is found by the next run, which counts it as failed.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import torch
+from gpu_timing import Times, measure
 
 import symshape
 from symshape.cache.compiled_graphs import own_digest
@@ -49,19 +52,27 @@ class Job:
     def key(self) -> Key:
         return self.part, self.name, self.dtype, self.shape
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Jobs of which this is equal share compiled functions."""
+        return self.part, self.name, self.dtype
+
     def __str__(self) -> str:
         return f"{self.part}: {self.name} {self.dtype} {'x'.join(map(str, self.shape))}"
 
 
 @dataclass
 class Run:
-    """Where, how long, and what has been found. ``kept``: what jobs of one part share, such as compiled functions."""
+    """Where, how long, and what has been found. ``kept``: what jobs of one part share, such as compiled functions.
+    ``lock``: a file that the processes which share the GPU hold while they take times; "" for a process alone."""
 
     device: str
     dry: bool
     rounds: int
     deadline: float
     out: str = ""
+    lock: str = ""
+    share: tuple[int, int] = (0, 1)  # of the jobs: which one, of how many
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kept: dict[Any, Any] = field(default_factory=dict)
@@ -78,6 +89,22 @@ class Run:
     def options(self) -> dict[str, Any]:
         """Of symshape's compiles."""
         return {"target": "triton", "cache": False} if self.dry else {"cache": False}
+
+    def times(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Times]:
+        """Of each call, `gpu_timing.measure`: once none of them compiles any more, and no other process takes times."""
+        for call in calls.values():
+            call()
+        with self._alone():
+            return measure(calls, self.rounds, self.device)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self.lock:
+            yield
+            return
+        with open(self.lock, "a") as file:  # closing it gives the lock back
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def time_left(self) -> float:
         return self.deadline - time.monotonic()
@@ -171,6 +198,20 @@ def perform(run: Run, jobs: list[Job], line: Callable[[Row], str]) -> int:
     return left
 
 
+def dealt(jobs: list[Job], share: int, shares: int) -> list[Job]:
+    """The jobs of one of several processes: jobs that share compiled functions stay together, and the longest of these
+    groups are dealt first, each to the process that has least to do."""
+    groups: dict[tuple[str, ...], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.shared, []).append(job)
+    loads, taken = [0.0] * shares, set()
+    for key, group in sorted(groups.items(), key=lambda one: -sum(job.expected for job in one[1])):
+        least = loads.index(min(loads))
+        loads[least] += sum(job.expected for job in group)
+        taken |= {key} if least == share else set()
+    return [job for job in jobs if job.shared in taken]
+
+
 def _measured(run: Run, job: Job) -> Row:
     start = time.monotonic()
     try:
@@ -191,5 +232,6 @@ def _require_device(run: Run) -> None:
         return
     try:
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # for other processes
     except RuntimeError as error:
         raise DeviceLost(f"{error}\nrun it again: it goes on behind the measurement that failed") from error

@@ -73,8 +73,10 @@ def _annotated(function: types.FunctionType) -> Mapping[int | str, _Make]:
 def _places(name: str) -> Mapping[int | str, _Make]:
     """Where an operator of ATen takes numbers only: positions and names of its parameters, and what makes them."""
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
+    if not isinstance(packet, torch._ops.OpOverloadPacket):  # the namespace has methods of objects too: __eq__
+        return _NONE
     found: dict[int | str, _Make | None] = {}
-    for overload in packet.overloads() if packet is not None else ():
+    for overload in packet.overloads():
         for position, argument in enumerate(getattr(packet, overload)._schema.arguments):
             kind = str(argument.real_type).removeprefix("Optional[").removeprefix("List[")
             make = next((make for kinds, make in _MAKERS if kind.startswith(kinds)), None)

@@ -16,7 +16,7 @@ import gpu_programs
 import gpu_run
 import pytest
 import torch
-from gpu_run import Job, Mismatch, Run, merge, perform
+from gpu_run import Job, Mismatch, Run, dealt, merge, perform
 from gpu_summary import line, report, summary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,3 +145,26 @@ def test_jobs_have_keys_of_their_own_and_the_telling_ones_come_first() -> None:
     first = [one for one in jobs if one.part == "kernels"][: 3 * len(gpu.PROGRAMS)]
     assert jobs[: len(first)] == first and {one.dtype for one in first} == {"float32"}
     assert {one.part for one in jobs} >= set(gpu.PARTS) - {"padding"}
+
+
+def test_shares_are_all_jobs_once_and_keep_groups_together() -> None:
+    jobs = [job(str(i % 5), expected=float(i)) for i in range(20)]
+    shares = [dealt(jobs, share, 3) for share in range(3)]
+    assert sorted(map(str, jobs)) == sorted(str(one) for share in shares for one in share)
+    names = [{one.name for one in share} for share in shares]
+    assert all(names) and sum(map(len, names)) == 5
+    loads = [sum(one.expected for one in share) for share in shares]
+    assert max(loads) <= 2 * min(loads)
+
+
+def test_workers_share_the_measurements(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    given = ["--dry-run", "--workers", "2", "--only", "kernels,splits,mixed", "--kernels", "gelu"]
+    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), *given, "--out", str(out)]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "SYMSHAPE_CACHE": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    merged = json.loads(out.read_text())["rows"]
+    own = [json.loads((tmp_path / f"gpu.{worker}.json").read_text())["rows"] for worker in range(2)]
+    assert all(own) and len(merged) == sum(map(len, own))
+    assert {row["part"] for row in merged} == {"kernels", "splits", "mixed"}
