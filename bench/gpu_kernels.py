@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from accuracy import Errors, accurate, draws
-from gpu_run import Job, Row, Run
+from gpu_run import Job, Row, Run, Work
 from gpu_timing import Times, ratio
 from kernel_programs import PROGRAMS, KernelProgram, Shape, elements, meet
 
@@ -82,7 +82,7 @@ class Sweep:
     def inputs(self, shape: Shape, seed: int = 0) -> tuple[torch.Tensor, ...]:
         return self.program.inputs(shape, self.run.device, DTYPES[self.dtype], seed)
 
-    def measure(self, shape: Shape) -> Row:
+    def measure(self, shape: Shape) -> Work:
         """One row, but for its key."""
         inputs = self.inputs(shape)
         static = torch.compile(self.program.copy(), dynamic=False, **self.run.backend("inductor_static"))
@@ -90,7 +90,9 @@ class Sweep:
         errors = self.errors(shape, calls)
         again = [self.dynamic["symshape"](*inputs) for _ in range(2)]
         repeats = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(*map(tensors_of, again), strict=True))
-        del again
+        del again, inputs  # the memory is needed meanwhile
+        yield
+        inputs = self.inputs(shape)
         bound = {name: partial(call, *inputs) for name, call in calls.items()}
         times = self.run.times(bound)
         return {
@@ -131,7 +133,7 @@ def moved(program: KernelProgram, shape: Shape, dtype: str) -> float:
     return program.accesses * elements(shape) * DTYPES[dtype].itemsize
 
 
-def measure_kernel(run: Run, name: str, dtype: str, shape: Shape) -> Row:
+def measure_kernel(run: Run, name: str, dtype: str, shape: Shape) -> Work:
     sweep: Sweep = run.shared(("kernels", name, dtype), lambda: Sweep(run, PROGRAMS[name], dtype))
     return sweep.measure(shape)
 
@@ -176,7 +178,7 @@ def _launches(run: Run, shape: Shape) -> tuple[Any, dict[str, Callable[..., None
     return (kernel, planned), launches
 
 
-def measure_splits(run: Run, shape: Shape) -> Row:
+def measure_splits(run: Run, shape: Shape) -> Work:
     """The sum of rows: what the planner chooses, against the same kernel split into 1, 2, 4, ... parts."""
     from symshape.runtime.triton.launch import processor_count
 
@@ -189,6 +191,7 @@ def measure_splits(run: Run, shape: Shape) -> Row:
         out.fill_(torch.nan)
         call()
         errors[name] = relative_error(out.double(), expected)
+    yield
     seconds = {name: one.seconds for name, one in run.times(calls).items()}
     best = min((name for name in seconds if name != "planned"), key=lambda name: seconds[name]["device"])
     sizes = dict(zip(kernel.loops.symbols, shape, strict=True))
@@ -223,14 +226,17 @@ def device_bandwidth(run: Run) -> dict[str, float]:
     return copied | ({} if sheet is None else {"data_sheet": sheet})
 
 
-def measure_bandwidth(run: Run, name: str, dtype: str, shape: Shape) -> Row:
+def measure_bandwidth(run: Run, name: str, dtype: str, shape: Shape) -> Work:
     """Of a kernel that is bound by memory: bytes per second over the device's."""
-    peaks = run.shared("bandwidth", lambda: device_bandwidth(run))
     program = PROGRAMS[name]
     compiled = torch.compile(program.copy(), dynamic=True, **run.backend("symshape"))
     meet(compiled, program.inputs(program.first, run.device, DTYPES[dtype]))
     inputs = program.inputs(shape, run.device, DTYPES[dtype])
     off = relative_error(compiled(*inputs), program.run(*inputs))
+    del inputs
+    yield
+    inputs = program.inputs(shape, run.device, DTYPES[dtype])
+    peaks = run.shared("bandwidth", lambda: device_bandwidth(run))
     (times,) = run.times({"symshape": partial(compiled, *inputs)}).values()
     reached = moved(program, shape, dtype) / times.seconds["device"]
     return {

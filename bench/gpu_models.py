@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 from gpu_kernels import compared
-from gpu_run import Job, Row, Run
+from gpu_run import Job, Row, Run, Work
 from models import Trainer
 from trained_models import TRAINED
 
@@ -35,6 +35,20 @@ def inductor(run: Run, module: Any, **given: Any) -> Any:
     return torch.compile(module, **({"backend": "eager", "dynamic": given.get("dynamic")} if run.dry else given))
 
 
+def without_failing_peers(ways: dict[str, Any], call: Callable[[Any], Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The result of each way, and the errors of Inductor's, which are no ways any more: the others are measured."""
+    results, errors = {}, {}
+    for name, way in list(ways.items()):
+        try:
+            results[name] = call(way)
+        except Exception as error:
+            if not name.startswith("inductor"):
+                raise
+            errors[name] = f"{type(error).__name__}: {error}"[:500]
+            del ways[name]
+    return results, errors
+
+
 # Forward.
 
 
@@ -46,21 +60,23 @@ def dynamic_forwards(run: Run, model: Model) -> dict[str, Callable[..., Any]]:
         "symshape": compile_for("symshape", module_of(run, model), **run.options),
     }
     first = model.tiny_shapes[0] if run.dry else model.first_shapes[0]
-    for call in calls.values():
-        call(**run.put(model.inputs(first)))
+    without_failing_peers(calls, lambda call: call(**run.put(model.inputs(first))))
     return calls
 
 
 @torch.no_grad()
-def measure_inference(run: Run, name: str, shape: Shape) -> Row:
+def measure_inference(run: Run, name: str, shape: Shape) -> Work:
     """A forward pass at one shape. The static compilation is made for it."""
     model = TRAINED[name]
     calls = run.only(("inference", name), lambda: dynamic_forwards(run, model))
     calls = {**calls, "inductor_static": inductor(run, module_of(run, model), dynamic=False)}
     inputs = run.put(model.inputs(shape))
-    error = relative_error(calls["symshape"](**inputs), calls["eager"](**inputs))
+    results, failed = without_failing_peers(calls, lambda call: call(**inputs))
+    error = relative_error(results["symshape"], results["eager"])
+    del results
+    yield
     times = run.times({key: partial(call, **inputs) for key, call in calls.items()})
-    return {**compared(times), "error": error, "accurate": error <= TOLERANCE}
+    return {**compared(times), "error": error, "accurate": error <= TOLERANCE, "peers_failed": failed}
 
 
 # Training.
@@ -79,32 +95,35 @@ def dynamic_trainers(run: Run, model: Model) -> dict[str, Trainer]:
         "symshape": trainer_of(run, model, partial(compile_for, "symshape", **run.options)),
     }
     first = model.tiny_shapes[0] if run.dry else model.first_shapes[0]
-    for trainer in trainers.values():
-        trainer.step(**run.put(model.inputs(first)))
+    without_failing_peers(trainers, lambda trainer: trainer.step(**run.put(model.inputs(first))))
     return trainers
 
 
-def measure_training(run: Run, name: str, shape: Shape) -> Row:
+def measure_training(run: Run, name: str, shape: Shape) -> Work:
     """A step (forward, backward, SGD). The loss is compared after as many steps as the dynamic ones have made."""
     model = TRAINED[name]
     trainers = run.only(("training", name), lambda: dynamic_trainers(run, model))
     trainers = {**trainers, "inductor_static": trainer_of(run, model, partial(inductor, run, dynamic=False))}
     inputs = run.put(model.inputs(shape))
-    losses = {key: float(trainer.step(**inputs)) for key, trainer in trainers.items()}
+    losses, failed = without_failing_peers(trainers, lambda trainer: float(trainer.step(**inputs)))
     error = abs(losses["symshape"] - losses["eager"]) / abs(losses["eager"])
+    yield
     times = run.times({key: partial(one.step, **inputs) for key, one in trainers.items()})
-    return {**compared(times), "losses": losses, "error": error, "accurate": error <= TOLERANCE}
+    return {**compared(times), "losses": losses, "error": error, "accurate": error <= TOLERANCE, "peers_failed": failed}
 
 
 def model_jobs(dry: bool, part: str) -> list[Job]:
-    """Two shapes of each model."""
-    names, work = {"inference": (INFERENCE, measure_inference), "training": (TRAINING, measure_training)}[part]
+    """Two shapes of each model; one in training, where Inductor compiles for minutes."""
+    names, work, count, expected = {
+        "inference": (INFERENCE, measure_inference, 2, 45.0),
+        "training": (TRAINING, measure_training, 1, 170.0),
+    }[part]
     found = []
     for name in (SMALLEST,) if dry else names:
         model = TRAINED[name]
-        shapes = model.tiny_shapes[1:2] if dry else model.large_shapes[12:14]
+        shapes = model.tiny_shapes[1:2] if dry else model.large_shapes[12 : 12 + count]
         for shape in shapes:
-            found.append(Job(part, name, "float32", shape, partial(work, name=name, shape=shape), expected=90.0))
+            found.append(Job(part, name, "float32", shape, partial(work, name=name, shape=shape), expected))
     return found
 
 
@@ -174,7 +193,7 @@ def decoders(run: Run) -> dict[str, Callable[..., Any]]:
 
 
 @torch.no_grad()
-def measure_decode(run: Run, shape: Shape) -> Row:
+def measure_decode(run: Run, shape: Shape) -> Work:
     """One token with so many before it; ``call`` is what counts, since launching is most of it."""
     batch, past = shape
     calls = run.only("decode", lambda: decoders(run))
@@ -185,6 +204,7 @@ def measure_decode(run: Run, shape: Shape) -> Row:
     for name, call in in_turn.items():
         for _ in range(2 * PLACES):  # before a graph is recorded calls run as they are
             errors[name] = relative_error(call(), expected)
+    yield
     times = run.times(in_turn)
     return {**compared(times), "errors": errors, "accurate": errors["symshape"] <= TOLERANCE}
 
@@ -192,7 +212,7 @@ def measure_decode(run: Run, shape: Shape) -> Row:
 def decode_jobs(dry: bool) -> list[Job]:
     shapes = [(2, 3)] if dry else [(BATCH, past) for past in PASTS]
     return [
-        Job("decode", "llama", "float32", one, partial(measure_decode, shape=one), expected=120.0) for one in shapes
+        Job("decode", "llama", "float32", one, partial(measure_decode, shape=one), expected=30.0) for one in shapes
     ]
 
 
@@ -220,6 +240,6 @@ def measure_compile(run: Run, name: str) -> Row:
 def compile_jobs(dry: bool) -> list[Job]:
     names = ("bert",) if dry else ("bert", "t5", "resnet")
     return [
-        Job("compile", name, "float32", MODELS[name].first_shapes[0], partial(measure_compile, name=name), 150.0)
+        Job("compile", name, "float32", MODELS[name].first_shapes[0], partial(measure_compile, name=name), 120.0)
         for name in names
     ]

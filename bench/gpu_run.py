@@ -1,5 +1,8 @@
 """A run of bench/gpu.py: measurements in order while there is time, kept in a file that a later run goes on with.
 
+A measurement is a generator: it compiles and checks, yields, takes times, and returns its row. Of processes that share
+a GPU each brings all of its measurements to the ``yield``; then one process at a time takes times, alone on the GPU.
+
 A row is known by its part, name, dtype and shape. What fails is a row too, and is not tried again unless it is asked
 for: an illegal access ends everything that the process could still do on the GPU. A measurement that ended the process
 itself is found by the next run, which counts it as failed.
@@ -11,7 +14,7 @@ import contextlib
 import fcntl
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +28,9 @@ from symshape.tools.measure import write_result
 
 Row = dict[str, Any]
 Key = tuple[str, str, str, tuple[int, ...]]
+Work = Generator[None, None, Row]
 IDENTITY: Final = ("device", "torch", "symshape", "dry_run")
+PREPARING: Final = 0.6  # of the time, where processes work together
 _ENDED: Final = "the process ended while this was measured"
 
 
@@ -39,21 +44,22 @@ class DeviceLost(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """One measurement: what makes the row, but for its key. ``expected``: seconds, before one of the part was timed."""
+    """One measurement: what makes the row, but for its key. ``expected``: seconds, before one of the part was timed.
+    ``work``: a generator (see above), or the row where no times are taken."""
 
     part: str
     name: str
     dtype: str
     shape: tuple[int, ...]
-    work: Callable[[Run], Row] = field(compare=False)
-    expected: float = 15.0
+    work: Callable[[Run], Work | Row] = field(compare=False)
+    expected: float = 4.0
 
     @property
     def key(self) -> Key:
         return self.part, self.name, self.dtype, self.shape
 
     @property
-    def shared(self) -> tuple[str, ...]:
+    def group(self) -> tuple[str, ...]:
         """Jobs of which this is equal share compiled functions."""
         return self.part, self.name, self.dtype
 
@@ -91,19 +97,17 @@ class Run:
         return {"target": "triton", "cache": False} if self.dry else {"cache": False}
 
     def times(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Times]:
-        """Of each call, `gpu_timing.measure`: once none of them compiles any more, and no other process takes times."""
-        for call in calls.values():
-            call()
-        with self._alone():
-            return measure(calls, self.rounds, self.device)
+        """`gpu_timing.measure` of each call."""
+        return measure(calls, self.rounds, self.device)
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def holding(self, exclusive: bool) -> Iterator[None]:
+        """The lock, which many processes hold to prepare, or one to take times."""
         if not self.lock:
             yield
             return
         with open(self.lock, "a") as file:  # closing it gives the lock back
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
             yield
 
     def time_left(self) -> float:
@@ -182,20 +186,88 @@ def merge(files: Iterable[str]) -> dict[str, Any]:
 
 def perform(run: Run, jobs: list[Job], line: Callable[[Row], str]) -> int:
     """Job after job while there is time for one more; the number of those that are left. DeviceLost if it is."""
-    done, left = {key_of(row) for row in run.rows}, 0
-    for number, job in enumerate(jobs, 1):
-        if job.key in done:
-            continue
-        if run.time_left() < run.longest.get(job.part, job.expected):
-            left += 1
-            continue
-        run.save(pending=job)
-        row = _measured(run, job)
-        run.rows.append(row)
-        run.save()
-        print(f"[{number}/{len(jobs)}, {run.time_left():.0f} s left] {job}: {line(row)}", flush=True)
-        _require_device(run)
-    return left
+    done = {key_of(row) for row in run.rows}
+    todo = [job for job in jobs if job.key not in done]
+    found = _together(run, todo, line) if run.lock else _in_turn(run, todo, line)
+    return len(todo) - found
+
+
+def _in_turn(run: Run, jobs: list[Job], line: Callable[[Row], str]) -> int:
+    found = 0
+    for job in jobs:
+        if run.time_left() >= run.longest.get(job.part, job.expected):
+            begun = _begin(run, job)
+            _finish(run, begun, line)
+            found += 1
+    return found
+
+
+def _together(run: Run, jobs: list[Job], line: Callable[[Row], str]) -> int:
+    """With other processes: all is prepared first. The lock is exclusive once none of them prepares any more."""
+    begun, end = [], run.deadline - (1 - PREPARING) * run.time_left()
+    with run.holding(exclusive=False):
+        for job in jobs:
+            if time.monotonic() < end:
+                begun.append(_begin(run, job))
+                _require_device(run)
+    found = 0
+    for one in begun:
+        with run.holding(exclusive=True):
+            if run.time_left() > 0:
+                _finish(run, one, line)
+                found += 1
+    return found
+
+
+@dataclass
+class _Begun:
+    """A job that waits for its times, and the seconds that it took so far; ``row``: of one that needs none."""
+
+    job: Job
+    work: Work | None = None
+    seconds: float = 0.0
+    row: Row | None = None
+
+
+def _begin(run: Run, job: Job) -> _Begun:
+    """To the ``yield``."""
+    begun = _Begun(job)
+    _advance(run, begun)
+    return begun
+
+
+def _finish(run: Run, begun: _Begun, line: Callable[[Row], str]) -> None:
+    """Takes the times, keeps the row and says so."""
+    job = begun.job
+    if begun.row is None:
+        _advance(run, begun)
+    assert begun.row is not None, f"{job} yields twice"
+    row = {**_head(job), **begun.row, "measured_in": begun.seconds}
+    run.longest[job.part] = max(run.longest.get(job.part, 0.0), row["measured_in"])
+    run.rows.append(row)
+    run.save()
+    print(f"[{len(run.rows)}, {run.time_left():.0f} s left] {job}: {line(row)}", flush=True)
+    _require_device(run)
+
+
+def _advance(run: Run, begun: _Begun) -> None:
+    """To the ``yield``, or from there to the end."""
+    run.save(pending=begun.job)
+    start = time.monotonic()
+    try:
+        if begun.work is None:
+            made = begun.job.work(run)
+            if isinstance(made, dict):
+                begun.row = made
+            else:
+                begun.work = made
+        if begun.work is not None:
+            next(begun.work)
+    except StopIteration as end:
+        begun.row = end.value
+    except Exception as failure:  # the rest is still worth measuring
+        begun.row = {"failed": f"{type(failure).__name__}: {failure}"[:2000]}
+    begun.seconds += time.monotonic() - start
 
 
 def dealt(jobs: list[Job], share: int, shares: int) -> list[Job]:
@@ -203,24 +275,13 @@ def dealt(jobs: list[Job], share: int, shares: int) -> list[Job]:
     groups are dealt first, each to the process that has least to do."""
     groups: dict[tuple[str, ...], list[Job]] = {}
     for job in jobs:
-        groups.setdefault(job.shared, []).append(job)
+        groups.setdefault(job.group, []).append(job)
     loads, taken = [0.0] * shares, set()
     for key, group in sorted(groups.items(), key=lambda one: -sum(job.expected for job in one[1])):
         least = loads.index(min(loads))
         loads[least] += sum(job.expected for job in group)
         taken |= {key} if least == share else set()
-    return [job for job in jobs if job.shared in taken]
-
-
-def _measured(run: Run, job: Job) -> Row:
-    start = time.monotonic()
-    try:
-        row = {**_head(job), **job.work(run)}
-    except Exception as failure:  # the rest is still worth measuring
-        row = {**_head(job), "failed": f"{type(failure).__name__}: {failure}"[:2000]}
-    row["measured_in"] = time.monotonic() - start
-    run.longest[job.part] = max(run.longest.get(job.part, 0.0), row["measured_in"])
-    return row
+    return [job for job in jobs if job.group in taken]
 
 
 def _head(job: Job) -> Row:

@@ -60,7 +60,7 @@ PLANES: tuple[Shape, ...] = (
     (1, 100_000_007),
     (50_000_017, 2),
 )
-_LONGEST = 1 << 40  # elements of a dim: a bound is needed where there is a least size
+_LONGEST = (1 << 31) - 1  # elements of a dim: a small first size makes Inductor index with int32
 FIRST = {1: (96,), 2: (12, 40)}  # by rank: the size that a dynamic compilation meets first
 
 

@@ -7,6 +7,7 @@ import functools
 import importlib
 import operator
 import struct
+import threading
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -236,8 +237,22 @@ def _slot_maker(program: Program) -> Callable[[], Any]:
         return ctypes.c_int64
     if program.device == "cpu":
         return lambda: torch.zeros(1, dtype=torch.int64)
-    word = torch.zeros(1, dtype=torch.int64, pin_memory=True)
-    return lambda: word
+    return _PinnedWord()
+
+
+class _PinnedWord:
+    """An int64 on the host that kernels on a GPU write to. It is made at the first call: a program is loaded while
+    PyTorch's fake mode is on, where the tensor would be a fake one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.word: torch.Tensor | None = None
+
+    def __call__(self) -> torch.Tensor:
+        with self.lock:  # of two words, one would never be looked at
+            if self.word is None:
+                self.word = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+            return self.word
 
 
 def _number_of(tensor: torch.Tensor) -> int | float:
