@@ -7,8 +7,9 @@
 A run ends by itself within the budget of seconds; one with the same ``--out`` goes on where it stopped. Rows of several
 files are merged if they are of one device and of the same versions of PyTorch and symshape. The dynamic compilations
 meet a small size first; the static one is compiled for each size by itself. ``device`` is time on the GPU, ``call``
-what the caller sees. ``--workers``: so many processes compile side by side; one at a time measures. ``--dry-run`` runs all of it at tiny sizes on the CPU, kernels by Triton's interpreter and
-without Inductor: no time in it means anything.
+what the caller sees. ``--workers``: so many processes compile side by side; then one at a time measures. ``--dry-run``
+runs all of it at tiny sizes on the CPU, kernels by Triton's interpreter and without Inductor: no time in it means
+anything.
 
 | part | what | file |
 |---|---|---|
@@ -91,10 +92,11 @@ def work_together(options: argparse.Namespace) -> int:
     given += ["--rounds", str(options.rounds), *(["--retry"] if options.retry else [])]
     given += ["--dry-run"] if options.dry_run else []
     files, running = [], []
-    with tempfile.NamedTemporaryFile() as lock, contextlib.ExitStack() as logs:
+    with contextlib.ExitStack() as logs:
+        lock = options.lock or logs.enter_context(tempfile.NamedTemporaryFile()).name
         for worker in range(options.workers):
             files.append(str(out.with_name(f"{out.stem}.{worker}.json")))
-            own = ["--out", files[-1], "--share", str(worker), str(options.workers), "--lock", lock.name]
+            own = ["--out", files[-1], "--share", str(worker), str(options.workers), "--lock", lock]
             log = logs.enter_context(open(Path(files[-1]).with_suffix(".log"), "w"))
             command = [sys.executable, __file__, *given, *own]
             running.append(subprocess.Popen(command, env=os.environ | alone, stdout=log, stderr=subprocess.STDOUT))
@@ -115,8 +117,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kernels", default=",".join(PROGRAMS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--workers", type=int, default=1, help="processes that share the measurements")
-    parser.add_argument("--share", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="measure I-th of N shares")
-    parser.add_argument("--lock", default="", help="a file to lock while times are taken, of processes on one GPU")
+    parser.add_argument(
+        "--share", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="measure I-th of N shares"
+    )
+    parser.add_argument("--lock", default="", help="a file to lock while times are taken, for whatever uses the GPU")
     parser.add_argument("--retry", action="store_true", help="measure again what failed in an earlier run")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()

@@ -12,6 +12,7 @@ from accuracy import Errors, accurate, draws
 from gpu_run import Job, Row, Run, Work
 from gpu_timing import Times, ratio
 from kernel_programs import PROGRAMS, KernelProgram, Shape, elements, meet
+from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 from symshape.tools.measure import relative_error, tensors_of
 
@@ -72,12 +73,21 @@ class Sweep:
 
     def __init__(self, run: Run, program: KernelProgram, dtype: str) -> None:
         self.run, self.program, self.dtype = run, program, dtype
-        self.dynamic = {
-            name: torch.compile(program.copy(), dynamic=True, **run.backend(name))
-            for name in ("inductor_dynamic", "symshape")
-        }
-        for compiled in self.dynamic.values():
-            meet(compiled, self.inputs(program.first))
+        self.dynamic = {name: self.met(name) for name in ("inductor_dynamic", "symshape")}
+
+    def met(self, name: str) -> Callable[..., Any]:
+        """A dynamic compilation that has met the small size. Where Inductor narrows the ranges that were asked for, to
+        index with int32, it has its usual ones, which exclude 0 and 1."""
+        first = self.program.first
+        compiled = torch.compile(self.program.copy(), dynamic=True, **self.run.backend(name))
+        try:
+            meet(compiled, self.inputs(first))
+        except ConstraintViolationError:
+            if name == "symshape":
+                raise
+            compiled = torch.compile(self.program.copy(), dynamic=True, **self.run.backend(name))
+            compiled(*self.inputs(first))
+        return compiled
 
     def inputs(self, shape: Shape, seed: int = 0) -> tuple[torch.Tensor, ...]:
         return self.program.inputs(shape, self.run.device, DTYPES[self.dtype], seed)
@@ -200,7 +210,7 @@ def measure_splits(run: Run, shape: Shape) -> Work:
         "seconds": seconds,
         "best": int(best),
         "over_best": seconds["planned"]["device"] / seconds[best]["device"],
-        "accurate": max(errors.values()) <= 1e-5,
+        "accurate": errors["planned"] <= 1e-5,
         "errors": errors,
     }
 

@@ -211,9 +211,7 @@ def measure_decode(run: Run, shape: Shape) -> Work:
 
 def decode_jobs(dry: bool) -> list[Job]:
     shapes = [(2, 3)] if dry else [(BATCH, past) for past in PASTS]
-    return [
-        Job("decode", "llama", "float32", one, partial(measure_decode, shape=one), expected=30.0) for one in shapes
-    ]
+    return [Job("decode", "llama", "float32", one, partial(measure_decode, shape=one), expected=30.0) for one in shapes]
 
 
 # Compile time.

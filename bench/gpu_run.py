@@ -207,7 +207,7 @@ def _together(run: Run, jobs: list[Job], line: Callable[[Row], str]) -> int:
     begun, end = [], run.deadline - (1 - PREPARING) * run.time_left()
     with run.holding(exclusive=False):
         for job in jobs:
-            if time.monotonic() < end:
+            if end - time.monotonic() >= run.longest.get(job.part, job.expected):
                 begun.append(_begin(run, job))
                 _require_device(run)
     found = 0
@@ -243,7 +243,6 @@ def _finish(run: Run, begun: _Begun, line: Callable[[Row], str]) -> None:
         _advance(run, begun)
     assert begun.row is not None, f"{job} yields twice"
     row = {**_head(job), **begun.row, "measured_in": begun.seconds}
-    run.longest[job.part] = max(run.longest.get(job.part, 0.0), row["measured_in"])
     run.rows.append(row)
     run.save()
     print(f"[{len(run.rows)}, {run.time_left():.0f} s left] {job}: {line(row)}", flush=True)
@@ -268,6 +267,7 @@ def _advance(run: Run, begun: _Begun) -> None:
     except Exception as failure:  # the rest is still worth measuring
         begun.row = {"failed": f"{type(failure).__name__}: {failure}"[:2000]}
     begun.seconds += time.monotonic() - start
+    run.longest[begun.job.part] = max(run.longest.get(begun.job.part, 0.0), begun.seconds)
 
 
 def dealt(jobs: list[Job], share: int, shares: int) -> list[Job]:

@@ -9,10 +9,11 @@ from typing import ClassVar
 
 from torch_mlir import ir
 
+from symshape.analysis.access_patterns import KernelAccesses
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.addresses import allocated_arguments
 from symshape.passes.plans.alignment import Needs, needs_of
-from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, divides, tables, write_all
+from symshape.passes.plans.variant_table import ALIGNMENT, MOST_VARIANTS, Row, divides, tables, write_all
 from symshape.prover.numbers.condition import all_of
 
 _TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing, or little
@@ -72,7 +73,7 @@ class PlanAlignment(Pass):
                     continue
                 if row.dims not in needs:
                     needs[row.dims] = needs_of(kernel, row.dims, own)
-                rows += _with_aligned(row, needs[row.dims])
+                rows += _with_aligned(row, needs[row.dims], kernel)
             table.rows = trimmed(rows, self.most)
             self.count(context, dropped=len(rows) - len(table.rows), **Counter(map(_kind, table.rows)))
         return write_all(planned)
@@ -83,8 +84,10 @@ def _kind(row: Row) -> str:
     return "tested" if row.name.endswith("_aligned") else "proven" if row.aligned else "unaligned"
 
 
-def _with_aligned(row: Row, needs: Needs | None) -> list[Row]:
-    if needs is None or (row.form == "persistent" and row.rblock <= _TINY):
+def _with_aligned(row: Row, needs: Needs | None, kernel: KernelAccesses) -> list[Row]:
+    tiny = row.form == "persistent" and row.rblock <= _TINY and kernel.fast is not None and kernel.fast.reduced
+    thin = row.form == "tile" and min(row.xblock, row.yblock) < ALIGNMENT  # taken where a dim is shorter
+    if needs is None or tiny or thin:
         return [row]
     if not needs.tested:
         return [replace(row, aligned=needs.names)]

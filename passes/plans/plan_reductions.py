@@ -63,10 +63,10 @@ class PlanReductions(Pass):
         "looped": "variants that read a row in steps",
         "split": "variants in which programs share a row",
     }
-    persistent: tuple[int, ...] = (128, 512, 2048)
-    once: tuple[int, ...] = (16, 128, 1024)
-    column: tuple[int, ...] = (16, 64)
-    largest: int = 8192
+    persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+    once: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
+    column: tuple[int, ...] = (4, 16, 64)
+    largest: int = 16384
     tile: int = 1024
     column_rows: int = 64
     step: int = 192 << 10
@@ -103,7 +103,9 @@ class PlanReductions(Pass):
 
     def _persistent(self, kernel: KernelAccesses, rblock: int, column: bool) -> Row:
         xblock = self.column_rows if column else max(1, self.tile // rblock)
-        warps = min(16, max(1, xblock * rblock // 256))
+        points = xblock * rblock
+        each = 256 if column or points <= self.tile else 1024  # long rows: fewer warps have less to combine
+        warps = min(16, max(1 if points <= self.tile else 4, points // each))
         condition = at_most(kernel.rnumel, rblock)
         return Row(f"persistent{rblock}", "persistent", condition, xblock, rblock=rblock, num_warps=warps)
 

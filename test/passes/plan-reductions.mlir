@@ -3,20 +3,23 @@
 // Rows of any size: short ones many to a program, long ones shared among programs where they are few.
 // CHECK-LABEL: func.func private @any(
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?xf32>, %{{.*}}: tensor<?xf32>, %[[N:.*]]: index, %[[M:.*]]: index
-// CHECK:         %[[C16:.*]] = arith.constant 16 : index
-// CHECK:         %[[TINY:.*]] = arith.cmpi sge, %[[C16]], %[[M]] : index
-// CHECK:         "symshape.variant"(%[[TINY]]) {{{.*}} form = "persistent", {{.*}} name = "persistent16", num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
+// CHECK:         %[[C2:.*]] = arith.constant 2 : index
+// CHECK:         %[[TINY:.*]] = arith.cmpi sge, %[[C2]], %[[M]] : index
+// CHECK:         "symshape.variant"(%[[TINY]]) {{{.*}} form = "persistent", {{.*}} name = "persistent2", num_warps = 4 : i64, rblock = 2 : i64, xblock = 512 : i64
+// CHECK:         name = "persistent8"
+// CHECK:         name = "persistent32"
 // CHECK:         %[[C128:.*]] = arith.constant 128 : index
 // CHECK:         %[[SHORT:.*]] = arith.cmpi sge, %[[C128]], %[[M]] : index
 // CHECK:         "symshape.variant"(%[[SHORT]]) {{{.*}} name = "persistent128", num_warps = 4 : i64, rblock = 128 : i64, xblock = 8 : i64
+// CHECK:         name = "persistent256"
+// CHECK:         name = "persistent512"
 // CHECK:         name = "persistent1024"
 // CHECK:         %[[P:.*]] = "symshape.processors"
-// CHECK:         %[[C8:.*]] = arith.constant 8 : index
 // CHECK:         %[[WORK:.*]] = arith.muli %[[N]], %[[M]] : index
 // CHECK:         %[[STEP:.*]] = arith.constant 49152 : index
 // CHECK:         %[[STEPS:.*]] = arith.muli %[[P]], %[[STEP]] : index
 // CHECK:         %[[WAVES:.*]] = arith.floordivsi %[[WORK]], %[[STEPS]] : index
-// CHECK:         %[[FEW:.*]] = arith.minsi %[[C8]], %[[WAVES]] : index
+// CHECK:         %[[FEW:.*]] = arith.minsi %{{.*}}, %[[WAVES]] : index
 // CHECK:         %[[SOME:.*]] = arith.maxsi %{{.*}}, %[[FEW]] : index
 // CHECK:         %[[PROGRAMS:.*]] = arith.muli %[[P]], %[[SOME]] : index
 // CHECK:         %[[LONG:.*]] = arith.cmpi sge, %[[M]], %[[STEP]] : index
@@ -52,8 +55,8 @@ func.func private @any(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index, %s
 
 // At most 1000 points: neither looped nor split, and the last variant has just the points that there can be.
 // CHECK-LABEL: func.func private @bounded(
-// CHECK:         name = "persistent16"
-// CHECK:         name = "persistent128"
+// CHECK:         name = "persistent2"
+// CHECK:         name = "persistent512"
 // CHECK:         %[[TRUE:.*]] = arith.constant true
 // CHECK:         "symshape.variant"(%[[TRUE]]) {{{.*}} name = "persistent1024"
 // CHECK-NOT:     symshape.variant
@@ -86,6 +89,7 @@ func.func private @bounded(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index
 // At least 129 points: no variant for shorter ones. At least 10000 rows on at most 1024 processors: none is split.
 // CHECK-LABEL: func.func private @many_long(
 // CHECK-NOT:     name = "persistent128"
+// CHECK:         name = "persistent256"
 // CHECK:         name = "persistent1024"
 // CHECK-NOT:     symshape.processors
 // CHECK:         name = "looped"
@@ -147,6 +151,7 @@ func.func private @constant(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: inde
 
 // Rows lie next to each other: 64 of them in a program.
 // CHECK-LABEL: func.func private @column(
+// CHECK:         name = "persistent4", num_warps = 1 : i64, rblock = 4 : i64, xblock = 64 : i64
 // CHECK:         name = "persistent16", num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
 // CHECK:         name = "persistent64", num_warps = 16 : i64, rblock = 64 : i64, xblock = 64 : i64
 // CHECK:         name = "split", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64

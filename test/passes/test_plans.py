@@ -18,6 +18,7 @@ from symshape.analysis.read_kernel import read_kernel
 from symshape.codegen.triton.kernel import emit_triton
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.passes.framework.manager import run_pipeline
+from symshape.passes.plans.variant_table import MOST_VARIANTS
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import TRUE
 
@@ -59,14 +60,30 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
         lambda n, m: [torch.randn(n, m)],
         lambda x: [torch.softmax(x, 1)],
         {
-            (9, 5): "persistent128",
-            (3, 161): "persistent512",
-            (2, 1024): "persistent2048_aligned",
+            (70, 2): "persistent2",
+            (9, 5): "persistent8",
+            (5, 32): "persistent32_aligned",
+            (5, 31): "persistent32",
+            (5, 112): "persistent128_aligned",
+            (5, 33): "persistent128",
+            (3, 160): "persistent256_aligned",
+            (3, 161): "persistent256",
+            (3, 512): "persistent512_aligned",
+            (3, 257): "persistent512",
+            (2, 1024): "persistent1024_aligned",
+            (2, 1023): "persistent1024",
+            (2, 1040): "persistent2048_aligned",
             (2, 2047): "persistent2048",
-            (2, 4096): "looped_aligned",
-            (2, 2051): "looped_wide",
+            (2, 4096): "persistent4096_aligned",
+            (2, 2051): "persistent4096",
+            (1, 8192): "persistent8192_aligned",
+            (1, 4099): "persistent8192",
+            (1, 8208): "persistent16384_aligned",
+            (1, 16383): "persistent16384",
+            (2, 16400): "looped_aligned",
+            (2, 16387): "looped",
             (1, 50176): "split_aligned",
-            (1, 50257): "split_wide",
+            (1, 50257): "split",
         },
     ),
     "sum": (
@@ -74,14 +91,22 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
         lambda n, m: [torch.randn(n, m)],
         lambda x: [x.sum(1)],
         {
-            (70, 5): "persistent16",
+            (70, 1): "persistent2",
+            (70, 5): "persistent8",
+            (5, 32): "persistent32_aligned",
+            (5, 31): "persistent32",
+            (9, 112): "persistent128_aligned",
             (9, 100): "persistent128",
+            (9, 256): "persistent256_aligned",
+            (9, 255): "persistent256",
+            (9, 512): "persistent512_aligned",
+            (9, 511): "persistent512",
             (3, 1008): "persistent1024_aligned",
             (3, 1009): "persistent1024",
             (2, 4096): "looped_aligned",
-            (2, 4099): "looped_wide",
+            (2, 4099): "looped",
             (1, 50176): "split_aligned",
-            (1, 50257): "split_wide",
+            (1, 50257): "split",
         },
     ),
     "column": (
@@ -89,13 +114,16 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
         lambda n, m: [torch.randn(m, n).t()],
         lambda x: [x.amax(1)],
         {
+            (64, 3): "persistent4_aligned",
+            (70, 3): "persistent4",
+            (64, 5): "persistent16_aligned",
             (70, 5): "persistent16",
             (80, 60): "persistent64_aligned",
             (81, 60): "persistent64",
             (128, 100): "looped_aligned",
             (129, 100): "looped",
             (16, 3000): "split_aligned",
-            (17, 3000): "split_wide",
+            (17, 3000): "split",
         },
     ),
     "transpose": (
@@ -103,9 +131,15 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
         lambda n, m: [torch.randn(m, n), torch.randn(m)],
         lambda x, y: [x.t() + y],
         {
-            (5, 70): "block1024",
-            (16, 5): "block1024",
-            (32, 48): "tile32_aligned",
+            (5, 7): "block1024",
+            (3, 70): "block1024",
+            (5, 70): "tile8x256",
+            (70, 5): "tile256x8",
+            (31, 70): "tile32x64",
+            (32, 64): "tile32x64_aligned",
+            (70, 31): "tile64x32",
+            (64, 16): "tile64x32_aligned",
+            (48, 48): "tile32_aligned",
             (33, 47): "tile32",
             (192, 192): "tile64_aligned",
             (193, 191): "tile64",
@@ -127,7 +161,7 @@ def test_every_variant_is_taken_and_right(name: str) -> None:
 
     make, inputs, eager, sizes = CASES[name]
     kernel, variants = plan(make())
-    assert len(variants) <= 8
+    assert len(variants) <= MOST_VARIANTS
     assert variants[-1].condition == TRUE
     assert len({v.name for v in variants}) == len(variants)
     taken = {size: chosen(variants, size) for size in sizes}
@@ -244,8 +278,9 @@ def test_facts_of_the_graph_reach_the_table() -> None:
     (kernel,) = report.graphs[0].kernels
     assert {v.form for v in kernel.planned} == {"persistent"}
     assert {v.index_bits for v in kernel.planned} == {32}
-    assert kernel.variants[0] == "persistent128_aligned"
-    assert kernel.planned[1].aligned == ("out0", "s1")
+    names = kernel.variants
+    assert {"persistent256_aligned", "persistent256"} <= set(names)
+    assert kernel.planned[names.index("persistent256")].aligned == ("out0", "s1")
     torch.testing.assert_close(report.result, torch.softmax(x, -1))
 
 

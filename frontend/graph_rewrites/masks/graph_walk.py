@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Node, map_arg
 
 from symshape.frontend.bridge.guards import require_equal
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, expression_of, has_unbacked_sizes, is_unbacked
@@ -281,11 +281,38 @@ class Rewriter:
         for operand, made in self.returned.items():
             if self._vanishes(operand):
                 output.replace_input_with(operand, made)
+        moved: dict[Node, torch.device] = {}
         for node, found in self.values.items():
             if isinstance(found, Uniform) and self._vanishes(node):
                 node.replace_all_uses_with(found.node)
+                if (
+                    isinstance(value := node.meta["val"], torch.Tensor)
+                    and value.device != found.node.meta["val"].device
+                ):
+                    moved[found.node] = value.device
+        self._move(moved)
         self._erase()
         return list(dict.fromkeys(component.root() for component in self.components.values()))
+
+    def _move(self, moved: dict[Node, torch.device]) -> None:
+        """A number of selected elements that was on the host is now counted where the mask is. So is what is computed
+        of it element by element, which then waits for nothing; others get it where it was. ``moved``: nodes, and the
+        devices on which the rest of the graph has them."""
+        for node in list(self.graph.nodes) if moved else ():
+            if not any(operand in moved for operand in node.all_input_nodes):
+                continue
+            value = node.meta.get("val")
+            if node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ()):
+                read, named = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
+                with self.write.mode:
+                    made = node.target(*read, **named)
+                if isinstance(made, torch.Tensor) and made.device != value.device:
+                    moved[node], node.meta["val"] = value.device, made
+                continue
+            self.write.at = node
+            for operand in [one for one in node.all_input_nodes if one in moved]:
+                back = self.write.call(aten._to_copy.default, operand, device=moved[operand])
+                node.replace_input_with(operand, back)
 
     def _returned(self, output: Node, operand: Node, found: Compact) -> bool:
         """Selected elements whose number is an input's size: the gradient of values for them."""
