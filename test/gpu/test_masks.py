@@ -67,6 +67,8 @@ def cases(machine: Machine, gradients: bool = False) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", cases_of(MASKED, ["fill by index", "two masks", "norm", "rows", "count"]))
 def test_nothing_waits_for_a_mask(machine: Machine, name: str) -> None:
     fn = MASKED[name]
+    if name == "norm" and torch.__version__ < "2.12":
+        pytest.skip("PyTorch 2.11 traces no norm of an unbacked number of elements: it is one opaque call")
     every = cases(machine)
     report = symshape.explain(fn, *every[0], options=machine.options)
     called = {call for graph in report.graphs for call in graph.library_calls}
@@ -131,7 +133,7 @@ UNBACKED: dict[str, Program] = {
     "made as large as an element": lambda x, i: torch.arange(i.max().item(), device=x.device) * 2,
     "split at an element": lambda x, i: x.reshape(-1)[: i[0].item()].exp(),
     "repeated": lambda x, i: torch.repeat_interleave(torch.arange(i.shape[0], device=x.device), i) + 1,
-    "padded to an element": lambda x, i: F.pad(x, (0, i[0].item())).sum(1),
+    "padded to an element": lambda x, i: F.pad(x, (0, i[0].item())).abs().sum(1),
     "unique": lambda x, i: (torch.unique(i) * 2).sum(),
     "none selected": lambda x, i: x[x > 100].sum() + x[x > 100].shape[0],
 }

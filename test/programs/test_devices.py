@@ -15,6 +15,7 @@ from emulated_devices import Compiled, WrongDevice, compile_on, memory, on
 
 from symshape.errors import StepFailure
 
+aten, prims = torch.ops.aten, torch.ops.prims
 GPU, OTHER = "cuda:0", "cuda:1"
 SIZES = ((5, 7), (2, 3), (17, 4), (1, 1), (0, 3))
 
@@ -188,3 +189,25 @@ def test_each_operation_runs_where_eager_mode_runs_it(name: str) -> None:
         actual = program(*[on(x, device) for x, device in zip(inputs, case.devices, strict=True)])
         assert [value.device for value in actual] == promised
         torch.testing.assert_close([memory(value) for value in actual], list(expected), equal_nan=True)
+
+
+def _mean_of_selected(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The factor as AOTAutograd's graphs have it: a number of Python's that has become tensors on the host."""
+    at = aten.squeeze.dim(aten.nonzero.default(m), 1)  # as what x[m] is traced to where PyTorch has no CUDA
+    selected = aten.index.Tensor(x, [at])
+    two, count = (aten.scalar_tensor.default(n, dtype=torch.float64) for n in (2.0, torch.sym_float(selected.shape[0])))
+    factor = prims.convert_element_type.default(aten.div.Tensor(two, count), torch.float32)
+    return aten.index_put.default(aten.mul.Tensor(x, 0), [at], aten.mul.Tensor(selected, factor)), factor
+
+
+def test_the_number_of_selected_elements_is_not_waited_for() -> None:
+    """It is counted on the GPU, where what is computed of it stays; only what is returned goes to where eager has it."""
+    inputs = [torch.randn(9), torch.arange(9) % 3 > 0]
+    compiled = compile_on(lambda x, m: _mean_of_selected(x, m)[0], inputs, [GPU, GPU])
+    assert not {call for call in compiled.kept if "copy" in call}, compiled.source
+    (actual,) = compiled(*(on(x, GPU) for x in inputs))  # the host reads no number on the GPU: that is WrongDevice
+    torch.testing.assert_close(memory(actual), _mean_of_selected(*inputs)[0])
+    returned = compile_on(lambda x, m: _mean_of_selected(x, m), inputs, [GPU, GPU])
+    both = returned(*(on(x, GPU) for x in inputs))
+    assert [str(t.device) for t in both] == [GPU, "cpu"]
+    torch.testing.assert_close([memory(t) for t in both], list(_mean_of_selected(*inputs)))

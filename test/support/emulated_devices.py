@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from symshape import compiler
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.masks import rewrite_masks
 from symshape.options import Options
 from symshape.runtime import program as programs
 from symshape.runtime.load_kernels import load_kernels
@@ -190,6 +191,7 @@ def compile_on(function: Callable[..., Any], inputs: Sequence[torch.Tensor], dev
     with mode, enable_python_dispatcher():
         graph = make_fx(function, decomposition_table=decomposition_table(), _allow_non_fake_inputs=True)(*fakes)
     graph.graph.eliminate_dead_code()
+    graph, _ = rewrite_masks(graph)
     built = []
 
     def keep(made: compiler.Built, *_rest: Any) -> Any:
