@@ -28,8 +28,8 @@ _ITEM: Final = {"i1": 1, "ui8": 1, "bf16": 2}
 
 @dataclass(frozen=True)
 class Access:
-    """The loads ("ld") or stores ("st") of a tensor argument in a launch: bytes of the narrowest instruction, and what
-    they should be: min(16, elements per thread x item size) where contiguous, else the item size."""
+    """The loads ("ld") or stores ("st") of a tensor argument in a launch: bytes of the narrowest instruction (of a flat
+    block the widest: its last block is masked), and what they should be: min(16, elements per thread x item size) where contiguous, else the item size."""
 
     op: str
     argument: str
@@ -52,7 +52,9 @@ def accesses(loops: LoopKernel, kernel: TritonKernel, variant: Variant, stage: T
             width, key = _expected(loops, variant, stage, instr), (instr.op, instr.arg)
             expected[key] = min(width, expected.get(key, width))
     found = []
-    for (op, number), width in sorted(_widths(ptx).items()):
+    pick = max if variant.form == "pointwise" and variant.aligned else min
+    for (op, number), widths in sorted(_widths(ptx).items()):
+        width = pick(widths)
         key = ("load" if op == "ld" else "store", number)
         if key in expected:
             arg = loops.args[number]
@@ -67,8 +69,8 @@ def widest(found: Iterable[Access]) -> int:
     return min((access.width for access in full if item_size(access.dtype) == largest), default=0)
 
 
-def _widths(ptx: str) -> dict[tuple[str, int], int]:
-    """For each kind of access and parameter the bytes of the narrowest one."""
+def _widths(ptx: str) -> dict[tuple[str, int], set[int]]:
+    """For each kind of access and parameter the bytes of instructions."""
     lines = ptx.splitlines()
     origin: dict[str, set[int]] = {}
     for line in lines:
@@ -76,13 +78,12 @@ def _widths(ptx: str) -> dict[tuple[str, int], int]:
             origin[parameter[1]] = {int(parameter[2])}
     while _spread(lines, origin):
         pass
-    result: dict[tuple[str, int], int] = {}
+    result: dict[tuple[str, int], set[int]] = {}
     for line in lines:
         if access := _ACCESS.search(line):
             width = int(access["count"] or 1) * int(access["bits"]) // 8
             for number in origin.get(access["address"], ()):
-                key = (access["op"], number)
-                result[key] = min(width, result.get(key, width))
+                result.setdefault((access["op"], number), set()).add(width)
     return result
 
 
@@ -103,7 +104,8 @@ def _spread(lines: list[str], origin: dict[str, set[int]]) -> bool:
 def _lines(kernel: TritonKernel, function: str) -> Iterator[str]:
     inside = False
     for line in kernel.source.splitlines():
-        inside = line.startswith(f"def {function}(") or inside and not line.startswith("@")
+        begins = line.startswith((f"def {function}(", f"def {function}_points("))
+        inside = begins or inside and not line.startswith("@")
         if inside and ("tl.load(" in line or "tl.store(" in line):
             yield line
 

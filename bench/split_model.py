@@ -2,13 +2,16 @@
 
     python -m bench.split_model          # prints the table: the planner's count against the best
 
-A kernel reduces ``outer`` rows of ``reduced`` points each. Every row is shared by k programs; a multiprocessor runs one
-program after the other, at its share of the memory's bandwidth:
+A kernel reduces ``outer`` rows of ``reduced`` points each. Every row is shared by k programs, each of which reads
+``bytes``. A multiprocessor runs up to 8 of them at a time (2048 threads), as fast as one program can read, or as its
+share of the memory's bandwidth allows:
 
-    T(k) = launch + ceil(outer*k / processors) * (START + ceil(reduced/k) * bytes / share) + second stage
-    second stage (k > 1) = launch + ceil(outer / processors) * (START + k * PARTIAL / share)
+    T(k) = launch + rounds * START + max(rounds * bytes / PROGRAM, programs * bytes / SHARE) + second stage
+    programs = ceil(outer*k / processors)                                 rounds = ceil(programs / RESIDENT)
+    second stage (k > 1) = launch + ceil(outer / processors) * (START + k * PARTIAL / SHARE)
 
-The constants are public figures of one kind of GPU (H200; an H100 differs in bandwidth only), not fitted to anything:
+The constants are those of one kind of GPU (H200; an H100 differs in bandwidth only). PROGRAM was measured there: a row
+of 400 MB is summed by one program in 20.9 ms (bench/results/gpu_h200.json). The others are public figures:
 132 multiprocessors and 4.8 TB/s (NVIDIA's data sheet), of which streaming kernels reach about 4 TB/s; 3.5 us from one
 launch to the next; 1 us until a program has its first data and, at its end, its sums (memory latency of about 0.7 us
 and the combination across warps).
@@ -30,6 +33,8 @@ from symshape.prover.numbers.expr import Expr
 
 PROCESSORS: Final = 132
 SHARE: Final = 4.0e12 / PROCESSORS  # bytes per second of one multiprocessor
+PROGRAM: Final = 19e9  # bytes per second of one program
+RESIDENT: Final = 8  # programs of 256 threads on a multiprocessor at a time
 START: Final = 1.0e-6  # seconds of a program before and after its stream of data
 LAUNCH: Final = 3.5e-6  # seconds
 ITEM: Final = 4  # bytes of a point
@@ -42,8 +47,9 @@ _MOST_WAVES: Final = 64
 def seconds(outer: int, reduced: int, splits: int | numpy.ndarray) -> float | numpy.ndarray:
     """T(k) for a count of splits, or for an array of them."""
     k = numpy.asarray(splits, dtype=numpy.int64)
-    waves = -(-outer * k // PROCESSORS)
-    first = waves * (START + -(-reduced // k) * ITEM / SHARE)
+    programs = -(-outer * k // PROCESSORS)
+    rounds, size = -(-programs // RESIDENT), -(-reduced // k) * ITEM
+    first = rounds * START + numpy.maximum(rounds * size / PROGRAM, programs * size / SHARE)
     second = LAUNCH + -(-outer // PROCESSORS) * (START + k * PARTIAL / SHARE)
     result = LAUNCH + first + numpy.where(k > 1, second, 0.0)
     return float(result) if result.ndim == 0 else result

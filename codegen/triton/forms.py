@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonStage
-from symshape.codegen.triton.function import FunctionText, online_terms
+from symshape.codegen.triton.function import WHOLE, FunctionText, online_terms
 from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.variants import Variant
 from symshape.prover.numbers.expr import Expr, ceildiv, product
@@ -15,12 +15,31 @@ Bounds = frozenset[str]
 
 
 def pointwise(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK points of all dims, row-major."""
-    f = FunctionText(kernel, name, ["XBLOCK"], bounds=bounds)
-    f.bound("xnumel", f.parallel)
-    f.programs()
+    """XBLOCK points of all dims, row-major.
+
+    All blocks but the last are whole. These are computed without a mask: of a bound that does not divide by 16 the
+    compiler cannot know that it lets neighbours be read or written at once.
+    """
+    points = FunctionText(kernel, f"{name}_points", [], own=("x", "xmask"))
+    points.body.recover("x", points.parallel)
     for instr in kernel.code:
-        f.body.emit(instr)
+        points.body.emit(instr)
+    f = FunctionText(kernel, name, ["XBLOCK"], bounds=bounds, calls=points)
+    f.bound("xnumel", f.parallel)
+    f.constants.append(WHOLE)
+    call = f"{points.name}({', '.join([*f.given(), 'x', '{}', 'INDEX'])})"
+    masked = call.format("x < xnumel")
+    f.line(
+        "begin = tl.program_id(0).to(INDEX) * XBLOCK",
+        "x = begin + tl.arange(0, XBLOCK)",
+        f"if {WHOLE}:",
+        "    if begin + XBLOCK <= xnumel:",
+        f"        {call.format('tl.full([XBLOCK], True, tl.int1)')}",
+        "    else:",
+        f"        {masked}",
+        "else:",
+        f"    {masked}",
+    )
     return f
 
 

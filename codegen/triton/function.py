@@ -13,12 +13,14 @@ from symshape.codegen.triton.reduce import accumulate, finish, start
 from symshape.codegen.triton.schedule import Schedule
 from symshape.prover.numbers.expr import Expr, product
 
+WHOLE = "WHOLE"  # the constexpr that says that whole blocks gain from having no mask
 ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RNUMEL_ALIGNED"}
 
 
 class FunctionText:
     """A function that is being written. ``own``: arguments besides those that every function has; ``blocks``: names of
-    the constexpr block sizes; ``bounds``: the mask bounds that some variant knows to divide by 16."""
+    the constexpr block sizes; ``bounds``: the mask bounds that some variant knows to divide by 16; ``calls``: a function
+    that gets the arguments as they are."""
 
     def __init__(
         self,
@@ -29,8 +31,9 @@ class FunctionText:
         own: Sequence[str] = (),
         bounds: frozenset[str] = frozenset(),
         axis_of: dict[str, str] | None = None,
+        calls: FunctionText | None = None,
     ) -> None:
-        self.kernel, self.name, self.own = kernel, name, tuple(own)
+        self.kernel, self.name, self.own, self.calls = kernel, name, tuple(own), calls
         self.index = IndexText(kernel, flat=axis_of is None)
         self.body = TritonBody(kernel, self.index, axis_of)
         self.parallel = [d for d in kernel.dims if not d.reduced]
@@ -40,7 +43,7 @@ class FunctionText:
         for symbol in kernel.symbols:
             self.line(f"{symbol} = tl.cast({symbol}, INDEX)")
         for arg in kernel.args:
-            if arg.by_value:
+            if arg.by_value and calls is None:
                 self.line(f"{arg.name} = {number(arg)}")
 
     def line(self, *texts: str) -> None:
@@ -48,11 +51,16 @@ class FunctionText:
             self.body.line(text)
 
     def text(self) -> str:
-        """The whole function."""
-        slot = ["error_slot"] if self.kernel.checks_index else []
+        """The whole function, behind what it calls."""
+        before = [self.calls.text(), "", ""] if self.calls is not None else []
         constants = [f"{name}: tl.constexpr" for name in self.constants]
-        names = [*(a.name for a in self.kernel.args), *self.kernel.symbols, *slot, *self.own, *constants]
-        return "\n".join(["@triton.jit", f"def {self.name}({', '.join(names)}):", *self.body.lines, ""])
+        names = [*self.given(), *self.own, *constants]
+        return "\n".join([*before, "@triton.jit", f"def {self.name}({', '.join(names)}):", *self.body.lines, ""])
+
+    def given(self) -> list[str]:
+        """The arguments that every function has."""
+        slot = ["error_slot"] if self.kernel.checks_index else []
+        return [*(a.name for a in self.kernel.args), *self.kernel.symbols, *slot]
 
     def bound(self, name: str, dims: Iterable[Dim]) -> Expr:
         """Defines the number of points of the dims."""

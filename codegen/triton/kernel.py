@@ -8,7 +8,7 @@ from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.codegen.triton.body import check_types
 from symshape.codegen.triton.forms import function_of, stage_of
-from symshape.codegen.triton.function import ALIGNED, FunctionText
+from symshape.codegen.triton.function import ALIGNED, WHOLE, FunctionText
 from symshape.codegen.triton.launcher import by_value, launcher_text
 from symshape.codegen.triton.register_pressure import fit
 from symshape.codegen.triton.scatter import emit_scatter
@@ -97,9 +97,11 @@ def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
 
 
 def _with_bounds(stage: TritonStage, functions: dict[str, FunctionText], variant: Variant) -> TritonStage:
-    """The launch with the constexprs that say which mask bounds divide by 16."""
+    """The launch with the constexprs that say which mask bounds divide by 16, and whether a mask is in the way."""
     flags = {flag: axis for axis, flag in ALIGNED.items()}
-    own = [(name, int(flags[name] in variant.aligned)) for name in functions[stage.function].constants if name in flags]
+    names = functions[stage.function].constants
+    own = [(name, int(flags[name] in variant.aligned)) for name in names if name in flags]
+    own += [(WHOLE, int(bool(variant.aligned)))] if WHOLE in names else []
     return TritonStage(stage.function, (*stage.constants, *own), stage.num_warps, stage.programs)
 
 

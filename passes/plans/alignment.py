@@ -74,6 +74,8 @@ class _Search:
         least = min(vectors + others)
         if in_tile:
             return self._multiple(size, least)
+        if not any(d.reduced for d in kernel.dims):
+            return True  # whole blocks are not masked (codegen/triton/forms.py)
         name, bound = ("rnumel", kernel.rnumel) if side.reduced else ("xnumel", kernel.xnumel)
         return self._bound(name, bound, least)
 

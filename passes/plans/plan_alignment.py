@@ -38,10 +38,10 @@ class PlanAlignment(Pass):
 
     Accesses of neighbouring elements become accesses of 16 bytes only where addresses, strides and the bound of the
     mask are all known to be multiples of as much. So of each kernel: the addresses of the tensors that are read or
-    written along its fast dim, the symbols in the strides of its other dims, and the number of points along the fast
-    one (a symbol, or "xnumel" or "rnumel"). What facts prove is not tested, nor what is a multiple of what is;
-    buffers of the host program are aligned. Where nothing is left to test there is no unaligned variant, and where some
-    stride can never be a multiple no aligned one.
+    written along its fast dim, the symbols in the strides of its other dims, and, but in flat blocks, whose whole ones
+    have no mask, the number of points along the fast one (a symbol, or "xnumel" or "rnumel"). What facts prove is not
+    tested, nor what is a multiple of what is; buffers of the host program are aligned. Where nothing is left to test
+    there is no unaligned variant, and where some stride can never be a multiple no aligned one.
 
     Where a kernel would have more variants, those go that cost least: aligned short rows, and unaligned 32-bit variants
     whose 64-bit twin does the same a little slower.

@@ -36,11 +36,11 @@ class PlanReductions(Pass):
     A row is "persistent" where all its points are held at once: nothing is read twice, and short rows share a program.
     Where rows are too few to occupy the processors and long enough that a second launch pays, programs share them:
 
-        waves  = clamp(rows*reduced*bytes / (processors*step), 1, most_waves)     // programs for each processor
+        waves  = clamp(rows*reduced*bytes / (processors*share), 1, most_waves)    // programs for each processor
         splits = max(1, min(waves*processors / rows, ceil(reduced/rblock), workspace / bytes of partial results - 1))
 
-    More waves balance counts of rows that do not divide evenly among the processors (133 rows on 132 of them), as long
-    as a program still reads ``step`` bytes. bench/split_model.py is the model that this is held to. What facts exclude
+    More programs have more reads under way (on an H200 one program reads 19 GB/s, a processor could 32), and balance
+    counts of rows that do not divide evenly among the processors (133 rows on 132 of them). bench/split_model.py is the model that this is held to. What facts exclude
     is left out: rows of at most 1024 points are never looped or split. "Rows" are groups of ``column_rows``
     neighbouring ones where those, and not the reduced points, lie next to each other in memory.
 
@@ -50,7 +50,8 @@ class PlanReductions(Pass):
     ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
     ``tile``         points of a program in a persistent variant, unless a row has more
     ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
-    ``step``         bytes that each program of a split reads at least, before there is more than one wave of them
+    ``step``         bytes of a row from which it is split
+    ``share``        bytes that each program of a split reads at least, where there is more than one wave of them
     ``most_waves``   waves at most
     ``workspace``    bytes of partial results at most
     """
@@ -70,6 +71,7 @@ class PlanReductions(Pass):
     tile: int = 1024
     column_rows: int = 64
     step: int = 192 << 10
+    share: int = 64 << 10
     most_waves: int = 8
     workspace: int = 4 << 20
 
@@ -102,7 +104,7 @@ class PlanReductions(Pass):
         return [longest] if low == high else [*(rung for rung in ladder if rung < longest), longest]
 
     def _persistent(self, kernel: KernelAccesses, rblock: int, column: bool) -> Row:
-        xblock = self.column_rows if column else max(1, self.tile // rblock)
+        xblock = max(self.column_rows, 2 * self.tile // rblock) if column else max(1, self.tile // rblock)
         points = xblock * rblock
         each = 256 if column or points <= self.tile else 1024  # long rows: fewer warps have less to combine
         warps = min(16, max(1 if points <= self.tile else 4, points // each))
@@ -118,7 +120,7 @@ class PlanReductions(Pass):
             return None  # rows enough for every wave
         point = row_bytes(kernel) * xblock
         work = groups * kernel.rnumel * point
-        waves = maximum(1, minimum(self.most_waves, work // (self.step * processors())))
+        waves = maximum(1, minimum(self.most_waves, work // (self.share * processors())))
         parts = [waves * processors() // groups, ceildiv(kernel.rnumel, rblock)]
         parts.append(self.workspace // (kernel.xnumel * kernel.partial_bytes) - 1)
         condition = all_of(

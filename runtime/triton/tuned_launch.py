@@ -45,7 +45,7 @@ def load_tuned(kernel: TritonKernel, tuner_of: Callable[[torch.device], Autotune
         device, bucket = args[placed].device, bucket_of(xnumel, rnumel)
         chosen = known.get((device, holding, bucket))
         if chosen is None:
-            able = [i for i, holds in enumerate(holding) if holds]
+            able = _worth_measuring(candidates, [i for i, holds in enumerate(holding) if holds])
             if _is_captured(device):  # nothing can be measured here, and nothing is remembered
                 chosen = able[0]
             else:
@@ -58,6 +58,13 @@ def load_tuned(kernel: TritonKernel, tuner_of: Callable[[torch.device], Autotune
 @functools.cache
 def _tuner(device: torch.device) -> Autotuner:
     return Autotuner(device)
+
+
+def _worth_measuring(candidates: list[TritonVariant], able: list[int]) -> list[int]:
+    """Without blocks that hold a whole row and are more than twice as long as they need to be."""
+    held = {i: dict(candidates[i].stages[0].constants)["RBLOCK"] for i in able if candidates[i].form == "persistent"}
+    least = min(held.values(), default=0)
+    return [i for i in able if held.get(i, 0) <= 2 * least]
 
 
 def _with_warps(variant: TritonVariant, warps: bool) -> list[TritonVariant]:

@@ -16,12 +16,13 @@
 // CHECK:         name = "persistent1024"
 // CHECK:         %[[P:.*]] = "symshape.processors"
 // CHECK:         %[[WORK:.*]] = arith.muli %[[N]], %[[M]] : index
-// CHECK:         %[[STEP:.*]] = arith.constant 49152 : index
-// CHECK:         %[[STEPS:.*]] = arith.muli %[[P]], %[[STEP]] : index
-// CHECK:         %[[WAVES:.*]] = arith.floordivsi %[[WORK]], %[[STEPS]] : index
+// CHECK:         %[[SHARE:.*]] = arith.constant 16384 : index
+// CHECK:         %[[SHARES:.*]] = arith.muli %[[P]], %[[SHARE]] : index
+// CHECK:         %[[WAVES:.*]] = arith.floordivsi %[[WORK]], %[[SHARES]] : index
 // CHECK:         %[[FEW:.*]] = arith.minsi %{{.*}}, %[[WAVES]] : index
 // CHECK:         %[[SOME:.*]] = arith.maxsi %{{.*}}, %[[FEW]] : index
 // CHECK:         %[[PROGRAMS:.*]] = arith.muli %[[P]], %[[SOME]] : index
+// CHECK:         %[[STEP:.*]] = arith.constant 49152 : index
 // CHECK:         %[[LONG:.*]] = arith.cmpi sge, %[[M]], %[[STEP]] : index
 // CHECK:         %[[SPLIT:.*]] = arith.andi %[[LONG]], %{{.*}} : i1
 // CHECK:         %[[EACH:.*]] = arith.floordivsi %[[PROGRAMS]], %[[N]] : index
@@ -149,10 +150,10 @@ func.func private @constant(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: inde
 
 // -----
 
-// Rows lie next to each other: 64 of them in a program.
+// Rows lie next to each other: 64 of them in a program, more where they are short.
 // CHECK-LABEL: func.func private @column(
-// CHECK:         name = "persistent4", num_warps = 1 : i64, rblock = 4 : i64, xblock = 64 : i64
-// CHECK:         name = "persistent16", num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
+// CHECK:         name = "persistent4", num_warps = 8 : i64, rblock = 4 : i64, xblock = 512 : i64
+// CHECK:         name = "persistent16", num_warps = 8 : i64, rblock = 16 : i64, xblock = 128 : i64
 // CHECK:         name = "persistent64", num_warps = 16 : i64, rblock = 64 : i64, xblock = 64 : i64
 // CHECK:         name = "split", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
 // CHECK:         name = "looped", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
