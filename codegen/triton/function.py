@@ -19,8 +19,8 @@ ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RN
 
 class FunctionText:
     """A function that is being written. ``own``: arguments besides those that every function has; ``blocks``: names of
-    the constexpr block sizes; ``bounds``: the mask bounds that some variant knows to divide by 16; ``calls``: a function
-    that gets the arguments as they are."""
+    the constexpr block sizes; ``bounds``: the mask bounds that some variant knows to divide by 16; ``calls``: a
+    function that gets the arguments as they are."""
 
     def __init__(
         self,

@@ -40,16 +40,17 @@ class PlanReductions(Pass):
         splits = max(1, min(waves*processors / rows, ceil(reduced/rblock), workspace / bytes of partial results - 1))
 
     More programs have more reads under way (on an H200 one program reads 19 GB/s, a processor could 32), and balance
-    counts of rows that do not divide evenly among the processors (133 rows on 132 of them). bench/split_model.py is the model that this is held to. What facts exclude
-    is left out: rows of at most 1024 points are never looped or split. "Rows" are groups of ``column_rows``
-    neighbouring ones where those, and not the reduced points, lie next to each other in memory.
+    counts of rows that do not divide evenly among the processors (133 rows on 132 of them). bench/split_model.py is the
+    model that this is held to. What facts exclude is left out: rows of at most 1024 points are never looped or split.
+    "Rows" are groups of ``column_rows`` neighbouring ones where those, and not the reduced points, lie next to each
+    other in memory.
 
     ``persistent``   reduced points of the persistent variants, where a row is read more than once
     ``once``         the same, where it is read once: looping costs nothing there but for rows that are short
     ``column``       the same, where the fast dim is parallel
     ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
     ``tile``         points of a program in a persistent variant, unless a row has more
-    ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
+    ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel; more if short
     ``step``         bytes of a row from which it is split
     ``share``        bytes that each program of a split reads at least, where there is more than one wave of them
     ``most_waves``   waves at most

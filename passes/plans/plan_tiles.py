@@ -32,7 +32,7 @@ class PlanTiles(Pass):
     After::
 
         ...                                                    // 4 <= first size <= 8, second size >= 64
-        "symshape.variant"(%flat) {name = "tile8x256", form = "tile", yblock = 8, xblock = 256, dims = ["d0", "d1"], ...}
+        "symshape.variant"(%flat) {name = "tile8x256", form = "tile", yblock = 8, xblock = 256, ...}
         ...                                                    // both sizes >= 16, few points for each processor
         "symshape.variant"(%small) {name = "tile32", form = "tile", yblock = 32, xblock = 32, dims = ["d0", "d1"], ...}
         ...                                                    // both sizes >= 16
@@ -43,8 +43,8 @@ class PlanTiles(Pass):
     them can be 16 bytes wide, and where there are enough points twice as many, for two accesses under way at a time.
     Few points get small blocks, or processors would be idle. A tile has two dims: the fast one of what is written, and
     the fast one of what is read across it; both sides are then read and written in whole sectors, and the exchange goes
-    through shared memory. Where one of the dims is short, so is that side of the tile. With reductions, blocks are those
-    of plan-reductions. Measured on an H200 at 8 x 1,048,576: 27 us, a tile of 64 x 64 84 us, a flat block 54 to 81 us.
+    through shared memory. Where a dim is short, that side of the tile is. With reductions, blocks are those of
+    plan-reductions. Measured on an H200 at 8 x 1,048,576: 28 us, a tile of 64 x 64 84 us, a flat block 54 to 81 us.
 
     ``warps``     of a flat block
     ``tile``      points of each side of a tile

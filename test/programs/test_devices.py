@@ -201,7 +201,7 @@ def _mean_of_selected(x: torch.Tensor, m: torch.Tensor) -> tuple[torch.Tensor, t
 
 
 def test_the_number_of_selected_elements_is_not_waited_for() -> None:
-    """It is counted on the GPU, where what is computed of it stays; only what is returned goes to where eager has it."""
+    """It is counted on the GPU, where what is computed of it stays; what is returned goes to where eager has it."""
     inputs = [torch.randn(9), torch.arange(9) % 3 > 0]
     compiled = compile_on(lambda x, m: _mean_of_selected(x, m)[0], inputs, [GPU, GPU])
     assert not {call for call in compiled.kept if "copy" in call}, compiled.source
