@@ -82,6 +82,7 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is addressed"),
     Step("tie-assumptions", TRACED, f"{_SIZES}.assumptions:Assumptions.tie", "what the user assumes becomes guards"),
     Step("merge-equal-nodes", TRACED, f"{_REWRITES}.common_subexpressions:common_subexpressions", "CSE", optional=True),
+    Step("split-biases", TRACED, f"{_REWRITES}.split_biases:split_biases", "GPUs: kernels add biases", optional=True),
     Step("import-graph", TRACED, f"{_IMPORT}:import_graph", "one host.call for each node"),
     *_passes(),
     Step("read-kernel", KERNEL, f"{_LOOPS}.read_kernel:read_kernel", "its function as a loop program"),
