@@ -170,7 +170,9 @@ def test_the_rule() -> None:
     assert sizes(0, 9, 9) is None
 
 
-@pytest.mark.parametrize(("capability", "pads"), [((7, 0), False), ((8, 0), True), ((8, 9), True), ((9, 0), True), ((10, 0), False)])
+@pytest.mark.parametrize(
+    ("capability", "pads"), [((7, 0), False), ((8, 0), True), ((8, 9), True), ((9, 0), True), ((10, 0), False)]
+)
 def test_gpus_that_pad(capability: tuple[int, int], pads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device: capability)
     rule_of.cache_clear()
