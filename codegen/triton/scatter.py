@@ -44,7 +44,7 @@ def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
     atomic = write.combiner == "set" or write.combiner == "add" and write.dtype in _ATOMIC
     copy = copy_of(kernel)
     slot = ("error_slot",) if kernel.checks_index else ()
-    head = _flat(copy, f"{name}_copy")
+    head = _points(copy, f"{name}_copy")
     head.own = slot  # which all functions take
     function = _points(kernel, name) if atomic else _lines(kernel, name)
     dims = kernel.dims if atomic else tuple(d for d in kernel.dims if not d.reduced)
@@ -93,16 +93,6 @@ def _launcher(args: Sequence[Arg], values: list[str], memory: tuple[int, int], s
     ]
     names = ", ".join([*(arg.name for arg in args), *values])
     return "\n".join([f"def launch({names}):", *(f"    {line}" for line in lines), ""])
-
-
-def _flat(kernel: LoopKernel, name: str) -> FunctionText:
-    """One lane for each point of a kernel without a write at indices."""
-    f = FunctionText(kernel, name, ["XBLOCK"])
-    f.bound("xnumel", f.parallel)
-    f.programs()
-    for instr in kernel.code:
-        f.body.emit(instr)
-    return f
 
 
 def _points(kernel: LoopKernel, name: str) -> FunctionText:

@@ -15,22 +15,11 @@ import torch
 from torch.fx import Node
 
 from symshape.frontend.bridge.fake_tensors import fake_mode_of
+from symshape.frontend.bridge.operators import is_view
 
 aten: Any = torch.ops.aten
 # In narrower types the sum would be rounded twice: cuBLAS adds in float32.
 _TYPES: Final = (torch.float32, torch.float64)
-_VIEWS: Final = frozenset(
-    {
-        aten.view.default,
-        aten._unsafe_view.default,
-        aten.reshape.default,
-        aten.squeeze.dim,
-        aten.unsqueeze.default,
-        aten.permute.default,
-        aten.transpose.int,
-        aten.t.default,
-    }
-)
 
 
 def split_biases(gm: torch.fx.GraphModule) -> None:
@@ -59,7 +48,7 @@ def _read_by_kernels(node: Node) -> bool:
     """Whether all that reads a tensor, or a view of it, is computed element by element."""
     return all(
         _read_by_kernels(user)
-        if user.target in _VIEWS
+        if is_view(user.target) or user.target is aten._unsafe_view.default
         else user.op == "call_function" and torch.Tag.pointwise in getattr(user.target, "tags", ())
         for user in node.users
     )

@@ -61,7 +61,7 @@ def _tuner(device: torch.device) -> Autotuner:
 
 
 def _worth_measuring(candidates: list[TritonVariant], able: list[int]) -> list[int]:
-    """Without blocks that hold a whole row and are more than twice as long as they need to be."""
+    """Without blocks that hold a whole row and are more than twice as long as the shortest that does."""
     held = {i: dict(candidates[i].stages[0].constants)["RBLOCK"] for i in able if candidates[i].form == "persistent"}
     least = min(held.values(), default=0)
     return [i for i in able if held.get(i, 0) <= 2 * least]

@@ -33,8 +33,13 @@ func.func private @flat(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index,
 
 // -----
 
-// A transpose: tiles of both dims, the fast one of the stores second; flat where one of them is short.
+// A transpose: tiles of both dims, the fast one of the stores second; thin ones where one of them is short,
+// flat where that does not pay.
 // CHECK-LABEL: func.func private @transpose(
+// CHECK:         name = "tile8x256", num_warps = 4 : i64, rblock = 0 : i64, xblock = 256 : i64, yblock = 8 : i64
+// CHECK:         name = "tile256x8", num_warps = 4 : i64, rblock = 0 : i64, xblock = 8 : i64, yblock = 256 : i64
+// CHECK:         name = "tile32x64", num_warps = 4 : i64, rblock = 0 : i64, xblock = 64 : i64, yblock = 32 : i64
+// CHECK:         name = "tile64x32", num_warps = 4 : i64, rblock = 0 : i64, xblock = 32 : i64, yblock = 64 : i64
 // CHECK:         name = "tile32", num_warps = 4 : i64, rblock = 0 : i64, xblock = 32 : i64, yblock = 32 : i64
 // CHECK:         dims = ["d0", "d1"], form = "tile", {{.*}} name = "tile64", num_warps = 8 : i64, rblock = 0 : i64, xblock = 64 : i64, yblock = 64 : i64
 // CHECK:         name = "block1024"

@@ -211,3 +211,16 @@ def test_the_number_of_selected_elements_is_not_waited_for() -> None:
     both = returned(*(on(x, GPU) for x in inputs))
     assert [str(t.device) for t in both] == [GPU, "cpu"]
     torch.testing.assert_close([memory(t) for t in both], list(_mean_of_selected(*inputs)))
+
+
+def test_a_number_of_selected_elements_with_more_than_numbers_on_the_host() -> None:
+    """It stays where a vector on the host can be multiplied by it."""
+
+    def function(x: torch.Tensor, m: torch.Tensor, host: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        selected, factor = _mean_of_selected(x, m)
+        return selected, aten.mul.Tensor(host, factor)
+
+    inputs, devices = [torch.randn(9), torch.arange(9) % 3 > 0, torch.randn(4)], [GPU, GPU, "cpu"]
+    both = compile_on(function, inputs, devices)(*(on(x, device) for x, device in zip(inputs, devices, strict=True)))
+    assert [str(t.device) for t in both] == [GPU, "cpu"]
+    torch.testing.assert_close([memory(t) for t in both], list(function(*inputs)))

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import symshape
+from symshape.artifact.compiled_program import Program
 from symshape.runtime import program
 
 SCRIPT = """
@@ -42,3 +44,14 @@ def test_an_index_error_of_a_gpu_is_raised_once(monkeypatch: pytest.MonkeyPatch,
         with pytest.raises(IndexError, match="out of range|out of bounds"):
             run(x, i + 1)
         torch.testing.assert_close(run(x, i), x[i] * 2)
+
+
+def test_the_error_word_of_a_gpu_is_a_tensor_with_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are loaded, not called, while PyTorch's fake mode is on."""
+    on_a_gpu = Program("", {}, device="cuda:0", pointers=False)
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda *sizes, pin_memory=False, **rest: zeros(*sizes, **rest))
+    with FakeTensorMode():
+        slot = program._slot_maker(on_a_gpu)
+    assert not isinstance(slot(), FakeTensor)
+    assert slot() is slot() and program._error_code(slot()) == 0

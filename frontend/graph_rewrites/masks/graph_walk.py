@@ -285,34 +285,44 @@ class Rewriter:
         for node, found in self.values.items():
             if isinstance(found, Uniform) and self._vanishes(node):
                 node.replace_all_uses_with(found.node)
-                if (
-                    isinstance(value := node.meta["val"], torch.Tensor)
-                    and value.device != found.node.meta["val"].device
-                ):
-                    moved[found.node] = value.device
+                before, after = (getattr(one.meta["val"], "device", None) for one in (node, found.node))
+                if before is not None and before != after:
+                    moved[found.node] = before
         self._move(moved)
         self._erase()
         return list(dict.fromkeys(component.root() for component in self.components.values()))
 
     def _move(self, moved: dict[Node, torch.device]) -> None:
         """A number of selected elements that was on the host is now counted where the mask is. So is what is computed
-        of it element by element, which then waits for nothing; others get it where it was. ``moved``: nodes, and the
-        devices on which the rest of the graph has them."""
+        of it element by element, which then waits for nothing; others get it where it was, and so do operations with
+        more than numbers on the host. ``moved``: nodes, and the devices on which the rest of the graph has them."""
         for node in list(self.graph.nodes) if moved else ():
             if not any(operand in moved for operand in node.all_input_nodes):
                 continue
-            value = node.meta.get("val")
-            if node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ()):
-                read, named = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
-                with self.write.mode:
-                    made = node.target(*read, **named)
-                if isinstance(made, torch.Tensor) and made.device != value.device:
-                    moved[node], node.meta["val"] = value.device, made
+            made = self._with_new_operands(node)
+            if made is not None:
+                before, node.meta["val"] = node.meta["val"].device, made
+                if made.device != before:
+                    moved[node] = before
                 continue
             self.write.at = node
             for operand in [one for one in node.all_input_nodes if one in moved]:
                 back = self.write.call(aten._to_copy.default, operand, device=moved[operand])
                 node.replace_input_with(operand, back)
+
+    def _with_new_operands(self, node: Node) -> torch.Tensor | None:
+        """The value of an operation on each element by itself, where its operands are now; None for any other, and
+        where they must be on one device and are not."""
+        if node.op != "call_function" or torch.Tag.pointwise not in getattr(node.target, "tags", ()):
+            return None
+        target: Any = node.target
+        read, named = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
+        try:
+            with self.write.mode:
+                made = target(*read, **named)
+        except RuntimeError:
+            return None
+        return made if isinstance(made, torch.Tensor) else None
 
     def _returned(self, output: Node, operand: Node, found: Compact) -> bool:
         """Selected elements whose number is an input's size: the gradient of values for them."""
