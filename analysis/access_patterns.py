@@ -6,12 +6,13 @@ always holds is none, and a value that is the same along the reduced dims is rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel, element_bits
+from symshape.analysis.online import Online, find_online
 from symshape.dialects.plans import PROCESSORS
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.decided import decided, learn
@@ -44,7 +45,8 @@ class Access:
 @dataclass(frozen=True)
 class KernelAccesses:
     """One kernel. ``sweeps``: how often its full level must be gone over, when values are not kept: 1 plus how many
-    reductions one after the other something at full level depends on. ``known``: what its function assumes."""
+    reductions one after the other something at full level depends on. ``loops``: the same where two sums that depend on
+    an earlier reduction are found with it (analysis/online.py). ``known``: what its function assumes."""
 
     name: str
     dims: tuple[Dim, ...]
@@ -52,6 +54,7 @@ class KernelAccesses:
     accesses: tuple[Access, ...]
     symbols: tuple[str, ...]
     sweeps: int
+    loops: int
     partial_bytes: int  # of what its reductions hold for a row
     known: tuple[Condition, ...]
 
@@ -138,7 +141,7 @@ class KernelAccesses:
 
 def read_accesses(kernel: LoopKernel) -> KernelAccesses:
     """What a loop program touches. Gathers whose index is data are left out: nothing is known of their addresses."""
-    sweeps, partial_bytes = _sweeps(kernel), 0
+    partial_bytes = 0
     for instr in kernel.code:
         if instr.op == "reduce":
             partial_bytes += sum(max(_LEAST_PARTIAL, bits // 8) for bits in _result_bits(instr))
@@ -152,7 +155,8 @@ def read_accesses(kernel: LoopKernel) -> KernelAccesses:
         kernel.args,
         tuple(accesses),
         kernel.symbols,
-        sweeps,
+        _sweeps(kernel, {}),
+        _sweeps(kernel, find_online(kernel.code)),
         partial_bytes,
         kernel.known,
     )
@@ -164,14 +168,18 @@ def _access(instr: Instr, names: frozenset[str]) -> Access:
     return Access(instr.arg, instr.address, instr.row, instr.op == "store", guards)
 
 
-def _sweeps(kernel: LoopKernel) -> int:
-    """1, and 1 more for each reduction after which the full level has to be gone over again."""
+def _sweeps(kernel: LoopKernel, online: Mapping[int, Online]) -> int:
+    """1, and 1 more for each reduction after which the full level has to be gone over again. ``online``: sums that are
+    found with the reduction that they depend on."""
     if not any(dim.reduced for dim in kernel.dims):
         return 1
     stages: dict[int, int] = {}  # of a value: reductions one after the other that it needs
     sweeps = 1
     for instr in kernel.code:
         stage = max((stages[operand] for operand in instr.operands), default=0)
+        if instr.op == "reduce" and (found := online.get(instr.results[0])):
+            stages.update(dict.fromkeys(instr.results, stages[found.centre]))
+            continue
         if instr.op == "reduce" or (instr.op == "store" and not instr.row):
             sweeps = max(sweeps, 1 + stage)
         stages.update(dict.fromkeys(instr.results, stage + (instr.op == "reduce")))

@@ -16,6 +16,7 @@ anything.
 | kernels | 13 programs at many sizes, against Inductor for each | gpu_kernels.py |
 | bandwidth | large pointwise programs, softmax, layer norm, sums: bytes per second over a copy's | gpu_kernels.py |
 | splits | sums of long rows: the planned number of parts against a sweep | gpu_kernels.py |
+| variants | reductions: the planned form and blocks against a sweep | gpu_variants.py |
 | masks | boolean masks: whether a call waits for the GPU, time against Inductor's mask form | gpu_programs.py |
 | mixed | programs of tensors on the CPU and on the GPU: equal to eager mode | gpu_programs.py |
 | padding | matrix products of odd sizes, padded or not | gpu_programs.py |
@@ -43,6 +44,7 @@ from gpu_models import compile_jobs, decode_jobs, model_jobs
 from gpu_programs import mask_jobs, mixed_jobs, padding_jobs
 from gpu_run import DeviceLost, Job, Mismatch, Run, dealt, merge, perform
 from gpu_summary import line, plot, report, summary
+from gpu_variants import variant_jobs
 from kernel_programs import PROGRAMS
 
 from symshape.tools.measure import write_result
@@ -51,6 +53,7 @@ PARTS: Final = (
     "kernels",
     "bandwidth",
     "splits",
+    "variants",
     "masks",
     "mixed",
     "padding",
@@ -62,23 +65,24 @@ PARTS: Final = (
 _RANKS: Final = max(len(PLANES), len(LINES))
 
 
-def jobs(run: Run, parts: tuple[str, ...], kernels: tuple[str, ...]) -> list[Job]:
-    """Everything, the most telling first."""
+def jobs(run: Run, parts: tuple[str, ...], kernels: tuple[str, ...], ranks: int) -> list[Job]:
+    """Everything, the most telling first; of each kernel so many sizes."""
     dry, halves = run.dry, [name for name in HALVES if name in kernels]
     every = [
-        *kernel_jobs(dry, kernels, "float32", range(3)),
+        *kernel_jobs(dry, kernels, "float32", range(min(3, ranks))),
         *bandwidth_jobs(dry),
         *split_jobs(dry),
+        *variant_jobs(dry),
         *mask_jobs(dry),
         *model_jobs(dry, "inference"),
         *decode_jobs(dry),
-        *kernel_jobs(dry, halves, "bfloat16", range(2)),
+        *kernel_jobs(dry, halves, "bfloat16", range(min(2, ranks))),
         *model_jobs(dry, "training"),
         *mixed_jobs(dry),
         *(padding_jobs(run) if "padding" in parts else ()),
         *compile_jobs(dry),
-        *kernel_jobs(dry, kernels, "float32", range(3, _RANKS)),
-        *kernel_jobs(dry, halves, "bfloat16", range(2, _RANKS)),
+        *kernel_jobs(dry, kernels, "float32", range(3, ranks)),
+        *kernel_jobs(dry, halves, "bfloat16", range(2, ranks)),
     ]
     return dealt([job for job in every if job.part in parts], *run.share)
 
@@ -90,7 +94,7 @@ def work_together(options: argparse.Namespace) -> int:
     alone = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # the processes keep the machine busy
     given = ["--budget", str(options.budget), "--only", options.only, "--kernels", options.kernels]
     given += ["--began", str(time.monotonic())]  # the clock is the machine's: so many imports take a minute
-    given += ["--rounds", str(options.rounds), *(["--retry"] if options.retry else [])]
+    given += ["--ranks", str(options.ranks), "--rounds", str(options.rounds), *(["--retry"] if options.retry else [])]
     given += ["--dry-run"] if options.dry_run else []
     files, running = [], []
     with contextlib.ExitStack() as logs:
@@ -117,6 +121,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--began", type=float, help="time.monotonic() where the budget begins, by default now")
     parser.add_argument("--only", default=",".join(PARTS), help="parts")
     parser.add_argument("--kernels", default=",".join(PROGRAMS))
+    parser.add_argument("--ranks", type=int, default=_RANKS, help="sizes of each kernel, the most telling ones")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--workers", type=int, default=1, help="processes that share the measurements")
     parser.add_argument(
@@ -159,7 +164,7 @@ def measured(options: argparse.Namespace, start: float) -> int:
     device, deadline = "cpu" if options.dry_run else "cuda", start + options.budget
     run = Run(device, options.dry_run, rounds, deadline, options.out, options.lock, tuple(options.share))
     run.load(options.retry)
-    every = jobs(run, tuple(options.only.split(",")), tuple(options.kernels.split(",")))
+    every = jobs(run, tuple(options.only.split(",")), tuple(options.kernels.split(",")), options.ranks)
     try:
         left = perform(run, every, line)
     except DeviceLost as lost:

@@ -134,14 +134,14 @@ class Decoder(torch.nn.Module):
     """Llama, called with one token and what is known of those before: keys and values of each layer."""
 
     def __init__(self, llama: torch.nn.Module) -> None:
+        from transformers import DynamicCache  # in a compiled function PyTorch 2.11 breaks the graph here
+
         super().__init__()
-        self.llama = llama
+        self.llama, self.make_cache = llama, DynamicCache
 
     def forward(self, token: torch.Tensor, past: list[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
         """``token``: (batch, 1); keys and values: (batch, heads, tokens, head width). Logits: (batch, 1, words)."""
-        from transformers import DynamicCache
-
-        cache = DynamicCache()
+        cache = self.make_cache()
         for i, (keys, values) in enumerate(past):
             cache.update(keys, values, i)
         logits: torch.Tensor = self.llama(input_ids=token, past_key_values=cache, use_cache=True).logits

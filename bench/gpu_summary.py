@@ -36,6 +36,8 @@ def line(row: Row) -> str:
     notes += f"  WAITS: {row['waits']}" if row.get("waits") else ""
     if row["part"] == "splits":
         return f"{row['variant']}, {row['over_best']:.2f}x the best of {row['best']} parts{notes}"
+    if row["part"] == "variants":
+        return f"{row['variant']}, {row['over_best']:.2f}x {row['best']}{notes}"
     if row["part"] == "bandwidth":
         shares = ", ".join(f"{value:.0%} of the {peak}'s" for peak, value in row["over_peak"].items())
         return f"{row['bytes_per_second'] / 1e9:.0f} GB/s, {shares}{notes}"
@@ -80,9 +82,11 @@ def _single(rows: Iterable[Row]) -> dict[str, Any]:
     """Figures of parts that compare with no other way."""
     found: dict[str, Any] = {}
     splits = [row["over_best"] for row in rows if row["part"] == "splits"]
+    swept = [row["over_best"] for row in rows if row["part"] == "variants"]
     shares = [row["share"] for row in rows if row["part"] == "compile" and row["share"]]
     least = [row["over_peak"]["copy"] for row in rows if row["part"] == "bandwidth"]
     found |= {"splits over best": max(splits)} if splits else {}
+    found |= {"variants over best": geometric_mean(swept)} if swept else {}
     found |= {"share of compile time": geometric_mean(shares)} if shares else {}
     found |= {"least share of the bandwidth of a copy": min(least)} if least else {}
     mixed = [row["accurate"] for row in rows if row["part"] == "mixed"]

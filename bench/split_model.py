@@ -80,7 +80,7 @@ def row_sum() -> KernelAccesses:
     arguments = (Arg("in0", "f32", False, (outer, reduced), (reduced, one)), Arg("out0", "f32", True, (outer,), (one,)))
     address = Expr.symbol("d0") * reduced + Expr.symbol("d1")
     accesses = (Access(0, address, False, False), Access(1, Expr.symbol("d0"), True, True))
-    return KernelAccesses("row_sum", dims, arguments, accesses, ("s0", "s1"), 1, PARTIAL, ())
+    return KernelAccesses("row_sum", dims, arguments, accesses, ("s0", "s1"), 1, 1, PARTIAL, ())
 
 
 def planned(outer: int, reduced: int) -> int:

@@ -27,11 +27,12 @@ class Variant:
     Expressions are over the kernel's index symbols ("s0", ...), "processors" (multiprocessors of the GPU) and
     "addressK" (data address of argument K in bytes), read at each launch. Of a kernel's variants the first is run whose
     ``condition`` holds; the last one's is TRUE. A condition promises all that the variant relies on: that the reduced
-    points fit into ``rblock`` ("persistent"), that addresses fit into ``index_bits``, that ``aligned`` holds.
+    points fit into ``rblock`` ("persistent"), or fill it and the rest fits into ``yblock`` ("headed"), that addresses
+    fit into ``index_bits``, that ``aligned`` holds.
 
     ``xblock``      points of the parallel dims per program; in a "tile" points of its second dim
-    ``yblock``      "tile": points of its first dim
-    ``rblock``      reduced points per step ("persistent": all of them)
+    ``yblock``      "tile": points of its first dim; "headed": reduced points behind the first ``rblock``, at most
+    ``rblock``      reduced points per step ("persistent": all of them; "headed": those that are always there)
     ``index_bits``  of address arithmetic: 32 or 64
     ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
                     and, but in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of

@@ -16,8 +16,8 @@ from symshape.dialects.symshape import Op, bad
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 
-FORMS = ("pointwise", "tile", "persistent", "looped", "split")
-REDUCTIONS = ("persistent", "looped", "split")
+FORMS = ("pointwise", "tile", "persistent", "headed", "looped", "split")
+REDUCTIONS = ("persistent", "headed", "looped", "split")
 PROCESSORS = "processors"
 INDEX_BITS = (32, 64)
 _MAX_WARPS = 32
@@ -61,6 +61,7 @@ class VariantOp(Op, name="variant"):
     - "pointwise": ``xblock`` of the points of all dims in a program;
     - "tile": ``yblock`` x ``xblock`` points of the two ``dims``, of which the second is the fast one of the stores;
     - "persistent": ``xblock`` rows in a program, with all their reduced points (no more than ``rblock``) at once;
+    - "headed": the same in two blocks: ``rblock`` points that are all there, and up to ``yblock`` more;
     - "looped": ``xblock`` rows, their reduced points in steps of ``rblock``;
     - "split": like looped, but ``splits`` (the operand after the condition) programs share the reduced points, and a
       second launch combines what they found.
@@ -102,7 +103,7 @@ class VariantOp(Op, name="variant"):
         return self._verify_blocks(form)
 
     def _verify_blocks(self, form: str) -> bool:
-        used = {"xblock": True, "yblock": form == "tile", "rblock": form in REDUCTIONS, "num_warps": True}
+        used = {"xblock": True, "yblock": form in ("tile", "headed"), "rblock": form in REDUCTIONS, "num_warps": True}
         for key, is_used in used.items():
             value = getattr(self, key).value
             if not is_used and value:

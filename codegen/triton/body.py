@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.triton.index import IndexText
 from symshape.codegen.triton.ops import TYPES, bare_operand, literal, op_text, typed
-from symshape.codegen.triton.reduce import reduce_tile
+from symshape.codegen.triton.reduce import Block, reduce_tile
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, product
 
@@ -16,20 +17,41 @@ from symshape.prover.numbers.expr import Expr, product
 # the reduced ones.
 Axes = frozenset[str]
 ROW: Final[Axes] = frozenset({"x"})
-_MASKS: Final = {"x": "xmask", "y": "ymask", "r": "rmask"}
+_MASKS: Final = {"x": "xmask", "y": "ymask"}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Reduced points that are held as one ``block``. ``suffix``: of the names of what varies along them; ``masked``:
+    lanes may be beyond the last point."""
+
+    suffix: str = ""
+    masked: bool = True
+    block: str = "RBLOCK"
+
+
+ONE: Final = Segment()  # all reduced points, or those of a step
 
 
 class TritonBody:
     """Prints instructions as statements. ``axis_of``: the axis of a dim, by default "x", "r" if it is reduced; "" for
-    a dim that is one number in a program."""
+    a dim that is one number in a program. ``segments``: what varies along the reduced points is printed for each."""
 
-    def __init__(self, kernel: LoopKernel, index: IndexText, axis_of: dict[str, str] | None = None) -> None:
-        self.kernel, self.index = kernel, index
+    def __init__(
+        self,
+        kernel: LoopKernel,
+        index: IndexText,
+        axis_of: dict[str, str] | None = None,
+        segments: Sequence[Segment] = (ONE,),
+    ) -> None:
+        self.kernel, self.index, self.segments = kernel, index, tuple(segments)
+        self._segment = self.segments[0]
+        self.eviction = ""  # of what is read along the reduced points: the cache's policy, "" for its own
         self.lines: list[str] = []
         self.indent = "    "
         self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims} | (axis_of or {})
         self._all: Axes = frozenset({"x", *self._axis_of.values()} - {""})
-        self._text: dict[int, str] = {}
+        self._text: dict[tuple[int, str], str] = {}  # of a value in a segment, where it is no variable of its own
         self._axes: dict[int, Axes] = {}
         self._constants: dict[int, Instr] = {}
         self._checked: set[int] = set()
@@ -51,20 +73,41 @@ class TritonBody:
             if dim.name not in self._used:
                 continue
             inner = product(d.size for d in dims[i + 1 :])
-            text = axis if inner == 1 else f"{axis} // ({self.index.expr(inner)})"
-            self.line(f"{dim.name} = {text}" + (f" % ({self.index.expr(dim.size)})" if i else ""))
+            point = self.index.renamed.get(axis, axis)
+            text = point if inner == 1 else f"{point} // ({self.index.expr(inner)})"
+            name = self.index.renamed.get(dim.name, dim.name)
+            self.line(f"{name} = {text}" + (f" % ({self.index.expr(dim.size)})" if i else ""))
 
     def _axes_of(self, *exprs: Expr) -> Axes:
         return frozenset(axis for e in exprs for name in e.symbols if (axis := self._axis_of.get(name)))
+
+    def enter(self, segment: Segment) -> None:
+        """What is printed next is about these reduced points."""
+        self._segment = segment
+        along = ["r", *(name for name, axis in self._axis_of.items() if axis == "r")]
+        self.index.renamed = {name: name + segment.suffix for name in along} if segment.suffix else {}
+
+    def _named(self, number: int) -> str:
+        """The variable of a value."""
+        return f"v{number}" + (self._segment.suffix if "r" in self._axes[number] else "")
+
+    def _masks(self, axes: Axes) -> list[str]:
+        """Of lanes that are points."""
+        own = {**_MASKS, "r": f"rmask{self._segment.suffix}"} if self._segment.masked else _MASKS
+        return [own[axis] for axis in sorted(axes, reverse=True) if axis in own]
 
     def _level(self, instr: Instr) -> Axes:
         return self._all - {"r"} if instr.row else self._all
 
     def _pointer(self, arg: int, address: str, has: Axes, needs: Axes) -> str:
         """An address that varies (by nothing) along every axis that its mask or value varies along."""
-        terms = ([] if address == "0" else [address]) + [f"0 * {axis}" for axis in sorted(needs - has)]
+        terms = ([] if address == "0" else [address]) + [self._nothing(axis) for axis in sorted(needs - has)]
         name = self.kernel.args[arg].name
         return f"{name} + ({' + '.join(terms)})" if terms else name
+
+    def _nothing(self, axis: str) -> str:
+        """A zero that varies along an axis."""
+        return f"0 * {self.index.renamed.get(axis, axis)}"
 
     # Instructions.
 
@@ -79,19 +122,22 @@ class TritonBody:
             "reduce": self._reduce,
             "check_index": self._check_index,
         }.get(instr.op, self._scalar)
-        handler(instr)
+        full = not instr.row and instr.op not in ("constant", "reduce")
+        for segment in self.segments if full else self.segments[:1]:
+            self.enter(segment)
+            handler(instr)
 
     def _define(self, instr: Instr, text: str, axes: Iterable[str], result: int = 0) -> None:
         number = instr.results[result]
-        self._text[number] = f"v{number}"
         self._axes[number] = frozenset(axes)
-        self.line(f"v{number} = {text}")
+        if "r" in self._axes[number] or self._segment is self.segments[0]:
+            self.line(f"{self._named(number)} = {text}")
 
     def operand(self, number: int) -> str:
         """The text of a value."""
         constant = self._constants.get(number)
         if constant is None:
-            return self._text[number]
+            return self._text.get((number, self._segment.suffix)) or self._named(number)
         assert constant.value is not None
         return typed(constant.value, constant.dtype)
 
@@ -99,8 +145,7 @@ class TritonBody:
         assert instr.address is not None
         axes = self._axes_of(instr.address)
         needs = axes | self._axes_of(*instr.mask)
-        masks = [_MASKS[axis] for axis in sorted(needs, reverse=True)]
-        masks += self._conditions(instr)
+        masks = [*self._masks(needs), *self._conditions(instr)]
         self._read(instr, self.index.expr(self._address(instr)), axes, needs, masks)
 
     def _conditions(self, instr: Instr) -> list[str]:
@@ -112,6 +157,8 @@ class TritonBody:
             self._define(instr, arg.name, ())
             return
         mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
+        if self.eviction and "r" in needs:
+            mask += f', eviction_policy="{self.eviction if "x" in axes else "evict_last"}"'  # others read it as well
         # A mask may be known at compile time where it has no axis; the pointer then is a scalar, and so is the mask.
         text = f"tl.load({self._pointer(instr.arg, address, axes, needs)}{mask})"
         self._define(instr, text + (".to(tl.int8, bitcast=True)" if instr.dtype == "ui8" else ""), needs)
@@ -130,18 +177,16 @@ class TritonBody:
         terms = []
         for number, stride in zip(indices, strides, strict=True):
             constant = self._constants.get(number)
-            index = _literal(constant) if constant else f"{self._text[number]}.to(INDEX)"
+            index = _literal(constant) if constant else f"{self.operand(number)}.to(INDEX)"
             terms.append(index if stride == 1 else f"{index} * ({self.index.expr(stride)})")
-        masks = [_MASKS[axis] for axis in sorted(axes, reverse=True)]
-        masks += [f"v{number}_ok" for number in indices if number in self._checked]
+        masks = self._masks(axes) + [f"{self._named(number)}_ok" for number in indices if number in self._checked]
         return " + ".join(terms) or "0", masks
 
     def _store(self, instr: Instr) -> None:
         assert instr.address is not None
         axes, needs = self._axes_of(instr.address), self._level(instr)
         pointer = self._pointer(instr.arg, self.index.expr(self._address(instr)), axes, needs)
-        mask = " & ".join(_MASKS[axis] for axis in sorted(needs, reverse=True))
-        self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={mask})")
+        self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={' & '.join(self._masks(needs))})")
 
     def _index(self, instr: Instr) -> None:
         """A dim alone has the type of addresses; arithmetic on it may leave their range and has 64 bits."""
@@ -153,9 +198,10 @@ class TritonBody:
             self._constants[number] = Instr("constant", (number,), (), "index", instr.row, value=value)
             self._axes[number] = frozenset()
         elif instr.address in {Expr.symbol(name) for name in instr.address.symbols}:
-            self._text[number] = self.index.expr(instr.address)
+            self._text[number, self._segment.suffix] = self.index.expr(instr.address)
         else:
-            wide = {name: f"{name}.to(tl.int64)" for name in instr.address.symbols}
+            renamed = self.index.renamed
+            wide = {name: f"{renamed.get(name, name)}.to(tl.int64)" for name in instr.address.symbols}
             self._define(instr, self.index.expr(instr.address, wide), self._axes[number])
 
     def _constant(self, instr: Instr) -> None:
@@ -169,34 +215,45 @@ class TritonBody:
             bare = constant is not None and bare_operand(instr, position, constants)
             operands.append(_literal(constant) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
-        self._define(instr, op_text(instr, operands, self.kernel.name), axes)
+        of_row = "r" in axes and not constants[-1] and "r" not in self._axes[instr.operands[-1]]
+        divides = of_row and (instr.op, instr.source_dtype) == ("arith.divf", "f32")
+        text = f"tm.over({', '.join(operands)})" if divides else op_text(instr, operands, self.kernel.name)
+        self._define(instr, text, axes)
 
     def _check_index(self, instr: Instr) -> None:
         """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
         assert instr.address is not None
         value, size = self.operand(instr.operands[0]), self.index.expr(instr.address)
         (number,) = instr.results
-        lanes = " & ".join(_MASKS[axis] for axis in sorted(self._level(instr), reverse=True))
-        shape = " + ".join(f"0 * {axis}" for axis in sorted(self._level(instr)))
-        self.line(f"v{number}_ok = ({value} >= 0) & ({value} < {size})")
-        self.line(f"tl.store(error_slot + ({shape}), {instr.value or 1}, mask=(v{number}_ok == 0) & {lanes})")
+        self._axes[number] = self._axes[instr.operands[0]]
+        lanes = " & ".join(self._masks(self._level(instr)))
+        shape, inside = " + ".join(map(self._nothing, sorted(self._level(instr)))), f"{self._named(number)}_ok"
+        self.line(f"{inside} = ({value} >= 0) & ({value} < {size})")
+        self.line(f"tl.store(error_slot + ({shape}), {instr.value or 1}, mask=({inside} == 0) & {lanes})")
         self.line("if DEBUG:")
-        self.line(f'    tl.device_assert(v{number}_ok | ~({lanes}), "index out of range")')
-        self._define(instr, f"tl.maximum(tl.minimum({value}, {size} - 1), 0)", self._axes[instr.operands[0]])
+        self.line(f'    tl.device_assert({inside} | ~({lanes}), "index out of range")')
+        self._define(instr, f"tl.maximum(tl.minimum({value}, {size} - 1), 0)", self._axes[number])
         self._checked.add(number)
 
     # Reductions.
 
     def _reduce(self, instr: Instr) -> None:
-        """Of a tile that holds all reduced points."""
-        for line in reduce_tile(instr, self.operand(instr.operands[0])):
+        """Of the blocks that hold all reduced points."""
+        blocks = []
+        for segment in self.segments:
+            self.enter(segment)
+            value, mask = self.operand(instr.operands[0]), f"rmask{segment.suffix}" if segment.masked else ""
+            if not mask and "r" not in self._axes[instr.operands[0]]:  # each point counts
+                value = f"tl.broadcast_to({value}, [XBLOCK, {segment.block}])"
+            blocks.append(Block(value, mask, f"r{segment.suffix}"))
+        for line in reduce_tile(instr, blocks):
             self.line(line)
         self.known(instr.results, self._axes[instr.operands[0]] - {"r"})
 
     def known(self, values: Iterable[int], axes: Axes = ROW) -> None:
         """Says that variables of these values have been defined."""
         for number in values:
-            self._text[number], self._axes[number] = f"v{number}", axes
+            self._axes[number] = axes
 
 
 def check_types(kernel: LoopKernel) -> None:

@@ -1,4 +1,4 @@
-"""The functions of a kernel that one launch runs: flat, tiled, persistent, looped."""
+"""The functions of a kernel that one launch runs: flat, tiled, persistent, headed, looped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonStage
+from symshape.codegen.triton.body import Segment
 from symshape.codegen.triton.function import WHOLE, FunctionText, online_terms
 from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.variants import Variant
@@ -86,15 +87,37 @@ def persistent(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
     return f
 
 
+def headed(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
+    """XBLOCK rows with all their reduced points in two blocks: RBLOCK that are there, without a mask, and up to YBLOCK.
+
+    A block has a power of two of lanes. One for 9973 points would have 16384, of which four in ten compute nothing, and
+    registers for them all: two programs would not fit on a processor, to load while the other computes.
+    """
+    segments = Segment(masked=False), Segment("t", block="YBLOCK")
+    f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK", "YBLOCK"], bounds=bounds, segments=segments)
+    f.bound("xnumel", f.parallel)
+    f.programs()
+    f.bound("rnumel", f.reduced)
+    f.reduced_points("0", segments[0])
+    f.reduced_points("RBLOCK", segments[1])
+    for instr in kernel.code:
+        f.body.emit(instr)
+    return f
+
+
 def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK rows, their reduced points in steps of RBLOCK, as often as the schedule has sweeps."""
+    """XBLOCK rows, their reduced points in steps of RBLOCK, as often as the schedule has sweeps.
+
+    What the last sweep reads need not stay in the cache: it leaves room for what other programs will read again.
+    """
     f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK"], bounds=bounds)
     f.bound("xnumel", f.parallel)
     f.programs()
     size = f.bound("rnumel", f.reduced)
     end = "rnumel" if size.as_int() is not None else "tr.loop_end(rnumel)"
     plan = schedule(kernel)
-    for one in plan.sweeps:
+    last = max((i for i, one in enumerate(plan.sweeps) if one.body), default=0)
+    for i, one in enumerate(plan.sweeps):
         for instr in one.rows:
             online = plan.online.get(instr.results[0]) if instr.op == "reduce" else None
             if online is None:
@@ -104,11 +127,13 @@ def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
             f.line(f"v{online.result} = tr.row_sum({terms})")
             f.body.known([online.result])
         if one.body:
+            f.body.eviction = "evict_last" if i < last else "evict_first"
             f.reduce_sweep(plan, one.body, "0", end)
+            f.body.eviction = ""
     return f
 
 
-FORMS = {"pointwise": pointwise, "persistent": persistent, "looped": looped}
+FORMS = {"pointwise": pointwise, "persistent": persistent, "headed": headed, "looped": looped}
 
 
 def function_of(kernel: LoopKernel, name: str, bounds: Bounds, variant: Variant) -> FunctionText:
@@ -130,6 +155,8 @@ def stage_of(kernel: LoopKernel, name: str, variant: Variant) -> TritonStage:
         )
     if variant.form != "pointwise":
         blocks.append(("RBLOCK", variant.rblock))
+    if variant.form == "headed":
+        blocks.append(("YBLOCK", variant.yblock))
     return TritonStage(name, tuple(blocks), variant.num_warps, groups_text(variant.xblock))
 
 

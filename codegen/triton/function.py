@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
-from symshape.codegen.online import Online
-from symshape.codegen.triton.body import TritonBody
+from symshape.analysis.online import Online
+from symshape.codegen.triton.body import ONE, Segment, TritonBody
 from symshape.codegen.triton.index import IndexText
 from symshape.codegen.triton.ops import TYPES
 from symshape.codegen.triton.reduce import accumulate, finish, start
@@ -32,10 +32,11 @@ class FunctionText:
         bounds: frozenset[str] = frozenset(),
         axis_of: dict[str, str] | None = None,
         calls: FunctionText | None = None,
+        segments: Sequence[Segment] = (ONE,),
     ) -> None:
         self.kernel, self.name, self.own, self.calls = kernel, name, tuple(own), calls
         self.index = IndexText(kernel, flat=axis_of is None)
-        self.body = TritonBody(kernel, self.index, axis_of)
+        self.body = TritonBody(kernel, self.index, axis_of, segments)
         self.parallel = [d for d in kernel.dims if not d.reduced]
         self.reduced = [d for d in kernel.dims if d.reduced]
         self._bounds = bounds
@@ -85,14 +86,18 @@ class FunctionText:
     def points(self, group: str) -> None:
         """The parallel points of a program, along the first axis where there is a second one."""
         lanes = "tl.arange(0, XBLOCK)" + ("[:, None]" if self.reduced else "")
-        self.line(f"x = {f'({group})' if ' ' in group else group} * XBLOCK + {lanes}", "xmask = x < xnumel")
+        self.line(f"x = {f'({group})' if ' ' in group else group} * XBLOCK + {lanes}")
+        self.line("xmask = tr.rows(x, xnumel, XBLOCK)" if self.reduced else "xmask = x < xnumel")
         self.body.recover("x", self.parallel)
 
-    def reduced_points(self, start: str) -> None:
-        """Those that a step of a loop takes, or all."""
-        self.line(f"r = ({start} + tl.arange(0, RBLOCK)[None, :]).to(INDEX)")
+    def reduced_points(self, start: str, segment: Segment = ONE) -> None:
+        """Those that a step of a loop takes, or all; or a segment of them."""
+        r, mask = f"r{segment.suffix}", f"rmask{segment.suffix}"
+        self.line(f"{r} = ({start} + tl.arange(0, {segment.block})[None, :]).to(INDEX)")
         size = product(d.size for d in self.reduced).as_int()
-        self.line("rmask = r < rnumel" if size is None else f"rmask = tr.lanes(r, {size}, RBLOCK)")
+        if segment.masked:
+            self.line(f"{mask} = {r} < rnumel" if size is None else f"{mask} = tr.lanes({r}, {size}, {segment.block})")
+        self.body.enter(segment)
         self.body.recover("r", self.reduced)
 
     def loop(self, begin: str, end: str, write: Callable[[], None]) -> None:

@@ -22,11 +22,12 @@ class IndexText:
         self._axes = [(axis, [d for d in kernel.dims if d.reduced == (axis == "r")]) for axis in "xr" if flat]
         self._facts = space_facts(kernel.args, kernel.dims)
         self._dims = frozenset(d.name for d in kernel.dims)
+        self.renamed: dict[str, str] = {}  # names that symbols have for now
         self._rename: dict[str, str] = {}
 
     def expr(self, expr: Expr, rename: dict[str, str] | None = None) -> str:
         """The text; ``rename`` gives other names to symbols."""
-        self._rename = rename or {}
+        self._rename = self.renamed | (rename or {})
         return self._sum(expr)
 
     def holds(self, mask: Expr) -> str:

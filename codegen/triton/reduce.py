@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from symshape.analysis.loops import Instr
@@ -37,14 +39,36 @@ COMBINERS: Final = {
 _ON_BOOLS: Final = {"max": "or", "min": "and"}
 
 
-def reduce_tile(instr: Instr, value: str) -> list[str]:
-    """Statements that define the results from a tile with every reduced point."""
+@dataclass(frozen=True)
+class Block:
+    """Values of reduced points. ``mask``: which lanes are points, "" where all are; ``points``: their numbers."""
+
+    value: str
+    mask: str
+    points: str
+
+    def kept(self, value: str, neutral: str) -> str:
+        """The value where there is a point."""
+        return f"tl.where({self.mask}, {value}, {neutral})" if self.mask else value
+
+
+def reduce_tile(instr: Instr, blocks: Sequence[Block]) -> list[str]:
+    """Statements that define the results from the blocks that every reduced point is in."""
     combiner, _ = _combined(instr)
-    neutral = _neutral(instr)
-    kept = f"tl.where(rmask, {_value(instr, value)}, {neutral})"
-    if instr.combiner in _ARG:
-        return _define_both(instr, f"{combiner.row}({kept}, tl.where(rmask, r, tr.no_index(r)))")
-    return [f"v{instr.results[0]} = {combiner.row.format(v=kept)}"]
+    kept = [block.kept(_value(instr, block.value), _neutral(instr)) for block in blocks]
+    if instr.combiner not in _ARG:
+        found = [combiner.row.format(v=value) for value in kept]
+        return [f"v{instr.results[0]} = {reduce(lambda acc, v: combiner.step.format(acc=acc, v=v), found)}"]
+    found = []
+    for block, value in zip(blocks, kept, strict=True):
+        at = block.kept(block.points, f"tr.no_index({block.points})")
+        found.append(f"{combiner.row}({value}, {at})")
+    best, at = (f"v{number}" for number in instr.results)
+    lines = [f"{best}, {at} = {found[0]}"]
+    for i, text in enumerate(found[1:]):
+        own = f"{best}_{i}, {at}_{i}"
+        lines += [f"{own} = {text}", f"{best}, {at} = {combiner.step}({best}, {at}, {own})"]
+    return [*lines, *_as_results(instr)]
 
 
 def start(instr: Instr, index: str = "INDEX") -> list[str]:
@@ -73,7 +97,8 @@ def finish(instr: Instr) -> list[str]:
     combiner, _ = _combined(instr)
     acc = f"acc{instr.results[0]}"
     if instr.combiner in _ARG:
-        return _define_both(instr, f"{combiner.row}({acc}, acc{instr.results[1]})")
+        best, at = instr.results
+        return [f"v{best}, v{at} = {combiner.row}({acc}, acc{at})", *_as_results(instr)]
     return [f"v{instr.results[0]} = {combiner.row.format(v=acc)}"]
 
 
@@ -82,9 +107,10 @@ def is_arg(instr: Instr) -> bool:
     return instr.combiner in _ARG
 
 
-def _define_both(instr: Instr, text: str) -> list[str]:
+def _as_results(instr: Instr) -> list[str]:
+    """Both results of an arg-reduction in their types."""
     best, at = instr.results
-    lines = [f"v{best}, v{at} = {text}", f"v{at} = v{at}.to(tl.int64)"]
+    lines = [f"v{at} = v{at}.to(tl.int64)"]
     return [*lines, f"v{best} = v{best} != 0"] if instr.dtype == "i1" else lines
 
 

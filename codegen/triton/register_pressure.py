@@ -20,6 +20,7 @@ _MAX_WARPS: Final = 32
 _LANES: Final = 32
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
 _DIVIDED: Final = 2  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
+_FREE: Final = {"tile": ("xblock", "yblock"), "looped": ("xblock", "rblock"), "split": ("xblock", "rblock")}
 _READS: Final = frozenset({"load", "extract"})
 
 
@@ -53,7 +54,7 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
     wide = variant.index_bits == 64
     each, most = registers_per_element(kernel, wide), _DIVIDED if wide and _divides(kernel) else sys.maxsize
     while (elements := _elements(variant)) > 1 and (elements > most or elements * each > _registers(variant) - _FIXED):
-        free = ("xblock", "rblock") if variant.form in ("looped", "split") else ("xblock", "yblock")
+        free = _FREE.get(variant.form, ("xblock",))
         largest = max(free, key=lambda name: getattr(variant, name))
         if getattr(variant, largest) > 1:
             variant = replace(variant, **{largest: getattr(variant, largest) // 2})
@@ -66,7 +67,9 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
 
 def _elements(variant: Variant) -> int:
     """Of a thread."""
-    return variant.xblock * max(variant.yblock, 1) * max(variant.rblock, 1) // (_LANES * variant.num_warps)
+    reduced, other = variant.rblock, variant.yblock
+    points = reduced + other if variant.form == "headed" else max(other, 1) * max(reduced, 1)
+    return variant.xblock * points // (_LANES * variant.num_warps)
 
 
 def _registers(variant: Variant) -> int:

@@ -1,7 +1,7 @@
 """The sweeps over the reduced points that a looped kernel makes, and the reductions that need no sweep of their own.
 
 A reduction is known after its sweep; what depends on it is computed in the next, and full-level values are computed
-again there. Two sums that depend on an earlier reduction are found in its sweep all the same (`codegen/online.py`).
+again there. Two sums that depend on an earlier reduction are found in its sweep all the same (`analysis/online.py`).
 The sum of exponentials is kept relative to the running maximum, as in the online normaliser of Milakov and Gimelshein
 (arXiv:1805.02867). The squares are kept relative to the running mean by the update of Youngs and Cramer (Technometrics
 13(3), 1971), in which nothing cancels, of values less the first one. Both are moved to c when the row is done.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
-from symshape.codegen.online import Online, find_online
+from symshape.analysis.online import Online, find_online
 
 _ROOTS: Final = frozenset({"reduce", "store", "check_index"})
 

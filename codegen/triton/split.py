@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
+from symshape.analysis.online import Online
 from symshape.artifact.triton_kernels import TritonStage
-from symshape.codegen.online import Online
 from symshape.codegen.triton.forms import groups_text
 from symshape.codegen.triton.function import FunctionText, online_terms
 from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start

@@ -109,7 +109,7 @@ def trimmed(rows: list[Row], most: int) -> list[Row]:
 def _by_use(rows: list[Row]) -> Iterator[Row]:
     """Rows that are not needed, the least useful first."""
     names = {row.name for row in rows}
-    persistent = sorted((r for r in rows if r.form == "persistent"), key=lambda r: r.rblock)
+    persistent = sorted((r for r in rows if r.form in ("persistent", "headed")), key=lambda r: r.rblock + r.yblock)
     aligned = [r for r in persistent if r.name.endswith("_aligned")]
     short = [r for r in aligned if r.xblock < r.rblock <= _SHORT]
     yield from short

@@ -34,6 +34,9 @@ class PlanReductions(Pass):
         "symshape.variant"(%true) {name = "looped", form = "looped", rblock = 2048, ...}
 
     A row is "persistent" where all its points are held at once: nothing is read twice, and short rows share a program.
+    One of more than ``head`` points is "headed": held as two blocks, of which the first is full. A block has a power of
+    two of lanes, and those of one for 9973 points would fill the registers of a processor, which then cannot load one
+    row while it computes another (softmax of such rows on an H200: 416 us, and 199 us in blocks of 8192 and 2048).
     Where rows are too few to occupy the processors and long enough that a second launch pays, programs share them:
 
         waves  = clamp(rows*reduced*bytes / (processors*share), 1, most_waves)    // programs for each processor
@@ -43,14 +46,16 @@ class PlanReductions(Pass):
     counts of rows that do not divide evenly among the processors (133 rows on 132 of them). bench/split_model.py is the
     model that this is held to. What facts exclude is left out: rows of at most 1024 points are never looped or split.
     "Rows" are groups of ``column_rows`` neighbouring ones where those, and not the reduced points, lie next to each
-    other in memory.
+    other in memory; of ``wide_rows`` where there are so many that each thread may reduce rows of its own.
 
     ``persistent``   reduced points of the persistent variants, where a row is read more than once
-    ``once``         the same, where it is read once: looping costs nothing there but for rows that are short
+    ``head``         reduced points of the shortest first block of two
+    ``once``         as ``persistent``, where a row is read once: looping costs nothing there but for short rows
     ``column``       the same, where the fast dim is parallel
     ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
     ``tile``         points of a program in a persistent variant, unless a row has more
-    ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel; more if short
+    ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
+    ``wide_rows``    the same where every processor has so many
     ``step``         bytes of a row from which it is split
     ``share``        bytes that each program of a split reads at least, where there is more than one wave of them
     ``most_waves``   waves at most
@@ -62,17 +67,20 @@ class PlanReductions(Pass):
     statistics: ClassVar[dict[str, str]] = {
         "kernels": "reduction kernels that were planned",
         "persistent": "variants that hold a row at once",
+        "headed": "variants that hold a row in two blocks",
         "looped": "variants that read a row in steps",
         "split": "variants in which programs share a row",
     }
-    persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+    persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024, 2048)
+    head: int = 2048
     once: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
     column: tuple[int, ...] = (4, 16, 64)
     largest: int = 16384
     tile: int = 1024
     column_rows: int = 64
+    wide_rows: int = 1024
     step: int = 192 << 10
-    share: int = 64 << 10
+    share: int = 32 << 10
     most_waves: int = 8
     workspace: int = 4 << 20
 
@@ -87,29 +95,53 @@ class PlanReductions(Pass):
 
     def _rows(self, kernel: KernelAccesses) -> list[Row]:
         column = is_column(kernel)
-        rows = [self._persistent(kernel, rblock, column) for rblock in self._rungs(kernel, column)]
-        xblock, rblock, warps = (self.column_rows, 32, 8) if column else (1, 2048, 8)
+        rows = [self._held(kernel, *rung, column) for rung in self._rungs(kernel, column)]
+        if column and kernel.loops == 1:
+            enough = at_least(kernel.xnumel, self.wide_rows * processors())
+            rows.insert(1, Row("columns", "looped", enough, self.wide_rows, rblock=4, num_warps=8))
+        xblock, rblock = (self.column_rows, 32) if column else (1, 2048)
         split = self.split(kernel, xblock, rblock)
         if split is not None:
             condition, splits = split
-            rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=warps, splits=splits))
+            rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=8, splits=splits))
+        warps = 8 if column or kernel.loops == 1 else 16
         return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=warps)]
 
-    def _rungs(self, kernel: KernelAccesses, column: bool) -> list[int]:
-        """Reduced points of the persistent variants. Where the longest row is known, the last holds just that."""
-        ladder = self.column if column else self.once if kernel.sweeps == 1 else self.persistent
+    def _rungs(self, kernel: KernelAccesses, column: bool) -> list[tuple[int, int]]:
+        """Reduced points of the variants that hold a row: of the block, and of the one behind it. Where the longest row
+        is known, the last holds just that."""
+        held = self.column if column else self.once if kernel.sweeps == 1 else self.persistent
+        ladder = [(rung, 0) for rung in held]
+        if held is self.persistent:
+            head = self.head
+            while 2 * head <= self.largest:
+                ladder += [(head, head // 2), (head, head)]
+                head *= 2
         low, high = kernel.facts.bounds(kernel.rnumel)
-        longest = None if high is None else max(ladder[0], 1 << (high - 1).bit_length()) if high > 0 else ladder[0]
-        if longest is None or longest > (ladder[-1] if column or kernel.sweeps == 1 else self.largest):
-            return list(ladder)
-        return [longest] if low == high else [*(rung for rung in ladder if rung < longest), longest]
+        if high is None or high > (max(map(sum, ladder)) if column or kernel.sweeps == 1 else self.largest):
+            return ladder
+        longest = self._least(max(high, ladder[0][0]))
+        return [longest] if low == high else [*(rung for rung in ladder if sum(rung) < high), longest]
 
-    def _persistent(self, kernel: KernelAccesses, rblock: int, column: bool) -> Row:
-        xblock = max(self.column_rows, 2 * self.tile // rblock) if column else max(1, self.tile // rblock)
-        points = xblock * rblock
-        each = 256 if column or points <= self.tile else 1024  # long rows: fewer warps have less to combine
-        warps = min(16, max(1 if points <= self.tile else 4, points // each))
-        condition = at_most(kernel.rnumel, rblock)
+    def _least(self, points: int) -> tuple[int, int]:
+        """The smallest blocks that hold so many."""
+        block = 1 << (points - 1).bit_length()
+        head = block // 2
+        return (block, 0) if head < self.head or points == block else (head, 1 << (points - head - 1).bit_length())
+
+    def _held(self, kernel: KernelAccesses, rblock: int, behind: int, column: bool) -> Row:
+        condition = at_most(kernel.rnumel, rblock + behind)
+        if behind:
+            whole, warps = at_least(kernel.rnumel, rblock), min(16, max(4, rblock // 512))
+            name = f"headed{rblock + behind}"
+            return Row(name, "headed", all_of(whole, condition), 1, behind, rblock=rblock, num_warps=warps)
+        if column and rblock <= 4:
+            xblock, warps = 2 * self.tile // rblock, 4  # each thread reduces rows of its own
+        else:
+            xblock = self.column_rows if column else max(1, self.tile // rblock)
+            points = xblock * rblock
+            each = 256 if column or points <= self.tile else 1024  # long rows: fewer warps have less to combine
+            warps = min(16, max(1 if points <= self.tile else 4, points // each))
         return Row(f"persistent{rblock}", "persistent", condition, xblock, rblock=rblock, num_warps=warps)
 
     def split(self, kernel: KernelAccesses, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:

@@ -2,7 +2,6 @@
 
 The memory of every graph of a device is one pool, which is scratch: nothing in it outlives a call (`cuda_graphs.py`).
 So graphs may overwrite one another, and they run one after the other: ``lock`` orders the host, an event the streams.
-No GPU has run this file yet: it is tested with a stand-in for ``torch.cuda``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ weighed against the launches that are saved; where they cost more the program ru
 What a graph reads at a fixed address (a parameter, a buffer) is part of what a graph is found by: a replay reads what
 the caller passes, or does not happen. An input that lay in one place in all calls so far is read there too (the steps
 of a training loop allocate alike), until it comes from elsewhere: then the graph is captured anew, with a copy of it.
-
-No GPU has run this file yet: it is tested with a stand-in for the device.
 """
 
 from __future__ import annotations

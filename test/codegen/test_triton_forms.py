@@ -33,12 +33,13 @@ PROCESSORS = Expr.symbol("processors")
 POINTWISE = Variant("flat", "pointwise", TRUE, 32, num_warps=1)
 TILE = Variant("tile", "tile", TRUE, 16, yblock=8, dims=("d0", "d1"))
 PERSISTENT = Variant("persistent", "persistent", TRUE, 4, rblock=64)
+HEADED = Variant("headed", "headed", TRUE, 2, rblock=32, yblock=32)
 LOOPED = Variant("looped", "looped", TRUE, 2, rblock=16)
 SPLIT = Variant("split", "split", TRUE, 2, rblock=16, splits=Expr.const(3))
 WIDE = Variant("split_wide", "split", TRUE, 4, rblock=16, splits=Expr.const(2), index_bits=64)
 # Around a block of rows, a step of the reduced points, and the parts of a split; the interpreter is slow.
 SHAPES = ((1, 1), (2, 2), (3, 15), (1, 16), (5, 17), (2, 47), (1, 48), (4, 64), (3, 101))
-REDUCTIONS = pytest.mark.parametrize("variant", [PERSISTENT, LOOPED, SPLIT, WIDE], ids=lambda v: v.name)
+REDUCTIONS = pytest.mark.parametrize("variant", [PERSISTENT, HEADED, LOOPED, SPLIT, WIDE], ids=lambda v: v.name)
 
 
 @pytest.fixture(autouse=True)
@@ -52,13 +53,20 @@ def close(actual: torch.Tensor, expected: torch.Tensor, **tolerance: float) -> N
 
 def fitting(variant: Variant) -> list[tuple[int, int]]:
     """Shapes that a variant may be run at."""
-    return [(n, m) for n, m in SHAPES if variant.form != "persistent" or m <= variant.rblock]
+    return [(n, m) for n, m in (*SHAPES, (3, 32), (5, 61)) if fits(variant, m)]
+
+
+def fits(variant: Variant, points: int) -> bool:
+    """Whether it may reduce so many points."""
+    if variant.form == "headed":
+        return variant.rblock <= points <= variant.rblock + variant.yblock
+    return variant.form != "persistent" or points <= variant.rblock
 
 
 @REDUCTIONS
 def test_softmax(variant: Variant) -> None:
     launch = runner(softmax(), variant)
-    for rows, columns in [*fitting(variant), (0, 5), (5, 0)]:
+    for rows, columns in [*fitting(variant), *((n, m) for n, m in ((0, 5), (5, 0), (0, 40)) if fits(variant, m))]:
         x = torch.randn(rows, columns) * 30
         out = torch.full_like(x, torch.nan)
         launch(x, out, rows, columns)
@@ -122,6 +130,25 @@ RESULTS: dict[str, Callable[[torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("column", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("combiner", RESULTS)
+def test_reductions_of_two_blocks(combiner: str, column: bool) -> None:
+    """The best element of an arg-reduction is in either block, or in both; then the first counts."""
+    arg, whole = combiner.startswith("arg"), combiner in ("mul", "argmin")
+    launch = runner(reduction(combiner, "i64" if whole else "f32", column), HEADED)
+    for rows, columns in ((1, 32), (3, 33), (5, 64)):
+        x = torch.randn(rows, columns)
+        x = (x * 3).round() if arg or whole else x
+        if combiner == "argmax" and rows > 1:
+            x[0, 32], x[1, 30], x[2, 32] = torch.nan, 99.0, 99.0
+        x = x.long() if whole else x
+        outs = [torch.zeros(rows, dtype=t) for t in [x.dtype, torch.int64][: 1 + arg]]
+        launch(x.t().contiguous() if column else x, *outs, rows, columns)
+        expected = RESULTS[combiner](x)
+        for actual, wanted in zip(outs, expected if arg else (expected,), strict=True):
+            close(actual, wanted.to(actual.dtype), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("column", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("combiner", RESULTS)
 def test_split_reductions(combiner: str, column: bool) -> None:
     """Combined in a fixed order: bitwise equal between two runs, whatever the number of processors."""
     kernel = loops(reduction(combiner, "i64" if combiner in ("mul", "argmin") else "f32", column))
@@ -169,7 +196,7 @@ def chained() -> KernelText:
     return k
 
 
-@pytest.mark.parametrize("variant", [LOOPED, SPLIT], ids=lambda v: v.name)
+@pytest.mark.parametrize("variant", [HEADED, LOOPED, SPLIT], ids=lambda v: v.name)
 def test_dependent_reductions(variant: Variant) -> None:
     launch = runner(chained(), variant)
     for rows, columns in fitting(variant):

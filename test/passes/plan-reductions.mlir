@@ -150,10 +150,14 @@ func.func private @constant(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: inde
 
 // -----
 
-// Rows lie next to each other: 64 of them in a program, more where they are short.
+// Rows lie next to each other: 64 of them in a program, more where they are short or many.
 // CHECK-LABEL: func.func private @column(
-// CHECK:         name = "persistent4", num_warps = 8 : i64, rblock = 4 : i64, xblock = 512 : i64
-// CHECK:         name = "persistent16", num_warps = 8 : i64, rblock = 16 : i64, xblock = 128 : i64
+// CHECK:         name = "persistent4", num_warps = 4 : i64, rblock = 4 : i64, xblock = 512 : i64
+// CHECK:         %[[P:.*]] = "symshape.processors"
+// CHECK:         %[[WIDE:.*]] = arith.muli %[[P]], %{{.*}} : index
+// CHECK:         %[[MANY:.*]] = arith.cmpi sge, %{{.*}}, %[[WIDE]] : index
+// CHECK:         "symshape.variant"(%[[MANY]]) {{{.*}} form = "looped", {{.*}} name = "columns", num_warps = 8 : i64, rblock = 4 : i64, xblock = 1024 : i64
+// CHECK:         name = "persistent16", num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
 // CHECK:         name = "persistent64", num_warps = 16 : i64, rblock = 64 : i64, xblock = 64 : i64
 // CHECK:         name = "split", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
 // CHECK:         name = "looped", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
@@ -175,4 +179,46 @@ func.func private @column(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index,
   } -> tensor<?xf32>
   %o = "symshape.store"(%r, %dest) {map = affine_map<(d0) -> (d0)>} : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
   return %o : tensor<?xf32>
+}
+
+// -----
+
+// A row that is read twice is held, in two blocks from 2048 points on: the first is full, the second has the others.
+// CHECK-LABEL: func.func private @held(
+// CHECK-SAME:    %{{.*}}: tensor<?x?xf32>, %{{.*}}: tensor<?x?xf32>, %{{.*}}: index, %[[M:.*]]: index
+// CHECK:         name = "persistent2048"
+// CHECK:         %[[MOST:.*]] = arith.cmpi sge, %{{.*}}, %[[M]] : index
+// CHECK:         %[[LEAST:.*]] = arith.cmpi sge, %[[M]], %{{.*}} : index
+// CHECK:         %[[FITS:.*]] = arith.andi %[[LEAST]], %[[MOST]] : i1
+// CHECK:         "symshape.variant"(%[[FITS]]) {{{.*}} form = "headed", {{.*}} name = "headed3072", num_warps = 4 : i64, rblock = 2048 : i64, xblock = 1 : i64, yblock = 1024 : i64
+// CHECK:         name = "headed4096", num_warps = 4 : i64, rblock = 2048 : i64, xblock = 1 : i64, yblock = 2048 : i64
+// CHECK:         name = "headed6144", num_warps = 8 : i64, rblock = 4096 : i64, xblock = 1 : i64, yblock = 2048 : i64
+// CHECK:         name = "headed16384", num_warps = 16 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 8192 : i64
+// CHECK:         name = "split", num_warps = 8
+// CHECK:         name = "looped", num_warps = 16
+func.func private @held(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index, %s1: index) -> tensor<?x?xf32>
+    attributes {symshape.kernel, symshape.kind = "reduction", symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %s0, %s1, %s1, %c1, %c0) : (tensor<?x?xf32>, index, index, index, index, index) -> ()
+  "symshape.bind"(%dest, %s0, %s1, %s1, %c1, %c0) : (tensor<?x?xf32>, index, index, index, index, index) -> ()
+  "symshape.space"(%s0, %s1) {iterators = ["parallel", "reduction"]} : (index, index) -> ()
+  %v = "symshape.view"(%x, %s0, %s1) {map = affine_map<(d0, d1) -> (d0, d1)>} : (tensor<?x?xf32>, index, index) -> tensor<?x?xf32>
+  %zero = arith.constant 0.0 : f32
+  %i = tensor.splat %zero[%s0] : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>],
+    iterator_types = ["parallel", "reduction"]} ins(%v : tensor<?x?xf32>) outs(%i : tensor<?xf32>) attrs = {symshape.combiner = "add"} {
+    ^bb0(%a: f32, %b: f32):
+      %s = arith.addf %a, %b : f32
+      linalg.yield %s : f32
+  } -> tensor<?xf32>
+  %e = tensor.empty(%s0, %s1) : tensor<?x?xf32>
+  %q = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>],
+    iterator_types = ["parallel", "parallel"]} ins(%v, %r : tensor<?x?xf32>, tensor<?xf32>) outs(%e : tensor<?x?xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %s = arith.divf %a, %b : f32
+      linalg.yield %s : f32
+  } -> tensor<?x?xf32>
+  %o = "symshape.store"(%q, %dest) {map = affine_map<(d0, d1) -> (d0, d1)>} : (tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %o : tensor<?x?xf32>
 }

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from symshape.analysis.instr_builder import drop_dead
 from symshape.analysis.loops import Instr, LoopKernel
+from symshape.analysis.online import Online, find_online
 from symshape.codegen.cpu.emit.combiners import Reduction, combine, narrowed, wide, widened
 from symshape.codegen.cpu.emit.state import Value
 from symshape.codegen.cpu.schedule.sweep_order import Sweep, closure
-from symshape.codegen.online import Online, find_online
 from symshape.prover.numbers.expr import product
 
 if TYPE_CHECKING:

@@ -80,6 +80,26 @@ def exp(x):
 
 
 @triton.jit
+def over(x, y):
+    """x / y where few y divide many x: a product with the reciprocal, corrected once by what it leaves (Markstein, IBM
+    Journal of Research and Development 34(1), 1990). Within an ulp, in a third of the time of a division. Both are
+    scaled where the reciprocal would not be normal; where no correction is possible (zeros, infinities) there is none.
+    """
+    if INTERPRETED or x.dtype != tl.float32:
+        return tl.div_rn(x, y)
+    else:
+        size = tl.abs(y)
+        scale = tl.where(size < 5.421010862427522e-20, 18446744073709551616.0, 1.0)
+        scale = tl.where(size > 18446744073709551616.0, 5.421010862427522e-20, scale)
+        y = y * scale
+        reciprocal = tl.div_rn(tl.full(y.shape, 1.0, tl.float32), y)
+        x = x * scale
+        quotient = x * reciprocal
+        better = tl.fma(tl.fma(-quotient, y, x), reciprocal, quotient)
+        return tl.where((better == better) & (quotient != 0.0), better, quotient)
+
+
+@triton.jit
 def expm1(x):
     """Kahan: the error of u = exp(x) cancels in (u - 1) / log(u)."""
     u = exp(x)

@@ -35,9 +35,18 @@ def multiple(n, aligned: tl.constexpr):
 
 
 @triton.jit
+def rows(x, n, block: tl.constexpr):
+    """Which of a program's rows there are: the only one always is."""
+    if block == 1:
+        return tl.full(x.shape, True, tl.int1)
+    else:
+        return x < n
+
+
+@triton.jit
 def lanes(r, n: tl.constexpr, block: tl.constexpr):
-    """Which of a block's points are below a constant: all of them at compile time where the block divides it, but for
-    no points at all."""
+    """Which of a block's points are below a constant: all of them at compile time where the block divides it (and
+    where the block begins), but for no points at all."""
     if n > 0 and n % block == 0:
         return tl.full(r.shape, True, tl.int1)
     else:

@@ -1,0 +1,184 @@
+"""Forms and blocks of bench/gpu.py: what the planner chooses for a reduction, against a sweep of what it could."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+from unittest import mock
+
+import torch
+from gpu_kernels import DTYPES, chosen_variant
+from gpu_run import Job, Run, Work
+from kernel_programs import PROGRAMS, KernelProgram, Shape, meet
+
+from symshape.codegen.variants import Variant
+from symshape.prover.numbers.condition import TRUE
+from symshape.prover.numbers.expr import Expr
+from symshape.tools.measure import relative_error
+
+SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
+    ("softmax", "float32"): ((10_007, 9973), (30_000, 3001), (60_000, 1500), (20_000, 4096), (2000, 50_257)),
+    ("layer_norm", "float32"): ((10_007, 9973), (30_000, 3001), (10_000, 12_000), (20_000, 4096)),
+    ("layer_norm_backward", "float32"): ((10_007, 9973), (8192, 5000), (20_000, 4096)),
+    ("rms_norm", "bfloat16"): ((10_007, 9973), (30_000, 3001), (8, 1_048_576)),
+    ("variance", "float32"): ((10_007, 9973), (30_000, 3001), (20_000, 4096)),
+    ("cross_entropy", "float32"): ((10_007, 9973), (20_000, 4096), (2000, 50_257)),
+    ("sum_last", "float32"): ((10_007, 9973), (4096, 4096), (30_000, 3001), (8, 1_048_576)),
+    ("sum_last", "bfloat16"): ((10_007, 9973), (4096, 4096), (8, 1_048_576)),
+}
+LOOPED: Final = ((1024, 4), (1024, 8), (2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16))
+SPLIT: Final = ((2048, 8), (4096, 8), (4096, 16))
+WARPS: Final = (4, 8, 16)
+WAVES: Final = (2, 4, 8, 16)
+LARGEST: Final = 32_768  # points of a row that a program can hold
+LEAST: Final = 1 << 20  # points of a kernel that is worth a sweep
+TOLERANCE: Final = 1e-2  # of a candidate's results against those of the plan
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A kernel as it was launched: with the loops and plans that it was emitted from."""
+
+    kernel: Any
+    report: Any
+    args: tuple[Any, ...]
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """Rows, and points of each."""
+        texts = self.kernel.xnumel, self.kernel.rnumel
+        rows, points = (int(eval(text, {"max": max, "min": min}, self.sizes)) for text in texts)
+        return rows, points
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        symbols = self.kernel.symbols
+        start = len(self.kernel.tensors)
+        return dict(zip(symbols, self.args[start : start + len(symbols)], strict=True))
+
+
+def recorded(run: Run, program: KernelProgram, shape: Shape, dtype: str) -> list[Recorded]:
+    """The launches of a call of the compiled program at a shape, in order."""
+    import symshape
+    from symshape.runtime.triton import launch
+
+    found: list[tuple[Any, tuple[Any, ...]]] = []
+    load = launch.load_triton
+
+    def load_recorder(kernel: Any) -> Callable[..., None]:
+        own = load(kernel)
+
+        def record(*args: Any) -> None:
+            found.append((kernel, args))
+            own(*args)
+
+        return record
+
+    first = program.inputs(program.first, run.device, DTYPES[dtype])
+    report = symshape.explain(program.copy(), *first, options=run.options)
+    loops = {one.name: one for graph in report.graphs for one in graph.kernels}
+    with mock.patch.object(launch, "load_triton", load_recorder):
+        compiled = torch.compile(program.copy(), dynamic=True, **run.backend("symshape"))
+        meet(compiled, first)
+        found.clear()
+        compiled(*program.inputs(shape, run.device, DTYPES[dtype]))
+    return [Recorded(kernel, loops[kernel.name], args) for kernel, args in found]
+
+
+def candidates(base: Variant, rows: int, points: int, processors: int) -> Iterator[Variant]:
+    """Other ways to reduce ``rows`` rows of ``points``, all of them right there."""
+    plain = replace(base, condition=TRUE, xblock=1, splits=None)
+    for rblock, warps in LOOPED:
+        yield replace(plain, name=f"looped{rblock}_w{warps}", form="looped", rblock=rblock, num_warps=warps)
+    for rblock, behind in blocks(points):
+        form, at = ("headed", f"headed{rblock}_{behind}") if behind else ("persistent", f"persistent{rblock}")
+        for warps in WARPS:
+            own = replace(plain, name=f"{at}_w{warps}", form=form, rblock=rblock, yblock=behind, num_warps=warps)
+            if 4 <= (rblock + behind) // (32 * warps) <= 64:
+                yield own
+    for rblock, warps in SPLIT:
+        for waves in WAVES:
+            parts = min(waves * processors // rows, points // rblock)
+            if parts > 1:
+                own = replace(plain, form="split", rblock=rblock, num_warps=warps, splits=Expr.const(parts))
+                yield replace(own, name=f"split{parts}_{rblock}_w{warps}")
+
+
+def blocks(points: int) -> list[tuple[int, int]]:
+    """The blocks that hold so many points: one, or two of which the first is full."""
+    whole = max(32, 1 << (points - 1).bit_length())
+    if whole > LARGEST:
+        return []
+    head = whole // 2
+    return [(whole, 0), *((head, part) for part in (head // 4, head // 2, head) if head + part >= points)]
+
+
+def launches(one: Recorded, processors: int) -> dict[str, Callable[[], None]]:
+    """As planned, the first, and as each candidate. Blocks are as asked for, also where registers do not suffice."""
+    from symshape.codegen.triton import kernel as emitter
+    from symshape.runtime.triton.launch import load_triton
+
+    name = chosen_variant(one.kernel, one.sizes, processors)
+    base = next(variant for variant in one.report.plans if variant.name == name)
+    found = {f"planned: {name}": load_triton(one.kernel)}
+    with mock.patch.object(emitter, "fit", lambda variant, _kernel: variant):
+        for variant in candidates(base, *one.points, processors):
+            found[variant.name] = load_triton(emitter.emit_triton(one.report.loops, [variant]))
+    return {name: partial(launch, *one.args) for name, launch in found.items()}
+
+
+def worth_a_sweep(one: Recorded) -> bool:
+    """Whether it reduces rows, which lie in memory point after point, and much."""
+    rows, points = one.points
+    alone = one.report.plans[-1]
+    return alone.form == "looped" and alone.xblock == 1 and rows * points >= LEAST
+
+
+def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:
+    """Of the largest kernel of the program that reduces rows."""
+    from symshape.runtime.triton.launch import processor_count
+
+    kernels = [one for one in recorded(run, PROGRAMS[name], shape, dtype) if run.dry or worth_a_sweep(one)]
+    one = max(kernels, key=lambda each: each.points[0] * each.points[1] * len(each.kernel.tensors))
+    calls = launches(one, processor_count(torch.device(run.device)))
+    written = [arg for (own, _), arg in zip(one.kernel.tensors, one.args) if own.startswith("out")]
+    expected, errors = [], {}
+    for own, call in list(calls.items()):
+        for tensor in written:
+            tensor.fill_(-7)
+        try:
+            call()
+        except Exception as error:  # more registers or shared memory than there are
+            if not expected:
+                raise
+            errors[own] = f"{type(error).__name__}: {error}"[:200]
+            del calls[own]
+            continue
+        expected = expected or [tensor.clone() for tensor in written]
+        errors[own] = max(relative_error(tensor, value) for tensor, value in zip(written, expected))
+    del expected
+    yield
+    seconds = {own: times.seconds for own, times in run.times(calls).items()}
+    planned, *others = seconds
+    best = min(others, key=lambda own: seconds[own]["device"])
+    return {
+        "kernel": one.kernel.name,
+        "rows": one.points,
+        "seconds": seconds,
+        "variant": planned,
+        "best": best,
+        "over_best": seconds[planned]["device"] / seconds[best]["device"],
+        "errors": errors,
+        "accurate": all(isinstance(error, str) or error <= TOLERANCE for error in errors.values()),
+    }
+
+
+def variant_jobs(dry: bool) -> list[Job]:
+    shapes = {("softmax", "float32"): ((3, 70),)} if dry else SHAPES
+    return [
+        Job("variants", name, dtype, shape, partial(measure_variants, name=name, dtype=dtype, shape=shape), 20.0)
+        for (name, dtype), own in shapes.items()
+        for shape in own
+    ]
