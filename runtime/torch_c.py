@@ -53,6 +53,17 @@ def copy_all(destinations: list[torch.Tensor], sources: list[torch.Tensor]) -> N
         torch._foreach_copy_(destinations, sources)
 
 
+def static_launcher() -> tuple[Callable[..., Any], Callable[..., None]] | None:
+    """What loads machine code on a GPU, and what launches it. None in builds without it."""
+    launcher = getattr(torch._C, "_StaticCudaLauncher", None)
+    return None if launcher is None else (launcher._load_kernel, launcher._launch_kernel)
+
+
+def raw_stream(device: int) -> int:
+    """The handle of a GPU's current stream."""
+    return int(torch._C._cuda_getCurrentRawStream(device))
+
+
 def clear_library_workspaces() -> None:
     """The workspaces that PyTorch keeps for cuBLAS, of each handle and stream, are allocated anew when they are next
     needed."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
 from symshape.codegen.triton.index import IndexText
-from symshape.codegen.triton.ops import TYPES, bare_operand, literal, op_text, typed
+from symshape.codegen.triton.ops import HALF, TYPES, bare_operand, literal, op_text, typed
 from symshape.codegen.triton.reduce import Block, reduce_tile
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, product
@@ -46,6 +46,7 @@ class TritonBody:
     ) -> None:
         self.kernel, self.index, self.segments = kernel, index, tuple(segments)
         self._segment = self.segments[0]
+        self._rounds = rounds_to_halves(kernel)
         self.eviction = ""  # of what is read along the reduced points: the cache's policy, "" for its own
         self.lines: list[str] = []
         self.indent = "    "
@@ -216,8 +217,12 @@ class TritonBody:
             operands.append(_literal(constant) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         of_row = "r" in axes and not constants[-1] and "r" not in self._axes[instr.operands[-1]]
-        divides = of_row and (instr.op, instr.source_dtype) == ("arith.divf", "f32")
-        text = f"tm.over({', '.join(operands)})" if divides else op_text(instr, operands, self.kernel.name)
+        if of_row and (instr.op, instr.source_dtype) == ("arith.divf", "f32"):
+            text = f"tm.over({', '.join(operands)}, {not self._rounds})"
+        elif "r" in axes and self._rounds and (instr.op, instr.source_dtype) == ("math.exp", "f32"):
+            text = f"tl.exp({operands[0]})"
+        else:
+            text = op_text(instr, operands, self.kernel.name)
         self._define(instr, text, axes)
 
     def _check_index(self, instr: Instr) -> None:
@@ -254,6 +259,12 @@ class TritonBody:
         """Says that variables of these values have been defined."""
         for number in values:
             self._axes[number] = axes
+
+
+def rounds_to_halves(kernel: LoopKernel) -> bool:
+    """Whether all results are half types: the last bits of float32 values do not show in them."""
+    stored = [kernel.args[instr.arg].dtype for instr in kernel.code if instr.op == "store"]
+    return bool(stored) and HALF.issuperset(stored)
 
 
 def check_types(kernel: LoopKernel) -> None:

@@ -22,7 +22,7 @@ def compile_stage(
     return triton.compile(source, target=target, options={"num_warps": stage.num_warps, "enable_fp_fusion": True})
 
 
-def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, object]:
+def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, Any]:
     """Types of the arguments, values of the constexprs, and which arguments divide by 16."""
     import triton.language as tl
 

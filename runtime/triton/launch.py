@@ -13,7 +13,8 @@ import torch
 
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.errors import KernelError
-from symshape.runtime.triton.binary import compile_stage
+from symshape.runtime.triton.binary import compile_stage, signature
+from symshape.runtime.triton.direct_launch import Launch, direct_launch
 from symshape.runtime.triton.interpreter import comparisons_are_bools
 
 # What a launcher sees as the number of multiprocessors where there is none.
@@ -119,17 +120,17 @@ class _Compiled:
 
         self.kernel, self.variant, self.stage, self.functions = kernel, variant, stage, functions
         self.constants = (getattr(tl, variant.index_dtype), *(value for _, value in stage.constants))
-        self.compiled: dict[int, Any] = {}
+        self.loaded: dict[int, Launch] = {}
 
     def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
-        compiled = self.compiled.get(device.index) or self.compile(device)
+        launch = self.loaded.get(device.index) or self.load(device)
         if device.index == torch.cuda.current_device():
-            compiled[(programs, 1, 1)](*args, *self.constants)
+            launch(programs, args)
         else:
             with torch.cuda.device(device):
-                compiled[(programs, 1, 1)](*args, *self.constants)
+                launch(programs, args)
 
-    def compile(self, device: torch.device) -> Any:
+    def load(self, device: torch.device) -> Launch:
         """Compiles for a device; Triton's cache on disk makes that quick the second time."""
         if device.type != "cuda":
             step = "set TRITON_INTERPRET=1 before triton is imported, or use target 'cpu'"
@@ -137,8 +138,13 @@ class _Compiled:
         with torch.cuda.device(device):
             function = self.functions()[self.stage.function]
             compiled = compile_stage(self.kernel, self.variant, self.stage, function)
-        self.compiled[device.index] = compiled
-        return compiled
+            types = signature(self.kernel, self.variant, self.stage)["signature"]
+            launch = direct_launch(compiled, types, device.index) or self._by_triton(compiled)
+        self.loaded[device.index] = launch
+        return launch
+
+    def _by_triton(self, compiled: Any) -> Launch:
+        return lambda programs, args: compiled[(programs, 1, 1)](*args, *self.constants)
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 // RUN: symshape-opt %s --split-input-file --verify-diagnostics
 
 func.func @form(%c: i1, %b: i8, %n: index) {
-  // expected-error@+1 {{form 'spiral' is none of pointwise, tile, persistent, looped, split}}
+  // expected-error@+1 {{form 'spiral' is none of pointwise, tile, persistent, headed, looped, split}}
   "symshape.variant"(%c) {name = "a", form = "spiral", xblock = 1 : i64, yblock = 0 : i64, rblock = 64 : i64, num_warps = 4 : i64, index_bits = 32 : i64, aligned = [], dims = []} : (i1) -> ()
   return
 }

@@ -16,7 +16,7 @@
 // CHECK:         name = "persistent1024"
 // CHECK:         %[[P:.*]] = "symshape.processors"
 // CHECK:         %[[WORK:.*]] = arith.muli %[[N]], %[[M]] : index
-// CHECK:         %[[SHARE:.*]] = arith.constant 16384 : index
+// CHECK:         %[[SHARE:.*]] = arith.constant 8192 : index
 // CHECK:         %[[SHARES:.*]] = arith.muli %[[P]], %[[SHARE]] : index
 // CHECK:         %[[WAVES:.*]] = arith.floordivsi %[[WORK]], %[[SHARES]] : index
 // CHECK:         %[[FEW:.*]] = arith.minsi %{{.*}}, %[[WAVES]] : index

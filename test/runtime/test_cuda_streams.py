@@ -194,10 +194,11 @@ def test_a_kernel_runs_where_its_tensors_are(cuda: Cuda, monkeypatch: pytest.Mon
         return {(3, 1, 1): lambda *_args: cuda.say(f"code for cuda:{home}")}
 
     monkeypatch.setattr(launch, "compile_stage", compiled)
+    monkeypatch.setattr(launch, "signature", lambda *_args: {"signature": {}})
     kernel = object.__new__(launch._Compiled)
     kernel.kernel = kernel.variant = None  # type: ignore[assignment]
     kernel.stage = type("Stage", (), {"function": "f"})()  # type: ignore[assignment]
-    kernel.functions, kernel.constants, kernel.compiled = (lambda: {"f": None}), (), {}
+    kernel.functions, kernel.constants, kernel.loaded = (lambda: {"f": None}), (), {}
     for index in (1, 0, 1):
         kernel(torch.device("cuda", index), 3)
         assert cuda.device == 0

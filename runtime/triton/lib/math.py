@@ -4,7 +4,7 @@ None needs libdevice, so that kernels run under TRITON_INTERPRET=1 as well; each
 module only where triton may be imported: the interpreter is chosen when triton is (see runtime/triton/launch.py).
 """
 
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="no-any-return"
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
 # (triton reads annotations as types of its own)
 
 from __future__ import annotations
@@ -80,12 +80,13 @@ def exp(x):
 
 
 @triton.jit
-def over(x, y):
-    """x / y where few y divide many x: a product with the reciprocal, corrected once by what it leaves (Markstein, IBM
-    Journal of Research and Development 34(1), 1990). Within an ulp, in a third of the time of a division. Both are
-    scaled where the reciprocal would not be normal; where no correction is possible (zeros, infinities) there is none.
+def over(x, y, corrected: tl.constexpr):
+    """x / y where few y divide many x: a product with the reciprocal, within 2 ulp. ``corrected``: once by what it
+    leaves (Markstein, IBM Journal of Research and Development 34(1), 1990), which is within an ulp, in a third of the
+    time of a division. Both are scaled where the reciprocal would not be normal; where no correction is possible
+    (zeros, infinities) there is none.
     """
-    if INTERPRETED or x.dtype != tl.float32:
+    if INTERPRETED:
         return tl.div_rn(x, y)
     else:
         size = tl.abs(y)
@@ -95,6 +96,8 @@ def over(x, y):
         reciprocal = tl.div_rn(tl.full(y.shape, 1.0, tl.float32), y)
         x = x * scale
         quotient = x * reciprocal
+        if not corrected:
+            return quotient
         better = tl.fma(tl.fma(-quotient, y, x), reciprocal, quotient)
         return tl.where((better == better) & (quotient != 0.0), better, quotient)
 

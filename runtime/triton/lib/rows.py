@@ -158,8 +158,11 @@ def keep_min(best, at, v, index):
 
 @triton.jit
 def exp_step(top, total, v, mask):
-    """A running maximum per lane, and the sum of exp(v - maximum) with exp(inf - inf) taken as 1 for now."""
-    e = tl.where(v == top, 1.0, exp(-tl.abs(v - top)))
+    """A running maximum per lane, and the sum of exp(v - maximum) with exp(inf - inf) taken as 1 for now.
+
+    tl.exp(x) is off by |x| * 2**-24 of itself: where that is much, the term is little beside the maximum's, which is 1.
+    """
+    e = tl.where(v == top, 1.0, tl.exp(-tl.abs(v - top)))
     kept = tl.where(v > top, total * e + 1.0, total + e)
     return tl.where(mask, maximum(top, v), top), tl.where(mask, kept, total)
 
