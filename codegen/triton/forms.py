@@ -8,6 +8,7 @@ from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonStage
 from symshape.codegen.triton.body import Segment
 from symshape.codegen.triton.function import WHOLE, FunctionText, online_terms
+from symshape.codegen.triton.register_pressure import register_limit
 from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.variants import Variant
 from symshape.prover.numbers.expr import Expr, ceildiv, product
@@ -157,7 +158,8 @@ def stage_of(kernel: LoopKernel, name: str, variant: Variant) -> TritonStage:
         blocks.append(("RBLOCK", variant.rblock))
     if variant.form == "headed":
         blocks.append(("YBLOCK", variant.yblock))
-    return TritonStage(name, tuple(blocks), variant.num_warps, groups_text(variant.xblock))
+    registers = register_limit(variant, kernel)
+    return TritonStage(name, tuple(blocks), variant.num_warps, groups_text(variant.xblock), registers)
 
 
 def groups_text(xblock: int) -> str:

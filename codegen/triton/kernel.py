@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
@@ -102,7 +103,7 @@ def _with_bounds(stage: TritonStage, functions: dict[str, FunctionText], variant
     names = functions[stage.function].constants
     own = [(name, int(flags[name] in variant.aligned)) for name in names if name in flags]
     own += [(WHOLE, int(bool(variant.aligned)))] if WHOLE in names else []
-    return TritonStage(stage.function, (*stage.constants, *own), stage.num_warps, stage.programs)
+    return replace(stage, constants=(*stage.constants, *own))
 
 
 def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]) -> TritonVariant:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from torch_mlir import ir
 
@@ -13,6 +13,8 @@ from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, processors, remaining, tables, write_all
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+
+_ELEMENT: Final = 4  # bytes of a point, beyond which holding a row that is read once takes too many registers
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class PlanReductions(Pass):
     A row is "persistent" where all its points are held at once: nothing is read twice, and short rows share a program.
     One of more than ``head`` points is "headed": held as two blocks, of which the first is full. A block has a power of
     two of lanes, and those of one for 9973 points would fill the registers of a processor, which then cannot load one
-    row while it computes another (softmax of such rows on an H200: 416 us, and 199 us in blocks of 8192 and 2048).
+    row while it computes another (softmax of such rows on an H200: 416 us, and 214 us in blocks of 8192 and 2048).
     Where rows are too few to occupy the processors and long enough that a second launch pays, programs share them:
 
-        waves  = clamp(rows*reduced*bytes / (processors*share), 1, most_waves)    // programs for each processor
+        waves  = clamp(round(rows*reduced*bytes / (processors*share)), 1, most_waves)    // programs for each processor
         splits = max(1, min(waves*processors / rows, ceil(reduced/rblock), workspace / bytes of partial results - 1))
 
     More programs have more reads under way (on an H200 one program reads 19 GB/s, a processor could 32), and balance
@@ -49,8 +51,10 @@ class PlanReductions(Pass):
     other in memory; of ``wide_rows`` where there are so many that each thread may reduce rows of its own.
 
     ``persistent``   reduced points of the persistent variants, where a row is read more than once
-    ``head``         reduced points of the shortest first block of two
-    ``once``         as ``persistent``, where a row is read once: looping costs nothing there but for short rows
+    ``head``         reduced points of the shortest first block of two; the second has half as many, or as many
+    ``fine``         the same from which the second may have a quarter
+    ``once``         as ``persistent``, where a row is read once: looping costs little there but for short rows
+    ``once_head``    as ``head``, where a row is read once
     ``column``       the same, where the fast dim is parallel
     ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
     ``tile``         points of a program in a persistent variant, unless a row has more
@@ -71,16 +75,18 @@ class PlanReductions(Pass):
         "looped": "variants that read a row in steps",
         "split": "variants in which programs share a row",
     }
-    persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024, 2048)
-    head: int = 2048
+    persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
+    head: int = 1024
+    fine: int = 8192
     once: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
+    once_head: int = 4096
     column: tuple[int, ...] = (4, 16, 64)
     largest: int = 16384
     tile: int = 1024
     column_rows: int = 64
     wide_rows: int = 1024
     step: int = 192 << 10
-    share: int = 32 << 10
+    share: int = 64 << 10
     most_waves: int = 8
     workspace: int = 4 << 20
 
@@ -104,35 +110,41 @@ class PlanReductions(Pass):
         if split is not None:
             condition, splits = split
             rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=8, splits=splits))
-        warps = 8 if column or kernel.loops == 1 else 16
-        return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=warps)]
+        return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=8 if column else 16)]
 
     def _rungs(self, kernel: KernelAccesses, column: bool) -> list[tuple[int, int]]:
         """Reduced points of the variants that hold a row: of the block, and of the one behind it. Where the longest row
         is known, the last holds just that."""
-        held = self.column if column else self.once if kernel.sweeps == 1 else self.persistent
-        ladder = [(rung, 0) for rung in held]
-        if held is self.persistent:
-            head = self.head
-            while 2 * head <= self.largest:
-                ladder += [(head, head // 2), (head, head)]
-                head *= 2
+        once = kernel.sweeps == 1
+        ladder = [(rung, 0) for rung in (self.column if column else self.once if once else self.persistent)]
+        if not column and not (once and row_bytes(kernel) > _ELEMENT):
+            ladder += self._headed(self.once_head if once else self.head)
         low, high = kernel.facts.bounds(kernel.rnumel)
-        if high is None or high > (max(map(sum, ladder)) if column or kernel.sweeps == 1 else self.largest):
+        if high is None or high > max(map(sum, ladder)):
             return ladder
         longest = self._least(max(high, ladder[0][0]))
         return [longest] if low == high else [*(rung for rung in ladder if sum(rung) < high), longest]
+
+    def _headed(self, head: int) -> list[tuple[int, int]]:
+        rungs = []
+        while 2 * head <= self.largest:
+            parts = (4, 2, 1) if head >= self.fine else (2, 1)
+            rungs += [(head, head // part) for part in parts]
+            head *= 2
+        return rungs
 
     def _least(self, points: int) -> tuple[int, int]:
         """The smallest blocks that hold so many."""
         block = 1 << (points - 1).bit_length()
         head = block // 2
-        return (block, 0) if head < self.head or points == block else (head, 1 << (points - head - 1).bit_length())
+        if head < self.head or points == block:
+            return block, 0
+        return head, max(head // 8, 1 << (points - head - 1).bit_length())
 
     def _held(self, kernel: KernelAccesses, rblock: int, behind: int, column: bool) -> Row:
         condition = at_most(kernel.rnumel, rblock + behind)
         if behind:
-            whole, warps = at_least(kernel.rnumel, rblock), min(16, max(4, rblock // 512))
+            whole, warps = at_least(kernel.rnumel, rblock + 1), max(4, rblock // 1024)
             name = f"headed{rblock + behind}"
             return Row(name, "headed", all_of(whole, condition), 1, behind, rblock=rblock, num_warps=warps)
         if column and rblock <= 4:
@@ -153,7 +165,8 @@ class PlanReductions(Pass):
             return None  # rows enough for every wave
         point = row_bytes(kernel) * xblock
         work = groups * kernel.rnumel * point
-        waves = maximum(1, minimum(self.most_waves, work // (self.share * processors())))
+        share = self.share * processors()
+        waves = maximum(1, minimum(self.most_waves, (work + self.share // 2 * processors()) // share))
         parts = [waves * processors() // groups, ceildiv(kernel.rnumel, rblock)]
         parts.append(self.workspace // (kernel.xnumel * kernel.partial_bytes) - 1)
         condition = all_of(

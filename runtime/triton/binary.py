@@ -19,7 +19,10 @@ def compile_stage(
     from triton.compiler import ASTSource
 
     source = ASTSource(fn=function, **signature(kernel, variant, stage))
-    return triton.compile(source, target=target, options={"num_warps": stage.num_warps, "enable_fp_fusion": True})
+    options: dict[str, Any] = {"num_warps": stage.num_warps, "enable_fp_fusion": True}
+    if stage.registers:
+        options["maxnreg"] = stage.registers
+    return triton.compile(source, target=target, options=options)
 
 
 def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, Any]:

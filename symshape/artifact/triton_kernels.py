@@ -24,12 +24,14 @@ NUMBERS = {**dict.fromkeys(("f32", "f16", "bf16"), "fp32"), **dict.fromkeys(("f6
 
 @dataclass(frozen=True)
 class TritonStage:
-    """One launch: a function of the source, its constexpr arguments (without INDEX), and the grid's size."""
+    """One launch: a function of the source, its constexpr arguments (without INDEX), and the grid's size.
+    ``registers`` of a thread at most, 0 for no limit."""
 
     function: str
     constants: tuple[tuple[str, int], ...]
     num_warps: int
     programs: str  # Python over the symbols, xnumel, rnumel and splits
+    registers: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,14 @@
 // CHECK:         name = "persistent256"
 // CHECK:         name = "persistent512"
 // CHECK:         name = "persistent1024"
+// CHECK:         name = "headed6144"
+// CHECK:         %[[SHARE:.*]] = arith.constant 16384 : index
+// CHECK:         name = "headed16384"
 // CHECK:         %[[P:.*]] = "symshape.processors"
 // CHECK:         %[[WORK:.*]] = arith.muli %[[N]], %[[M]] : index
-// CHECK:         %[[SHARE:.*]] = arith.constant 8192 : index
+// CHECK:         %[[ROUNDED:.*]] = arith.addi %{{.*}}, %{{.*}} : index
 // CHECK:         %[[SHARES:.*]] = arith.muli %[[P]], %[[SHARE]] : index
-// CHECK:         %[[WAVES:.*]] = arith.floordivsi %[[WORK]], %[[SHARES]] : index
+// CHECK:         %[[WAVES:.*]] = arith.floordivsi %[[ROUNDED]], %[[SHARES]] : index
 // CHECK:         %[[FEW:.*]] = arith.minsi %{{.*}}, %[[WAVES]] : index
 // CHECK:         %[[SOME:.*]] = arith.maxsi %{{.*}}, %[[FEW]] : index
 // CHECK:         %[[PROGRAMS:.*]] = arith.muli %[[P]], %[[SOME]] : index
@@ -183,17 +186,17 @@ func.func private @column(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index,
 
 // -----
 
-// A row that is read twice is held, in two blocks from 2048 points on: the first is full, the second has the others.
+// A row that is read twice is held, in two blocks from 1024 points on: the first is full, the second has the others.
 // CHECK-LABEL: func.func private @held(
 // CHECK-SAME:    %{{.*}}: tensor<?x?xf32>, %{{.*}}: tensor<?x?xf32>, %{{.*}}: index, %[[M:.*]]: index
-// CHECK:         name = "persistent2048"
+// CHECK:         name = "persistent1024"
 // CHECK:         %[[MOST:.*]] = arith.cmpi sge, %{{.*}}, %[[M]] : index
 // CHECK:         %[[LEAST:.*]] = arith.cmpi sge, %[[M]], %{{.*}} : index
 // CHECK:         %[[FITS:.*]] = arith.andi %[[LEAST]], %[[MOST]] : i1
-// CHECK:         "symshape.variant"(%[[FITS]]) {{{.*}} form = "headed", {{.*}} name = "headed3072", num_warps = 4 : i64, rblock = 2048 : i64, xblock = 1 : i64, yblock = 1024 : i64
-// CHECK:         name = "headed4096", num_warps = 4 : i64, rblock = 2048 : i64, xblock = 1 : i64, yblock = 2048 : i64
-// CHECK:         name = "headed6144", num_warps = 8 : i64, rblock = 4096 : i64, xblock = 1 : i64, yblock = 2048 : i64
-// CHECK:         name = "headed16384", num_warps = 16 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 8192 : i64
+// CHECK:         "symshape.variant"(%[[FITS]]) {{{.*}} form = "headed", {{.*}} name = "headed1536", num_warps = 4 : i64, rblock = 1024 : i64, xblock = 1 : i64, yblock = 512 : i64
+// CHECK:         name = "headed2048", num_warps = 4 : i64, rblock = 1024 : i64, xblock = 1 : i64, yblock = 1024 : i64
+// CHECK:         name = "headed10240", num_warps = 8 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 2048 : i64
+// CHECK:         name = "headed16384", num_warps = 8 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 8192 : i64
 // CHECK:         name = "split", num_warps = 8
 // CHECK:         name = "looped", num_warps = 16
 func.func private @held(%x: tensor<?x?xf32>, %dest: tensor<?x?xf32>, %s0: index, %s1: index) -> tensor<?x?xf32>

@@ -72,8 +72,10 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
             (3, 257): "persistent512",
             (2, 1024): "persistent1024_aligned",
             (2, 1023): "persistent1024",
-            (2, 1040): "persistent2048_aligned",
-            (2, 2047): "persistent2048",
+            (2, 1040): "headed1536_aligned",
+            (2, 1025): "headed1536",
+            (2, 2048): "headed2048_aligned",
+            (2, 2047): "headed2048",
             (2, 3072): "headed3072_aligned",
             (2, 2049): "headed3072",
             (2, 4096): "headed4096_aligned",
@@ -82,8 +84,10 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
             (2, 4097): "headed6144",
             (1, 8192): "headed8192_aligned",
             (1, 8191): "headed8192",
-            (1, 8208): "headed12288_aligned",
-            (1, 9973): "headed12288",
+            (1, 8208): "headed10240_aligned",
+            (1, 9973): "headed10240",
+            (1, 12000): "headed12288_aligned",
+            (1, 10241): "headed12288",
             (1, 16384): "headed16384_aligned",
             (1, 12289): "headed16384",
             (2, 16400): "looped_aligned",
@@ -110,7 +114,17 @@ CASES: dict[str, tuple[Any, Any, Any, dict[tuple[int, int], str]]] = {
             (3, 1008): "persistent1024_aligned",
             (3, 1009): "persistent1024",
             (2, 4096): "looped_aligned",
-            (2, 4099): "looped",
+            (2, 4095): "looped",
+            (2, 6000): "headed6144_aligned",
+            (2, 4099): "headed6144",
+            (2, 8192): "headed8192_aligned",
+            (2, 8191): "headed8192",
+            (2, 8208): "headed10240_aligned",
+            (2, 9973): "headed10240",
+            (2, 12000): "headed12288_aligned",
+            (2, 12001): "headed12288",
+            (2, 16384): "headed16384_aligned",
+            (2, 16383): "headed16384",
             (1, 50176): "split_aligned",
             (1, 50257): "split",
         },
@@ -192,7 +206,7 @@ def test_reduced_dims_without_a_reduction() -> None:
     x, out = k.arg("f32", [S0, S1]), k.arg("f32", [S0, S1], output=True)
     k.store(k.generic([k.view(x, IDENTITY)], "f32", "%r = math.exp %a0 : f32"), out, IDENTITY)
     _, variants = plan(k)
-    assert {v.form for v in variants} == {"persistent", "looped"}
+    assert {v.form for v in variants} == {"persistent", "headed", "looped"}
 
 
 def test_alignment_is_of_addresses_strides_and_bounds() -> None:
