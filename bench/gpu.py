@@ -65,7 +65,7 @@ PARTS: Final = (
 _RANKS: Final = max(len(PLANES), len(LINES))
 
 
-def jobs(run: Run, parts: tuple[str, ...], kernels: tuple[str, ...], ranks: int) -> list[Job]:
+def jobs(run: Run, parts: tuple[str, ...], kernels: tuple[str, ...], ranks: int = _RANKS) -> list[Job]:
     """Everything, the most telling first; of each kernel so many sizes."""
     dry, halves = run.dry, [name for name in HALVES if name in kernels]
     every = [

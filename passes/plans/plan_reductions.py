@@ -50,18 +50,17 @@ class PlanReductions(Pass):
     "Rows" are groups of ``column_rows`` neighbouring ones where those, and not the reduced points, lie next to each
     other in memory; of ``wide_rows`` where there are so many that each thread may reduce rows of its own.
 
-    ``persistent``   reduced points of the persistent variants, where a row is read more than once
-    ``head``         reduced points of the shortest first block of two; the second has half as many, or as many
-    ``fine``         the same from which the second may have a quarter
-    ``once``         as ``persistent``, where a row is read once: looping costs little there but for short rows
-    ``once_head``    as ``head``, where a row is read once
+    ``persistent``   reduced points of the persistent variants
     ``column``       the same, where the fast dim is parallel
-    ``largest``      reduced points of a persistent variant, at most; taken where facts say that no row is longer
+    ``head``         reduced points of the shortest first block of two; the second has half as many, or as many
+    ``once_head``    the same, where a row is read once: looping costs little there
+    ``fine``         the first block from which the second may have a quarter
+    ``largest``      reduced points of both, at most
     ``tile``         points of a program in a persistent variant, unless a row has more
     ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
     ``wide_rows``    the same where every processor has so many
     ``step``         bytes of a row from which it is split
-    ``share``        bytes that each program of a split reads at least, where there is more than one wave of them
+    ``share``        bytes that each program of a split reads, where there is more than one wave of them
     ``most_waves``   waves at most
     ``workspace``    bytes of partial results at most
     """
@@ -76,11 +75,10 @@ class PlanReductions(Pass):
         "split": "variants in which programs share a row",
     }
     persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
-    head: int = 1024
-    fine: int = 8192
-    once: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
-    once_head: int = 4096
     column: tuple[int, ...] = (4, 16, 64)
+    head: int = 1024
+    once_head: int = 4096
+    fine: int = 8192
     largest: int = 16384
     tile: int = 1024
     column_rows: int = 64
@@ -116,7 +114,7 @@ class PlanReductions(Pass):
         """Reduced points of the variants that hold a row: of the block, and of the one behind it. Where the longest row
         is known, the last holds just that."""
         once = kernel.sweeps == 1
-        ladder = [(rung, 0) for rung in (self.column if column else self.once if once else self.persistent)]
+        ladder = [(rung, 0) for rung in (self.column if column else self.persistent)]
         if not column and not (once and row_bytes(kernel) > _ELEMENT):
             ladder += self._headed(self.once_head if once else self.head)
         low, high = kernel.facts.bounds(kernel.rnumel)
