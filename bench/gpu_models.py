@@ -116,7 +116,7 @@ def model_jobs(dry: bool, part: str) -> list[Job]:
     """Two shapes of each model; one in training, where Inductor compiles for minutes."""
     names, work, count, expected = {
         "inference": (INFERENCE, measure_inference, 2, 45.0),
-        "training": (TRAINING, measure_training, 1, 170.0),
+        "training": (TRAINING, measure_training, 1, 100.0),
     }[part]
     found = []
     for name in (SMALLEST,) if dry else names:
@@ -238,6 +238,6 @@ def measure_compile(run: Run, name: str) -> Row:
 def compile_jobs(dry: bool) -> list[Job]:
     names = ("bert",) if dry else ("bert", "t5", "resnet")
     return [
-        Job("compile", name, "float32", MODELS[name].first_shapes[0], partial(measure_compile, name=name), 120.0)
+        Job("compile", name, "float32", MODELS[name].first_shapes[0], partial(measure_compile, name=name), 60.0)
         for name in names
     ]
