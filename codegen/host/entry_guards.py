@@ -18,7 +18,7 @@ from symshape.dialects.accessors import message_of, symbol_binding, symbol_name,
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.locations import source_lines
 from symshape.dialects.sizes import Layout, Sizes
-from symshape.prover.numbers.condition import TRUE, Condition, at_least, equals
+from symshape.prover.numbers.condition import FALSE, TRUE, Condition, any_of, at_least, equals
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import INT64_MAX, Row
 from symshape.prover.solver.condition_store import ConditionStore
@@ -155,15 +155,18 @@ def _reading(binding: str, leaves: Sequence[Leaf]) -> Expr:
 
 
 def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]) -> list[Constraint]:
+    """Of a tensor. The stride of a dim of size 1, or 0, is any."""
     sizes = [size.substitute(readings) for size in layout.sizes]
-    pairs = list(zip(leaf.sizes, sizes))
+    found = list(map(equals, leaf.sizes, sizes))
     for dim, stride in enumerate(layout.strides):
         expected = stride.substitute(readings)
         if not (leaf.contiguous and expected == product(sizes[dim + 1 :])):
-            pairs.append((leaf.strides[dim], expected))
+            is_long = (sizes[dim].as_int() or 0) > 1
+            matters = FALSE if is_long else at_least(1, leaf.sizes[dim])
+            found.append(any_of(matters, equals(leaf.strides[dim], expected)))
     if leaf.offset or layout.offset.as_int() is None:
-        pairs.append((leaf.storage_offset, layout.offset.substitute(readings)))
-    return [Constraint(equals(actual, expected)) for actual, expected in pairs]
+        found.append(equals(leaf.storage_offset, layout.offset.substitute(readings)))
+    return [Constraint(condition) for condition in found]
 
 
 def _range_constraints(reading: Expr, symbol: SymbolRange) -> list[Constraint]:

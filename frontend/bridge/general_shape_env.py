@@ -416,11 +416,18 @@ def _constant_strides(fake: Any, source: Any) -> list[str]:
 
 
 _STRIDE = re.compile(r"(?P<guard>(?P<tensor>.+)\.stride\(\)\[(?P<dim>\d+)\] == [^#]*?)(?P<comment>\s*#.*)?", re.DOTALL)
+_JOINED = re.compile(r" (or|and) |\bnot ")
+
+
+def _guard_of_stride(guard: str) -> re.Match[str] | None:
+    """A comparison of one stride, not one inside of what joins several."""
+    found = _STRIDE.fullmatch(guard)
+    return None if found is None or _JOINED.search(found["guard"]) else found
 
 
 def _where_stride_matters(guard: str) -> str:
     """Not of a dim of size 1, nor of a tensor without elements."""
-    found = _STRIDE.fullmatch(guard)
+    found = _guard_of_stride(guard)
     if found is None:
         return guard
     tensor, dim = found["tensor"], found["dim"]
@@ -452,7 +459,7 @@ def _with_contiguous(guards: Iterable[str], tensors: frozenset[str]) -> Iterator
     about dims of size 1, nor about tensors without elements, and one call in the place of several."""
     seen = set()
     for guard in guards:
-        found = _STRIDE.fullmatch(guard)
+        found = _guard_of_stride(guard)
         if found is None or found["tensor"] not in tensors:
             yield guard
         elif found["tensor"] not in seen:

@@ -6,7 +6,8 @@ takes -0.0 for 0.0 and a draw of random numbers for any other call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import contextlib
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ def _may_merge(node: torch.fx.Node, of_results: set[StorageWeakRef]) -> bool:
         return False
     if getattr(node.target, "overloadpacket", node.target) in _UNINITIALISED:
         return False
-    return _storage(node) not in of_results
+    return of_results.isdisjoint(_storages(node))
 
 
 def _writes(node: torch.fx.Node) -> bool:
@@ -79,17 +80,16 @@ def _writes(node: torch.fx.Node) -> bool:
 
 def _storages_of_results(graph: torch.fx.Graph) -> set[StorageWeakRef]:
     (output,) = graph.find_nodes(op="output")
-    return {storage for storage in map(_storage, output.all_input_nodes) if storage is not None}
+    return {storage for node in output.all_input_nodes for storage in _storages(node)}
 
 
-def _storage(node: torch.fx.Node) -> StorageWeakRef | None:
+def _storages(node: torch.fx.Node) -> Iterator[StorageWeakRef]:
+    """Of the tensor, or of each of the tensors, that a node makes."""
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return None
-    try:
-        return StorageWeakRef(value.untyped_storage())
-    except NotImplementedError:  # sparse tensors and the like
-        return None
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(one, torch.Tensor):
+            with contextlib.suppress(NotImplementedError):  # sparse tensors and the like
+                yield StorageWeakRef(one.untyped_storage())
 
 
 def _key(node: torch.fx.Node, new: dict[torch.fx.Node, torch.fx.Node]) -> Hashable | None:

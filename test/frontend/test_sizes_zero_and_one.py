@@ -324,6 +324,29 @@ def test_jit_has_one_entry() -> None:
 
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 0, 2), (2, 1, 0), (0, 1, 2)])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_an_image_in_another_order_of_its_dims(wrap: Callable[..., Any], order: tuple[int, ...], batch: int) -> None:
+    """A batch of one has any stride along it: ``[None]``, ``expand`` and slices give different ones."""
+    function = wrap(lambda x: x / 2 + x.mean())
+    for height, width in ((5, 7), (2, 9), (8, 3)):
+        image = torch.rand(height, width, 3).permute(order)
+        for x in (image[None], image.expand(4, *image.shape)[:1], torch.stack([image] * 5)[batch : batch + 1]):
+            torch.testing.assert_close(function(x), x / 2 + x.mean(), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda b: b[:, :7], lambda b: b.t()[:5], lambda b: b[::2], lambda b: b.view(2, 5, 12).transpose(1, 2)]
+)
+def test_a_branch_on_contiguity(make: Callable[..., torch.Tensor]) -> None:
+    function = symshape.compile(lambda x: x * 2 if x.is_contiguous() else x * 3)
+    for _ in range(2):
+        x = make(torch.randn(10, 12))
+        assert torch.equal(function(x), x * 3)
+        assert torch.equal(function(x.contiguous()), x * 2)
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(
     "function",
     [

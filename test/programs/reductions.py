@@ -155,6 +155,11 @@ REDUCTIONS = [
     P("prod integer", lambda x: (x.prod(), x.prod(1)), lambda n: (integers(n, 4),)),
     P("sum integer", lambda x: (x.sum(), x.sum(1), x.sum(0, dtype=I32)), lambda n: (integers(n, n + 3, dtype=I8),)),
     P("sum bool", lambda x: (x.sum(), x.sum(1), x.sum(0, dtype=F32)), lambda n: (flags(n, n + 3),)),
+    P(
+        "sum as bool",
+        lambda x: (x.sum(dtype=torch.bool), x.sum(1, dtype=torch.bool), x.prod(0, dtype=torch.bool), x.bool().prod()),
+        lambda n: (integers(n, n + 3, low=-1, high=2),),
+    ),
     P("sum uint8", lambda x: (x.sum(), x.sum(1)), lambda n: (integers(n, n + 3, low=0, high=256, dtype=U8),)),
     P(
         "mean dims",

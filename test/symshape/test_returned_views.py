@@ -54,6 +54,26 @@ def test_objects_and_bases(compiler: Any, program: Callable[..., Any]) -> None:
 
 
 @each_compiler
+@pytest.mark.parametrize("compute", [torch.sort, torch.linalg.svd, torch.exp, functools.partial(torch.max, dim=0)])
+def test_equal_calls_return_memory_of_their_own(compiler: Any, compute: Callable[..., Any]) -> None:
+    """Also calls that have several results, of which one is returned."""
+    torch._dynamo.reset()
+
+    def program(x: torch.Tensor) -> list[torch.Tensor]:
+        one, other = ([found] if isinstance(found, torch.Tensor) else list(found) for found in (compute(x), compute(x)))
+        return [one[0], other[0], one[-1]]
+
+    compiled = compiler(program)
+    for n in SIZES:
+        x = torch.rand(4, n)
+        first, second, _ = compiled(x)
+        kept = second.clone()
+        first.zero_()
+        assert torch.equal(second, kept)
+        torch.testing.assert_close(second, program(x)[1])
+
+
+@each_compiler
 def test_a_detached_tensor_is_not_its_base(compiler: Any) -> None:
     torch._dynamo.reset()
 

@@ -18,8 +18,11 @@ def dims_of(x: Tensor, dims: Any) -> list[int]:
 
 
 def accumulate(b: Builder, x: Tensor, dims: Any, combiner: str, keepdim: bool) -> Tensor:
-    """Reduces in the accumulator type of the result and rounds once at the end."""
+    """Reduces in the accumulator type of the result and rounds once at the end. A sum of bools is whether any is true,
+    their product whether all are."""
     dtype = b.results[0].dtype
+    if dtype == "i1":
+        combiner = {"add": "or", "mul": "and"}[combiner]
     wide = b.cast(x, compute_type(dtype))
     if not x.rank:
         return b.cast(wide, dtype)
