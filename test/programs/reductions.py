@@ -160,6 +160,11 @@ REDUCTIONS = [
         lambda x: (x.sum(dtype=torch.bool), x.sum(1, dtype=torch.bool), x.prod(0, dtype=torch.bool), x.bool().prod()),
         lambda n: (integers(n, n + 3, low=-1, high=2),),
     ),
+    P(
+        "sum as uint8",
+        lambda x: (x.sum(dtype=U8), x.sum(1, dtype=U8), x.prod(0, dtype=U8), x.prod(dtype=U8)),
+        lambda n: (integers(n, n + 3, low=0, high=256, dtype=U8),),
+    ),
     P("sum uint8", lambda x: (x.sum(), x.sum(1)), lambda n: (integers(n, n + 3, low=0, high=256, dtype=U8),)),
     P(
         "mean dims",

@@ -24,6 +24,8 @@ def accumulate(b: Builder, x: Tensor, dims: Any, combiner: str, keepdim: bool) -
     if dtype == "i1":
         combiner = {"add": "or", "mul": "and"}[combiner]
     wide = b.cast(x, compute_type(dtype))
+    if dtype == "ui8":  # kernels do not reduce by it; what overflows is lost in either type
+        wide = b.cast(wide, "i32")
     if not x.rank:
         return b.cast(wide, dtype)
     (total,) = b.reduce(wide, dims_of(x, dims), combiner, keepdim)
