@@ -19,6 +19,7 @@ from symshape.frontend.bridge.operators import AutogradKernel
 from symshape.frontend.decompositions.batch_norm_sizes import functional_sizes, inference_sizes, training_sizes
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
+from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
 from symshape.frontend.decompositions.padding import cloned_sizes, constant_pad_sizes
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
@@ -39,6 +40,11 @@ def sizes_of_composites(changes: Changes) -> None:
 def gradients_of_unknown_sizes(changes: Changes) -> None:
     """AOTAutograd traces these operators with data-dependent sizes, and some that it has no rule for."""
     differentiate_by(changes, gradient_kernels())
+
+
+def margin_losses(changes: Changes) -> None:
+    """Targets behind the first -1 are none."""
+    differentiate_by(changes, margin_loss_kernels())
 
 
 def gradients_of_broadcasts(changes: Changes) -> None:

@@ -17,6 +17,7 @@ from symshape.frontend.bridge import general_shape_env
 from symshape.frontend.bridge.size_memory import BINARY
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, size_kernels
+from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
 from symshape.frontend.patches import (
     assert_messages,
     associative_scan_gradients,
@@ -1390,6 +1391,17 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.gradients_of_unknown_sizes,
         "the usual gradients ask how many elements there are",
         autograd_kernels.KERNEL_PROBES,
+    ),
+    Patch(
+        "margin losses of several targets",
+        ("graph", "jit"),
+        autograd_kernels.kernel_targets(margin_loss_kernels),
+        autograd_kernels.margin_losses,
+        "the decomposition of multilabel_margin_loss counts targets behind the first -1 as class 0",
+        (
+            *autograd_kernels.KERNEL_PROBES,
+            Takes("torch._decomp.decompositions.multilabel_margin_loss_forward", "input, target, reduction, out"),
+        ),
     ),
     Patch(
         "broadcasts in transforms",

@@ -26,6 +26,12 @@ from program import (
 )
 
 
+def some_targets(rows: int, classes: int) -> torch.Tensor:
+    """In each row other classes in front of the first -1: none in the first row, all in some."""
+    row, place = torch.arange(rows)[:, None], torch.arange(classes)
+    return torch.where(place == row % (classes + 1), -1, (place + row) % classes)
+
+
 def layer_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return F.layer_norm(x, (x.shape[-1],), w, b)
 
@@ -153,6 +159,13 @@ REDUCTIONS = [
     P("logsumexp infinite", lambda x: x.logsumexp(1), lambda n: (torch.full((n, n + 3), float("-inf")),)),
     P("prod", lambda x: (x.prod(), x.prod(0), x.prod(1)), lambda n: (positive(min(n, 16), 4),)),
     P("prod integer", lambda x: (x.prod(), x.prod(1)), lambda n: (integers(n, 4),)),
+    P(
+        "multilabel margin loss",
+        lambda x, t: [F.multilabel_margin_loss(x, t, reduction=r) for r in ("mean", "sum", "none")],
+        lambda n: (normal(n, n + 3), some_targets(n, n + 3)),
+        NONEMPTY,  # eager mode's result of no rows is what was in memory
+        gradient=True,
+    ),
     P("sum integer", lambda x: (x.sum(), x.sum(1), x.sum(0, dtype=I32)), lambda n: (integers(n, n + 3, dtype=I8),)),
     P("sum bool", lambda x: (x.sum(), x.sum(1), x.sum(0, dtype=F32)), lambda n: (flags(n, n + 3),)),
     P(
