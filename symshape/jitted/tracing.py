@@ -103,11 +103,22 @@ class _Function(torch.nn.Module):
         found, self.output_spec = pytree.tree_flatten(results_apart(result))
         self.outputs = []
         computed: list[Any] = []
-        for value in found:
+        for value in map(_settled, found):
             is_computed = isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat))
             self.outputs.append(len(computed) if is_computed else (value,))
             computed += [value] if is_computed else []
         return tuple(computed)
+
+
+def _settled(value: Any) -> Any:
+    """A size, or what is computed of one, as the number that the function has asked for meanwhile: the next trace has
+    that from the start."""
+    if not isinstance(value, torch.SymInt | torch.SymFloat):
+        return value
+    expr = expression_of(value)
+    if not expr.is_number:
+        return value
+    return int(expr) if isinstance(value, torch.SymInt) else float(expr)
 
 
 def trace_call(call: Call, options: Options) -> Traced:

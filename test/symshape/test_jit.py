@@ -473,3 +473,20 @@ def test_backward_knows_sizes_that_only_an_unused_input_shows(program: Any) -> N
         ours, theirs = compiled(x, y), program(x, y)
         torch.testing.assert_close(ours, theirs)
         torch.testing.assert_close(*(torch.autograd.grad(one.pow(2).sum(), y)[0] for one in (ours, theirs)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * float(x.shape[1]), x.shape[1]),
+        lambda x: (float(x.shape[1]) ** 0.5 * x, round(x.shape[1] / 3)),
+        lambda x: (x + int(x.shape[1] / 2), x.shape[1] + 1, x.shape[1] * 2.0, float(x.shape[0])),
+    ],
+)
+def test_sizes_that_are_asked_for_are_returned_as_numbers(function: Callable[..., Any]) -> None:
+    jitted = symshape.jit(function)
+    for n in (8, 9, 3, 8):
+        x = torch.ones(2, n)
+        (tensor, *numbers), (expected, *others) = jitted(x), function(x)
+        assert torch.equal(tensor, expected)
+        assert numbers == others and list(map(type, numbers)) == list(map(type, others))
