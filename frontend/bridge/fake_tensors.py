@@ -63,6 +63,13 @@ def new_symbols_are_ignored(mode: Any) -> Any:
     return contextlib.nullcontext() if env is None else env.ignore_fresh_unbacked_symbols()
 
 
+def forget_new_symbols(mode: Any) -> None:
+    """Unbacked symbols that were made under the mode, and that no call has returned, are not looked for any more."""
+    env = shape_env_of_mode(mode)
+    if env is not None:
+        env.pending_fresh_unbacked_symbols.clear()
+
+
 def version_of(tensor: torch.Tensor) -> int:
     """How often a tensor's memory was written to, as autograd counts it."""
     return tensor._version

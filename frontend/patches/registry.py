@@ -41,6 +41,7 @@ from symshape.frontend.patches import (
     jit_tracing,
     layout_questions,
     lazy_modules,
+    lost_sizes,
     needless_work,
     nested_attention,
     nested_functions,
@@ -82,6 +83,7 @@ _TRANSLATOR = "torch._dynamo.symbolic_convert.InstructionTranslatorBase"
 _OUTPUT = "torch._dynamo.output_graph"
 _PARTITIONERS = "torch._functorch.partitioners"
 _AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
+_CAPTURE = "torch._functorch._aot_autograd.graph_capture"
 _CHECKPOINT = f"{_VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
 _NESTED = "torch.nested._internal.nested_tensor.NestedTensor"
 _BUILDER = f"{_VARIABLES}.builder"
@@ -1391,6 +1393,17 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.gradients_of_unknown_sizes,
         "the usual gradients ask how many elements there are",
         autograd_kernels.KERNEL_PROBES,
+    ),
+    Patch(
+        "sizes lost before a trace",
+        ("graph", "jit"),
+        (f"{_CAPTURE}._create_graph",),
+        lost_sizes.are_not_looked_for,
+        "a slice, up to a number of the data, of what is written to has a size that AOTAutograd loses and then misses",
+        (
+            Takes(f"{_CAPTURE}._create_graph", "f, args, args_descs, aot_config"),
+            Says("torch.fx.experimental.symbolic_shapes.compute_unbacked_bindings", "pending_fresh_unbacked_symbols"),
+        ),
     ),
     Patch(
         "margin losses of several targets",

@@ -33,6 +33,14 @@ def full(k: torch.Tensor) -> Any:
     return torch.full((u, 3), 2.5), torch.full((2, u), u)
 
 
+def slices_of_what_is_written(k: torch.Tensor, x: torch.Tensor) -> Any:
+    u = k.item()
+    z, y = x.new_zeros(u + 1), x.new_zeros(u + 2)
+    z.add_(1)
+    y[:u] = 3
+    return z[:u], y[: u + 1] * 2, y
+
+
 def arange(k: torch.Tensor) -> Any:
     a = torch.arange(k.item())
     return a, a * 2 + 1, (a.float() / 3).sin().sum()
@@ -330,6 +338,7 @@ DATA_DEPENDENT: tuple[DataProgram, ...] = (
     P("float of item", float_of_item, rows),
     P("zeros", zeros, number),
     P("full", full, number),
+    P("slices of what is written", slices_of_what_is_written, row),
     P("arange", arange, number),
     P("arange between", arange_between, number),
     P("eye", eye, number),
