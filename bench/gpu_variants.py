@@ -131,8 +131,8 @@ def launches(one: Recorded, processors: int) -> dict[str, Callable[[], None]]:
 def worth_a_sweep(one: Recorded) -> bool:
     """Whether it reduces rows, which lie in memory point after point, and much."""
     rows, points = one.points
-    alone = one.report.plans[-1]
-    return alone.form == "looped" and alone.xblock == 1 and rows * points >= LEAST
+    general = one.report.plans[-1]
+    return general.form == "looped" and general.xblock == 1 and rows * points >= LEAST
 
 
 def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:

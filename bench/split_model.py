@@ -11,7 +11,7 @@ share of the memory's bandwidth allows:
     second stage (k > 1) = launch + ceil(outer / processors) * (START + k * PARTIAL / SHARE)
 
 The constants are those of one kind of GPU (H200; an H100 differs in bandwidth only). PROGRAM was measured there: a row
-of 400 MB is summed by one program in 20.9 ms (bench/results/gpu_h200.json). The others are public figures:
+of 400 MB is summed by one program in 21.4 ms (bench/results/gpu_h200.json). The others are public figures:
 132 multiprocessors and 4.8 TB/s (NVIDIA's data sheet), of which streaming kernels reach about 4 TB/s; 3.5 us from one
 launch to the next; 1 us until a program has its first data and, at its end, its sums (memory latency of about 0.7 us
 and the combination across warps).

@@ -162,8 +162,8 @@ def _layout_constraints(leaf: Leaf, layout: Layout, readings: Mapping[str, Expr]
         expected = stride.substitute(readings)
         if not (leaf.contiguous and expected == product(sizes[dim + 1 :])):
             is_long = (sizes[dim].as_int() or 0) > 1
-            matters = FALSE if is_long else at_least(1, leaf.sizes[dim])
-            found.append(any_of(matters, equals(leaf.strides[dim], expected)))
+            is_any = FALSE if is_long else at_least(1, leaf.sizes[dim])
+            found.append(any_of(is_any, equals(leaf.strides[dim], expected)))
     if leaf.offset or layout.offset.as_int() is None:
         found.append(equals(leaf.storage_offset, layout.offset.substitute(readings)))
     return [Constraint(condition) for condition in found]

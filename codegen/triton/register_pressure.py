@@ -4,10 +4,10 @@ A rough upper estimate for each element: the values that wait for their last use
 code in its order, and an address for each load, because the assembler moves loads up to hide their latency.
 
 Rows that are held at once need less: the values that are used again after a reduction, and one more. With that much the
-assembler keeps nothing in memory (by what ptxas says of the kernels of bench/gpu.py). Left alone it takes more, and one
-program fills a processor, which then cannot load one row while it computes another: a layer norm of rows of 9973 points
-took 310 us on an H200 in 84 registers of 512 threads, and 217 us in 128 of 256, of which two have room. So such kernels
-have a limit.
+assembler keeps 32 bytes in memory at most (by what ptxas says of the kernels of bench/gpu.py). Left alone it takes more
+registers, and one program fills a processor, which then cannot load one row while it computes another: a layer norm of
+rows of 9973 points took 310 us on an H200 in 84 registers of 512 threads, and 217 us in 128 of 256, of which two have
+room. So such kernels have a limit.
 """
 
 from __future__ import annotations

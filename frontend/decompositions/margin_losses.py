@@ -26,9 +26,11 @@ def _multilabel_margin_loss(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of max(0, 1 - x[target] + x[class]) over targets and over classes that are none, by the number of
     classes. Also which classes are targets: zeros and ones of the type of ``x``. Shapes: (classes) or (batch, classes).
+    RuntimeError without classes, as in eager mode.
     """
     scores, targets = torch.atleast_2d(x), torch.atleast_2d(target)
     torch._check(x.dim() <= 2 and x.shape == target.shape, lambda: "inconsistent sizes of input and target")
+    torch._check(scores.shape[1] != 0, lambda: "Expected non-empty vector or matrix with optional 0-dim batch size")
     classes = torch.arange(scores.shape[1], device=x.device)
     is_target_of = targets.eq(-1).cumsum(1).eq(0)  # those before the first -1
     index = torch.where(is_target_of, targets, 0)

@@ -1,4 +1,4 @@
-"""Triton's machine code launched by PyTorch's own launcher, where PyTorch has one (2.9 and later, on CUDA).
+"""Triton's machine code launched by PyTorch's own launcher, where PyTorch has one.
 
 Triton makes a launcher for each signature: a C compiler runs for the first kernel that has it, and three functions in
 Python stand before each launch. The launcher of PyTorch (torch/csrc/inductor/static_launcher) is one call for any
