@@ -31,7 +31,7 @@ class Options:
     ``disable_passes``  names of passes to leave out (fuse-kernels cannot be left out: each operation is then a kernel)
     ``assume``          facts about sizes, such as "x.size(1) % 8 == 0": the compiler may use them, a guard checks them
     ``debug_dir``       where the IR before a failing pass is written
-    ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3
+    ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3: that of its middle end
     ``cpu``             the instructions that CPU code may use: "native", all that this processor has, or "x86-64-v2",
                         "x86-64-v3", "x86-64-v4"; by default what the environment says (SYMSHAPE_CPU), else "native"
     ``autotune``        whether Triton kernels choose among their variants by measured time, for each bucket of sizes
@@ -63,7 +63,7 @@ class Options:
     disable_passes: tuple[str, ...] = ()
     assume: tuple[str, ...] = ()
     debug_dir: str = "symshape-debug"
-    opt_level: int = 2
+    opt_level: int = 0
     cpu: str = field(default_factory=cpu_level.from_environment)
     autotune: bool = False
     cuda_graphs: bool = False

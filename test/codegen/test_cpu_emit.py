@@ -9,6 +9,7 @@ import torch
 from loop_builder import D0, D1, KINDS, ONE, SIZES, SYMBOLS, ZERO, Builder, build, cpu_target, softmax
 
 from symshape.codegen.cpu.emit.kernel import emit_cpu
+from symshape.codegen.cpu.emit.writer import Writer
 from symshape.codegen.cpu.objects.compile_objects import compile_objects
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr
@@ -347,23 +348,29 @@ def test_loading_and_freeing_many() -> None:
     gc.collect()
 
 
-def test_llvm_repeats_short_bodies_of_reductions_only() -> None:
-    """Each loop says how often: what LLVM would do by itself takes half of its time."""
-    twice, once = "unroll = <count = 2 : i32>", "unroll = <runtimeDisable = true>"
-    open_: list[list[str]] = []
-    found: dict[str, list[list[str]]] = {twice: [], once: []}
-    for line in emit_cpu(softmax().kernel()).splitlines():
-        if line.strip().startswith("}") and open_:
-            lines = open_.pop()
-            if "scf.for" in lines[0]:
-                assert (twice in line) != (once in line)
-                found[twice if twice in line else once].append(lines)
-        for lines in open_:
-            lines.append(line)
-        if line.endswith("{"):
-            open_.append([line])
-    assert found[twice] and found[once]
-    for kind, loops in found.items():
-        for head, *body in loops:
-            short = len(body) <= 8 and not any(line.endswith("{") or "masked.load" in line for line in body)
-            assert (short and "iter_args" in head) == (kind == twice)
+@pytest.mark.parametrize(("operations", "carries", "copies"), [(3, True, 3), (12, True, 1), (3, False, 1)])
+def test_short_bodies_of_reductions_are_written_twice(operations: int, carries: bool, copies: int) -> None:
+    """And once more for the round that is left over; every loop tests its condition at the end of a round."""
+    writer = Writer()
+    bounds = [writer.argument(name) for name in ("%first", "%last", "%step")]
+
+    def body(index: str, names: list[str]) -> list[str]:
+        value = index
+        for _ in range(operations):
+            value = writer.emit(f"arith.xori {value}, {index} : i64")
+        return [value] if names else []
+
+    found = writer.loop((bounds[0], bounds[1], bounds[2]), [("%first", "i64")] if carries else [], body)
+    text = "\n".join(writer.body())
+    assert len(found) == carries
+    assert text.count("arith.xori") == operations * copies
+    assert text.count("scf.while") == text.count("scf.condition") == 1 and "scf.for" not in text
+
+
+@pytest.mark.parametrize("length", [*range(6), 16, 17, 31, 33, 47, 48, 49, 64, 331])
+def test_rows_of_any_number_of_rounds(length: int) -> None:
+    kernel = softmax().kernel()
+    functions = load_object(compile_objects([emit_cpu(kernel)])[0], {kernel.name: len(kernel.args) + 2})
+    x, out = torch.randn(5, length), torch.empty(5, length)
+    functions[kernel.name](x.data_ptr(), out.data_ptr(), 5, length)
+    torch.testing.assert_close(out, torch.softmax(x, 1))

@@ -148,12 +148,13 @@ def _combine_flagged(
     right: Sequence[str],
     uniform: bool,
 ) -> list[str]:
-    """The larger (smaller) number, and whether any was NaN."""
+    """The larger (smaller) number, and, unless the numbers are alone, whether any was NaN."""
     pure, bools = state.writer.pure, "i1" if uniform else state.vector("i1")
     better = pure(f"arith.cmpf {order}, {right[0]}, {left[0]} : {type_}")
     prefix = "" if uniform else f"{bools}, "
     value = pure(f"arith.select {better}, {right[0]}, {left[0]} : {prefix}{type_}")
-    return [value, pure(f"arith.ori {left[1]}, {right[1]} : {bools}")]
+    flags = zip(left[1:], right[1:], strict=True)
+    return [value, *(pure(f"arith.ori {a}, {b} : {bools}") for a, b in flags)]
 
 
 def _combine_arg(
@@ -238,8 +239,33 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
     most of the rounding errors are made there."""
     if reduction.combiner == "moments":
         return _moments_across(state, reduction, accumulators)
-    current, last = list(accumulators), wide(reduction)
-    half, least = state.width // 2, 0 if last is reduction else 2
+    if reduction.flagged:
+        number, flag = accumulators
+        some = state.writer.pure(f"vector.reduction <or>, {flag} : {state.vector('i1')} into i1")
+        (found,) = _lane(state, reduction, _halved(state, reduction, [number], 0), 0)
+        return [found, some]
+    last = wide(reduction)
+    if last is reduction:
+        return _lane(state, reduction, _halved(state, reduction, accumulators, 0), 0)
+    (four,) = _halved(state, reduction, accumulators, 2)
+    return narrowed(state, reduction, [_sum_of_four(state, last, four)], True)
+
+
+def _sum_of_four(state: State, last: Reduction, vector: str) -> str:
+    """The first four lanes of an f32 vector, added up in f64: lane 0 and lane 2, lane 1 and lane 3, both."""
+    pure, all_ = state.writer.pure, state.vector("f32")
+    first = pure(f"vector.shuffle {vector}, {vector} [0, 1, 2, 3] : {all_}, {all_}")
+    wider = pure(f"arith.extf {first} : vector<4xf32> to vector<4xf64>")
+    halves = (f"vector.shuffle {wider}, {wider} [{pair}] : vector<4xf64>, vector<4xf64>" for pair in ("0, 1", "2, 3"))
+    low, high = map(pure, halves)
+    both = pure(f"arith.addf {low}, {high} : vector<2xf64>")
+    left, right = (pure(f"vector.extract {both}[{k}] : f64 from vector<2xf64>") for k in range(2))
+    return combine(state, last, [left], [right], True)[0]
+
+
+def _halved(state: State, reduction: Reduction, accumulators: Sequence[str], least: int) -> list[str]:
+    """Accumulators combined with themselves, moved by half of the lanes that count, until ``least`` pairs do."""
+    current, half = list(accumulators), state.width // 2
     while half > least:
         order = ", ".join(str((lane + half) % state.width) for lane in range(state.width))
         moved = [
@@ -248,11 +274,7 @@ def across_lanes(state: State, reduction: Reduction, accumulators: Sequence[str]
         ]
         current = combine(state, reduction, current, moved, uniform=False)
         half //= 2
-    if last is reduction:
-        return _lane(state, reduction, current, 0)
-    parts = [widened(state, reduction, _lane(state, reduction, current, k), True) for k in range(4)]
-    low, high = (combine(state, last, parts[k], parts[k + 2], True) for k in range(2))
-    return narrowed(state, reduction, combine(state, last, low, high, True), True)
+    return current
 
 
 def _moments_across(state: State, reduction: Reduction, accumulators: Sequence[str]) -> list[str]:

@@ -1,22 +1,31 @@
-"""Which loops LLVM may unroll, and how often: the annotation of an emitted loop."""
+"""Loops with short bodies are written with two rounds in one: which they are, and a body once more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 _SHORT: Final = 8  # operations of a loop's body
+_NAME: Final = re.compile(r"%\w+")
 
 
-def loop_annotation(body: Sequence[str], carries: bool) -> str:
-    """How often LLVM repeats a loop's body: twice if it is short and a reduction, else only where the number of rounds
-    is known (a loop of one round is none).
+def is_short(body: Sequence[str]) -> bool:
+    """Whether the body of a reduction's loop is written twice.
 
     What could be hoisted or run side by side has been (`Writer`, `interleave`), so that a longer body saves only the
-    branch. Left to itself LLVM repeats bodies up to 16 times, which takes half of the time it needs for a kernel.
-    Short loops gain by half as many branches: their end is predicted for up to twice as many elements. Those of a sweep
-    lose: most often there is one round for each row, or none, and the rounds that are left over have their own tests.
-    So do masked loads (1.25 for sums of 131072 rows of 8 elements), whose loops run over rows.
+    branch. Short loops gain by half as many branches: their end is predicted for up to twice as many elements. Those
+    of a sweep lose: most often there is one round for each row, or none, and the round that is left over has its own
+    test. So do masked loads (1.25 for sums of 131072 rows of 8 elements), whose loops run over rows.
     """
-    short = len(body) <= _SHORT and not any(line.endswith("{") or "masked.load" in line for line in body)
-    return f"#llvm.loop_annotation<unroll = <{'count = 2 : i32' if short and carries else 'runtimeDisable = true'}>>"
+    return len(body) < _SHORT and not any(line.endswith("{") or "masked.load" in line for line in body)
+
+
+def renamed(body: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The lines with other names for some values."""
+    return [_NAME.sub(lambda found: names.get(found[0], found[0]), line) for line in body]
+
+
+def defined(body: Sequence[str]) -> list[str]:
+    """The values that lines without regions define, in order."""
+    return [found[0] for line in body if (found := _NAME.match(line.lstrip())) and " = " in line]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from symshape.codegen.cpu.emit.loop_unrolling import loop_annotation
+from symshape.codegen.cpu.emit.loop_unrolling import defined, is_short, renamed
 
 _NAME = re.compile(r"%\w+")
 Result = TypeVar("Result")
@@ -18,6 +18,24 @@ Result = TypeVar("Result")
 class _Scope:
     lines: list[str] = field(default_factory=list)
     memo: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """The body of a loop: what is carried, by its names at the beginning of a round and at its end."""
+
+    induction: str
+    names: list[str]
+    types: list[str]
+    lines: list[str]
+    yielded: list[str]
+
+    def again(self, writer: Writer, induction: str, values: Sequence[str]) -> _Rounds:
+        """Written once more, for other values."""
+        others = dict(zip([self.induction, *self.names], [induction, *values], strict=True))
+        others |= {name: writer.fresh() for name in defined(self.lines)}
+        yielded = [others.get(name, name) for name in self.yielded]
+        return _Rounds(induction, list(values), self.types, renamed(self.lines, others), yielded)
 
 
 class Writer:
@@ -99,7 +117,7 @@ class Writer:
         self._yielded = list(results)
         return lines
 
-    def _finish(self, head: str, types: Sequence[str], parts: list[list[str]], attributes: str = "") -> list[str]:
+    def _finish(self, head: str, types: Sequence[str], parts: list[list[str]]) -> list[str]:
         name = self.fresh() if types else ""
         prefix = f"{name}:{len(types)} = " if types else ""
         lines = [f"{prefix}{head} {{"]
@@ -107,7 +125,7 @@ class Writer:
             if index:
                 lines.append("} else {")
             lines.extend(part)
-        lines.append("}" + attributes)
+        lines.append("}")
         self._scopes[-1].lines.append("\n".join(lines))  # one entry: `interleave` moves it as a whole
         return [f"{name}#{i}" for i in range(len(types))]
 
@@ -118,16 +136,56 @@ class Writer:
         body: Callable[[str, list[str]], Sequence[str]],
     ) -> list[str]:
         """``for i in range(*bounds)`` with (initial value, type) pairs carried; the body returns their next values."""
-        lower, upper, step = bounds
         induction = self.fresh()
         names = [self.fresh() for _ in carried]
-        types = [type_ for _, type_ in carried]
         lines = self._region([induction, *names], lambda: body(induction, names), barrier=False)
-        lines += self._yield(types)
-        pairs = ", ".join(f"{name} = {initial}" for name, (initial, _) in zip(names, carried))
-        state = f" iter_args({pairs}) -> ({', '.join(types)})" if carried else ""
-        head = f"scf.for {induction} = {lower} to {upper} step {step}{state} : i64"
-        return self._finish(head, types, [lines], f" {{loop_annotation = {loop_annotation(lines, bool(carried))}}}")
+        starts, types = [initial for initial, _ in carried], [type_ for _, type_ in carried]
+        rounds = _Rounds(induction, names, types, lines, self._yielded)
+        if carried and is_short(lines):
+            return self._in_pairs(bounds, starts, rounds)
+        return self._do_while(bounds, starts, rounds)[1:]
+
+    def _in_pairs(self, bounds: tuple[str, str, str], starts: list[str], one: _Rounds) -> list[str]:
+        """A loop with two rounds in one, while two are left, and the last round if one is."""
+        lower, upper, step = bounds
+        last, two = self.pure(f"arith.subi {upper}, {step} : i64"), self.pure(f"arith.addi {step}, {step} : i64")
+        second = one.again(self, self.fresh(), one.yielded)
+        between = f"  {second.induction} = arith.addi {one.induction}, {step} : i64"
+        lines = [*one.lines, between, *second.lines]
+        pair = _Rounds(one.induction, one.names, one.types, lines, second.yielded)
+        rest, *found = self._do_while((lower, last, two), starts, pair)
+
+        final = one.again(self, rest, found)
+        parts = [final.lines + _yield(final.yielded, one.types), _yield(found, one.types)]
+        left = self.emit(f"arith.cmpi slt, {rest}, {upper} : i64")
+        return self._finish(f"scf.if {left} -> ({', '.join(one.types)})", one.types, parts)
+
+    def _do_while(self, bounds: tuple[str, str, str], starts: list[str], rounds: _Rounds) -> list[str]:
+        """A loop that tests its condition at the end of a round, in a branch that tests it before the first: the
+        induction variable and what is carried after the last. LLVM's level 0 does not rotate loops, and one that tests
+        at the beginning of a round jumps twice in it. The branch that is seldom taken is the first: LLVM keeps
+        constants in registers for what follows it."""
+        lower, upper, step = bounds
+        after, more, types = self.fresh(), self.fresh(), ["i64", *rounds.types]
+        listed = ", ".join(types)
+        first = zip([rounds.induction, *rounds.names], [lower, *starts], strict=True)
+        given = ", ".join(f"{name} = {value}" for name, value in first)
+        again = [self.fresh() for _ in types]
+        arguments = ", ".join(f"{name}: {type_}" for name, type_ in zip(again, types, strict=True))
+        loop, none = self.fresh(), self.emit(f"arith.cmpi sge, {lower}, {upper} : i64")
+        inside = [
+            f"  {loop}:{len(types)} = scf.while ({given}) : ({listed}) -> ({listed}) {{",
+            *(f"  {line}" for line in rounds.lines),
+            f"    {after} = arith.addi {rounds.induction}, {step} : i64",
+            f"    {more} = arith.cmpi slt, {after}, {upper} : i64",
+            f"    scf.condition({more}) {', '.join([after, *rounds.yielded])} : {listed}",
+            "  } do {",
+            f"  ^bb0({arguments}):",
+            f"    scf.yield {', '.join(again)} : {listed}",
+            "  }",
+            *_yield([f"{loop}#{i}" for i in range(len(types))], types),
+        ]
+        return self._finish(f"scf.if {none} -> ({listed})", types, [_yield([lower, *starts], types), inside])
 
     def branch(
         self,
@@ -137,14 +195,13 @@ class Writer:
         otherwise: Callable[[], Sequence[str]] | None = None,
     ) -> list[str]:
         """``if``; both branches return values of the types. Their operations stay inside."""
-        parts = [self._region([], then, barrier=True) + self._yield(types)]
-        if otherwise is not None:
-            parts.append(self._region([], otherwise, barrier=True) + self._yield(types))
+        parts = []
+        for part in (then, otherwise):
+            if part is not None:
+                lines = self._region([], part, barrier=True)
+                parts.append(lines + _yield(self._yielded, types))
         result = f" -> ({', '.join(types)})" if types else ""
         return self._finish(f"scf.if {condition}{result}", types, parts)
-
-    def _yield(self, types: Sequence[str]) -> list[str]:
-        return [f"  scf.yield {', '.join(self._yielded)} : {', '.join(types)}"] if types else []
 
     def body(self) -> list[str]:
         """The function's lines, once all regions are closed."""
@@ -164,6 +221,10 @@ class Writer:
             written.append(scope.lines)
         scope.lines = before + _merged(written)
         return results
+
+
+def _yield(values: Sequence[str], types: Sequence[str]) -> list[str]:
+    return [f"  scf.yield {', '.join(values)} : {', '.join(types)}"] if types else []
 
 
 def _indented(entries: Sequence[str]) -> list[str]:

@@ -38,7 +38,7 @@ def _reduce_exp(m: Floats, x: str) -> tuple[str, str]:
 def _exp(m: Floats, x: str) -> str:
     # What becomes 0 (a masked score) is not computed: an instruction whose result is subnormal takes 150 cycles.
     none = m.compare("olt", x, -103.9722)  # half of the smallest subnormal
-    n, r = _reduce_exp(m, m.op("arith.minimumf", m.select(none, 0.0, x), 89.0))
+    n, r = _reduce_exp(m, m.select(none, 0.0, m.op("arith.minimumf", x, 89.0)))
     return m.select(none, 0.0, m.scale(m.polynomial(fit.EXP, r), n))
 
 

@@ -18,7 +18,7 @@ _SMALLEST_NORMAL = 2.0**-1022
 def exp(m: Floats, x: str) -> str:
     """e**x."""
     none = m.compare("olt", x, -745.1333)  # half of the smallest subnormal; see `functions._exp`
-    x = m.op("arith.minimumf", m.select(none, 0.0, x), 710.0)
+    x = m.select(none, 0.0, m.op("arith.minimumf", x, 710.0))
     n = m.op("math.roundeven", m.mul(x, 1.4426950408889634))
     r = m.fma(n, -_LN2_LOW, m.fma(n, -_LN2_HIGH, x))
     return m.select(none, 0.0, m.scale(m.polynomial(fit.EXP_F64, r), n))
