@@ -156,8 +156,8 @@ class LaunchOp(ir.OpView):
         if function is None:
             return bad(self, f"callee @{self.callee} is no function of this module")
         inputs, results = function.type.inputs, function.type.results
-        return _same_types(self, "operand", [v.type for v in self.operation.operands], inputs) and _same_types(
-            self, "result", [v.type for v in self.operation.results], results
+        return _fit(self, "operand", [v.type for v in self.operation.operands], inputs, self.callee) and _fit(
+            self, "result", [v.type for v in self.operation.results], results, self.callee
         )
 
 

@@ -159,6 +159,9 @@ class Sizes:
     def _atom(self, atom: Any) -> ir.Value:
         if not hasattr(atom, "kind"):
             return self.value(Expr.symbol(atom.name))
+        known = self._values.get(Expr({(atom,): 1})) if atom.kind != "mod" else None
+        if known is not None and isinstance(known.owner, ir.Block):  # an argument; others may come later
+            return known
         args = [self.value(arg) for arg in atom.args]
         if atom.kind == "mod":
             # Python's mod: a - b * floordiv(a, b) is right for every sign.

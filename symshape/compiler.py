@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch_mlir import ir
 
-from symshape import dialects
+from symshape import dialects, knobs
 from symshape.analysis.loop_form import LoopSteps
 from symshape.artifact.compiled_program import Program
 from symshape.artifact.kernel_image import KernelImage
@@ -23,6 +23,7 @@ from symshape.codegen.host.entry_guards import EntryGuards
 from symshape.codegen.host.host_program import emit_program
 from symshape.codegen.host.program_text import ProgramText
 from symshape.dialects.accessors import main_functions
+from symshape.dialects.verify import verify
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments
@@ -36,6 +37,7 @@ from symshape.graph_as_calls import GraphAsCalls, graph_as_calls
 from symshape.ir_text import text_of
 from symshape.options import Options
 from symshape.passes.framework.base import LOOPS, PassContext
+from symshape.passes.framework.diagnostics import collect_diagnostics
 from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
@@ -149,13 +151,13 @@ def attempts(
     compile_once: Callable[[Attempt], Result], options: Options, recording: Recording | None = None
 ) -> tuple[Result, tuple[Fallback, ...]]:
     """What a compile gives, which is repeated without what fails, and what that was."""
-    attempt = Attempt()
+    attempt = Attempt(verify_each=knobs.VERIFY_EACH.read())
     while True:
         try:
             with collected_later():
                 return with_room(compile_once, attempt), attempt.fallbacks
         except Exception as error:
-            if recording is not None:
+            if recording is not None and attempt.verify_each:  # else the same is tried again
                 recording.failed(error)
             attempt = next_attempt(attempt, error, options.strict, _folder(options))
 
@@ -201,12 +203,16 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
     pipelines = dict(stage_pipelines(options, attempt))
     for stage in stages_after(start.stage):
         hooks = Hooks(timings=timings)
-        run_pipeline(module, pipelines.get(stage, ()), pass_context, hooks=hooks, debug_dir=_folder(options))
+        steps, each = pipelines.get(stage, ()), attempt.verify_each
+        run_pipeline(module, steps, pass_context, hooks=hooks, debug_dir=_folder(options), verify_each=each)
         before, module = module, with_file(module, stage, options, report)
         if module is not before:
             pass_context.scratch.clear()
         if stage in pipelines or module is not before:
             watch.stage(report, stage, module)
+    if not attempt.verify_each:
+        with timed("verify", timings):
+            _verify(module)
     report.statistics, report.remarks = pass_context.statistics, pass_context.remarks
     report.constraints = read_constraints(module, pass_context) if watch.keep else []
 
@@ -232,6 +238,15 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
     )
     _fill(report, text, kernels, options.cpu)
     return Built(program, kernels, text, report, module)
+
+
+def _verify(module: ir.Module) -> None:
+    """StepFailure if a pass has left invalid IR behind."""
+    with collect_diagnostics(module.context) as diagnostics:
+        valid = verify(module)
+    if not valid:
+        said = "; ".join(diagnostic.message for diagnostic in diagnostics)
+        raise StepFailure(f"the passes leave invalid IR behind: {said}", step="verify")
 
 
 def load(built: Built, options: Options, require: Require, lasting: Collection[int] = ()) -> Compiled:

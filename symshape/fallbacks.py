@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -46,17 +46,22 @@ _LOAD = "load"
 @dataclass(frozen=True)
 class Attempt:
     """What a compile leaves out: passes by name, and graph nodes that stay library calls. ``as_calls``: nothing is
-    compiled. ``fallbacks``: what led here."""
+    compiled. ``fallbacks``: what led here. ``verify_each``: the IR is verified after each pass, so that a failure
+    names the pass that is at fault, and leaves what it was given."""
 
     without: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     as_calls: bool = False
     rounds: int = 0
     fallbacks: tuple[Fallback, ...] = ()
+    verify_each: bool = True
 
 
 def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path) -> Attempt:
-    """What to try after a failure. Raises the error where nothing may or can be tried."""
+    """What to try after a failure: the same with each pass verified, where they were not, then less. Raises the error
+    where nothing may or can be tried."""
+    if not attempt.verify_each and isinstance(error, StepFailure):
+        return replace(attempt, verify_each=True)
     if attempt.as_calls or not may_fall_back(error, strict):
         raise error
     failure = error if isinstance(error, StepFailure) else None

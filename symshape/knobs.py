@@ -94,6 +94,13 @@ STRICT: Final = Variable(
     "1 or 0",
     "Whether a failure of a pass or of code generation is an error; the option `strict` goes before it.",
 )
+VERIFY_EACH: Final = Variable(
+    "SYMSHAPE_VERIFY_EACH",
+    False,
+    lambda text: text != "0",
+    "1 or 0",
+    "Whether the IR is verified after each pass, and not once after all of them.",
+)
 RECORD: Final = Variable[str | None](
     "SYMSHAPE_RECORD",
     None,
@@ -131,6 +138,7 @@ VARIABLES: Final[tuple[Variable[Any], ...]] = (
     CACHE_SIZE,
     CPU,
     STRICT,
+    VERIFY_EACH,
     RECORD,
     RECORD_DATA,
     TEST_BACKEND,

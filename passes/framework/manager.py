@@ -1,4 +1,4 @@
-"""Runs passes: ours and MLIR's in one list, verified after each, with a replayable dump when one fails."""
+"""Runs passes: ours and MLIR's in one list; where each is verified, with a replayable dump when one fails."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ def run_pipeline(
     hooks: Hooks | None = None,
     debug_dir: Path | None = None,
     allow_unregistered: bool = False,
+    verify_each: bool = True,
 ) -> None:
     """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in
     place.
 
-    Steps whose name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
+    Without ``verify_each`` the caller verifies the module, and a failure leaves no IR to replay it with. Steps whose name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
     """
     context = context or PassContext()
     hooks = hooks or Hooks()
@@ -86,7 +87,10 @@ def run_pipeline(
             hooks.before(name, module)
         note(name)
         start = time.perf_counter()
-        _run_step(module, step, context, debug_dir, allow_unregistered)
+        if verify_each:
+            _run_step(module, step, context, debug_dir, allow_unregistered)
+        else:
+            _run_unverified(module, step, context)
         hooks.timings.append((name, time.perf_counter() - start))
         if hooks.after:
             hooks.after(name, module)
@@ -113,27 +117,40 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
+def _changed(module: ir.Module, step: Step, context: PassContext) -> list[Any]:
+    """Runs a step; the operations that it may have changed."""
+    if isinstance(step, Pass):
+        step.count(context)
+        changed = step.run(module, context)
+        if changed is False:
+            return []
+        if isinstance(changed, list):
+            return changed
+    else:
+        manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
+        manager.enable_verifier(False)  # `verify` does it
+        manager.run(module.operation)
+    context.scratch.clear()
+    return [module]
+
+
+def _run_unverified(module: ir.Module, step: Step, context: PassContext) -> None:
+    with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
+        try:
+            _changed(module, step, context)
+        except KernelFailure:
+            raise
+        except Exception as error:
+            raise PassFailure(step, _reason(error, diagnostics), diagnostics, None, "") from error
+
+
 def _run_step(
     module: ir.Module, step: Step, context: PassContext, debug_dir: Path | None, allow_unregistered: bool
 ) -> None:
     before = module.operation.clone()  # cheap; it is printed only if the step fails
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
-            if isinstance(step, Pass):
-                step.count(context)
-                changed = step.run(module, context)
-                if changed is False:
-                    return  # there is nothing to verify
-                scope = changed if isinstance(changed, list) else [module]
-                if not isinstance(changed, list):
-                    context.scratch.clear()
-            else:
-                context.scratch.clear()
-                manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
-                manager.enable_verifier(False)  # it is verified below
-                manager.run(module.operation)
-                scope = [module]
-            if not all(verify(op, allow_unregistered=allow_unregistered) for op in scope):
+            if not all(verify(op, allow_unregistered=allow_unregistered) for op in _changed(module, step, context)):
                 raise CompileError("it leaves invalid IR behind")
         except Exception as error:
             reason = _reason(error, diagnostics)

@@ -35,7 +35,7 @@ from symshape.dialects.host import LaunchOp
 from symshape.dialects.sizes import Sizes
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.compute_graph import HEAVY
-from symshape.passes.fusion.kernel_writer import known_of_symbol
+from symshape.passes.fusion.kernel_sizes import known_of
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
 
@@ -273,7 +273,7 @@ class _Writer:
             for name, value in zip(self.symbols, arguments[tensors:]):
                 sizes.define(value, Expr.symbol(name))
             for name in self.symbols:
-                for condition in known_of_symbol(self.facts, name):
+                for condition in known_of(self.facts, Expr.symbol(name)):
                     ir.Operation.create("symshape.assume", [], [emit_condition(sizes, condition)])
             count = len(self.made.inputs)
             given = [arguments[0], arguments[1], *arguments[1 + count : tensors]]  # the values' place is not read

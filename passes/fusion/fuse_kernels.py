@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +17,8 @@ from symshape.passes.fusion.anchors import choose_anchors, read_by_one_kernel
 from symshape.passes.fusion.compute_graph import Compute, Graph, read_graph
 from symshape.passes.fusion.group import Group, Grouping, place
 from symshape.passes.fusion.kernel_plan import KernelPlan, Step, plan_kernel
-from symshape.passes.fusion.kernel_writer import KernelWriter, kernel_symbols
+from symshape.passes.fusion.kernel_sizes import KernelSizes, kernel_sizes, likeness, numbers_of
+from symshape.passes.fusion.kernel_writer import KernelWriter
 from symshape.passes.fusion.siblings import Siblings
 from symshape.passes.fusion.sort import sort_block
 from symshape.prover.numbers.condition import Condition
@@ -56,27 +58,29 @@ class FuseKernels(Pass):
     max_members: int = 64
 
     def run(self, module: ir.Module, context: PassContext) -> None:
-        names: dict[str, str] = {}
-        launches = 0
-        for function in main_functions(module):
-            launches += self._fuse(module, function, names)
-        self.count(context, kernels=len(names), launches=launches)
+        mains = [self._planned(function) for function in main_functions(module)]
+        rows: dict[Expr, list[Condition]] = {}
+        with ir.InsertionPoint(module.body), ir.Location.unknown():
+            shared = _differ_in_numbers(mains, rows)
+            names: dict[str, str] = {}
+            callees = [[_outline(main, plan, shared, names, rows) for plan in main.plans] for main in mains]
+        for main, outlined in zip(mains, callees, strict=True):
+            launched: dict[ir.Value, ir.Value] = {}
+            for plan, (callee, taken) in zip(main.plans, outlined, strict=True):
+                _launch(main.graph, main.block, plan, callee, taken, launched)
+            _erase_dead(main.block)
+            sort_block(main.block)
+        self.count(context, kernels=len(names), launches=sum(map(len, callees)))
 
-    def _fuse(self, module: ir.Module, function: Any, names: dict[str, str]) -> int:
+    def _planned(self, function: Any) -> _Main:
+        """The kernels of a function, of which nothing is written yet."""
         block = function.regions[0].blocks[0]
         graph = read_graph(block)
         facts = facts_of(function, graph.sizes)
         grouping = self._group(graph, facts)
         readers = _readers(grouping)
-        outlined = [plan for g in grouping.groups if (plan := _plan(grouping, g, readers)).stores]
-        rows: dict[str, list[Condition]] = {}
-        callees = [_outline(module, graph, facts, plan, names, rows) for plan in outlined]
-        launched: dict[ir.Value, ir.Value] = {}
-        for plan, (callee, symbols) in zip(outlined, callees):
-            _launch(graph, block, plan, callee, symbols, launched)
-        _erase_dead(block)
-        sort_block(block)
-        return len(outlined)
+        plans = [plan for g in grouping.groups if (plan := _plan(grouping, g, readers)).stores]
+        return _Main(block, graph, facts, plans)
 
     def _group(self, graph: Graph, facts: Facts) -> Grouping:
         """Anchors are chosen before it is known who meets whom; those that prove not to be needed float after all."""
@@ -103,6 +107,16 @@ class FuseKernels(Pass):
         return grouping
 
 
+@dataclass(frozen=True)
+class _Main:
+    """A function of the host program, and the kernels that do its work."""
+
+    block: ir.Block
+    graph: Graph
+    facts: Facts
+    plans: Sequence[KernelPlan]
+
+
 def _readers(grouping: Grouping) -> dict[ir.Value, set[int]]:
     """The groups that read a value, by their numbers."""
     readers: dict[ir.Value, set[int]] = {}
@@ -123,18 +137,43 @@ def _plan(grouping: Grouping, group: Group, readers: dict[ir.Value, set[int]]) -
     return plan_kernel(grouping, group, stored)
 
 
+_Shared = dict[int, tuple[Any, KernelSizes]]  # by the identity of a plan: the function that was written for it
+
+
+def _differ_in_numbers(mains: Sequence[_Main], rows: dict[Expr, list[Condition]]) -> _Shared:
+    """The kernels that are equal but for numbers, each written with those as arguments."""
+    alike: dict[Any, list[tuple[_Main, KernelPlan, tuple[int, ...]]]] = {}
+    for main in mains:
+        for plan in main.plans:
+            if numbers := numbers_of(plan, main.graph):
+                alike.setdefault((len(numbers), likeness(plan)), []).append((main, plan, numbers))
+    found: _Shared = {}
+    for candidates in alike.values():
+        if len({numbers for _, _, numbers in candidates}) == 1:
+            continue
+        by_text: dict[str, list[tuple[KernelPlan, tuple[int, ...], tuple[Any, KernelSizes]]]] = {}
+        for main, plan, numbers in candidates:
+            taken = kernel_sizes(plan, main.graph, numbers)
+            function = KernelWriter(plan, main.graph, main.facts, taken, rows).write()
+            by_text.setdefault(text_of_kernel(function), []).append((plan, numbers, (function, taken)))
+        for written in by_text.values():
+            if len({numbers for _, numbers, _ in written}) > 1:
+                found.update((id(plan), made) for plan, _, made in written)
+            else:
+                for _, _, (function, _) in written:
+                    function.erase()
+    return found
+
+
 def _outline(
-    module: ir.Module,
-    graph: Graph,
-    facts: Facts,
-    plan: KernelPlan,
-    names: dict[str, str],
-    rows: dict[str, list[Condition]],
-) -> tuple[str, list[str]]:
-    """Writes the kernel function; its name, and the symbols that it takes."""
-    symbols = kernel_symbols(plan, graph)
-    with ir.InsertionPoint(module.body), ir.Location.unknown():
-        return _share(KernelWriter(plan, graph, facts, symbols, rows).write(), names), symbols
+    main: _Main, plan: KernelPlan, shared: _Shared, names: dict[str, str], rows: dict[Expr, list[Condition]]
+) -> tuple[str, KernelSizes]:
+    """Writes the kernel function, if that is not done; its name, and the sizes that it takes."""
+    made = shared.get(id(plan))
+    if made is None:
+        taken = kernel_sizes(plan, main.graph)
+        made = KernelWriter(plan, main.graph, main.facts, taken, rows).write(), taken
+    return _share(made[0], names), made[1]
 
 
 def _share(function: Any, names: dict[str, str]) -> str:
@@ -149,7 +188,12 @@ def _share(function: Any, names: dict[str, str]) -> str:
 
 
 def _launch(
-    graph: Graph, block: ir.Block, plan: KernelPlan, callee: str, symbols: list[str], launched: dict[ir.Value, ir.Value]
+    graph: Graph,
+    block: ir.Block,
+    plan: KernelPlan,
+    callee: str,
+    taken: KernelSizes,
+    launched: dict[ir.Value, ir.Value],
 ) -> None:
     """Writes destinations and the launch at the end of main; the block is sorted afterwards."""
     terminator = block.operations[len(block.operations) - 1]
@@ -161,7 +205,7 @@ def _launch(
             type_ = tensor_type([s.as_int() for s in sizes], dtype_of(store.value))
             dynamic = [graph.sizes.value(s) for s in sizes if s.as_int() is None]
             dests.append(ir.Operation.create("tensor.empty", [type_], dynamic).result)
-        indices = [graph.sizes.value(Expr.symbol(name)) for name in symbols]
+        indices = list(map(graph.sizes.value, taken.arguments))
         inputs = [launched.get(v, v) for v in plan.inputs]
         op = LaunchOp(callee, [*inputs, *dests, *indices], [d.type for d in dests]).operation
         for store, result in zip(plan.stores, op.results):

@@ -14,37 +14,13 @@ from symshape.dialects.reals import rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.dialects.views import create_view
-from symshape.passes.fusion.compute_graph import Graph, is_outer_scalar, outer_sizes
+from symshape.passes.fusion.compute_graph import Graph, is_outer_scalar
 from symshape.passes.fusion.in_place import in_place_pairs
 from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Ref, Step
-from symshape.prover.numbers.condition import Condition, at_least, equals
+from symshape.passes.fusion.kernel_sizes import KernelSizes
+from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
-
-
-def kernel_symbols(plan: KernelPlan, graph: Graph) -> list[str]:
-    """Names of all symbols that the kernel mentions, in order of first mention."""
-    names: dict[str, None] = {}
-
-    def mention(exprs: Iterable[Expr]) -> None:
-        for expr in exprs:
-            for name in sorted(expr.symbols):
-                if not is_dim(name):
-                    names.setdefault(name)
-
-    mention(plan.space)
-    for value in [*plan.inputs, *(s.value for s in plan.stores)]:
-        layout = graph.layout(value)
-        mention((*layout.sizes, *layout.strides))
-    for item in plan.items:
-        mention(item.map)
-        if isinstance(item, Load):
-            mention(item.conditions)
-        else:
-            mention(outer_sizes(item.node.op, graph))
-    for store in plan.stores:
-        mention(store.map)
-    return list(names)
 
 
 def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) -> dict[str, ir.Attribute]:
@@ -57,26 +33,15 @@ def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) ->
     }
 
 
-def known_of_symbol(facts: Facts, name: str) -> list[Condition]:
-    """A symbol's bounds and a divisor."""
-    symbol = Expr.symbol(name)
-    low, high = facts.bounds(symbol)
-    divisor = 1
-    while divisor < 16 and facts.divides(2 * divisor, symbol):
-        divisor *= 2
-    known = [at_least(symbol, low)] if low is not None else []
-    known += [at_least(high, symbol)] if high is not None else []
-    return known + ([equals(symbol % divisor, 0)] if divisor > 1 else [])
-
-
 class KernelWriter:
-    """Writes one kernel at the current insertion point (the module's body). ``rows``: what is known of symbols, which
-    the kernels of a graph share; the writer enters those that it asks for."""
+    """Writes one kernel at the current insertion point (the module's body). ``taken``: the sizes that are arguments;
+    ``rows``: what is known of them, which the kernels of a graph share; the writer enters those that it asks for."""
 
     def __init__(
-        self, plan: KernelPlan, graph: Graph, facts: Facts, symbols: list[str], rows: dict[str, list[Condition]]
+        self, plan: KernelPlan, graph: Graph, facts: Facts, taken: KernelSizes, rows: dict[Expr, list[Condition]]
     ) -> None:
-        self.plan, self.graph, self.facts, self.symbols, self.rows = plan, graph, facts, symbols, rows
+        self.plan, self.graph, self.facts, self.taken, self.rows = plan, graph, facts, taken, rows
+        self.space = [taken.inside(size) for size in plan.space]
         self.parallel = [i for i, r in enumerate(plan.reduced) if not r]
         self.has_reduction = any(plan.reduced)
         self.results: list[list[ir.Value]] = []
@@ -86,7 +51,7 @@ class KernelWriter:
         plan = self.plan
         index = ir.IndexType.get()
         tensors = [*plan.inputs, *(s.value for s in plan.stores)]
-        types = [self._buffer_type(v) for v in tensors] + [index] * len(self.symbols)
+        types = [self._buffer_type(v) for v in tensors] + [index] * len(self.taken.arguments)
         results = types[len(plan.inputs) : len(tensors)]
         function = ir.Operation.create(
             "func.func",
@@ -103,11 +68,11 @@ class KernelWriter:
         self.sizes = Sizes(block)
         self.arguments = dict(zip(plan.inputs, arguments))
         with ir.InsertionPoint(block):
-            for name, value in zip(self.symbols, arguments[len(tensors) :]):
-                self.sizes.define(value, Expr.symbol(name))
+            for size, value in zip(self.taken.arguments, arguments[len(tensors) :], strict=True):
+                self.sizes.define(value, self.taken.inside(size))
             self._assume_rows()
             for value, argument in zip(tensors, arguments):
-                self._bind(argument, self.graph.layout(value))
+                self._bind(argument, self.taken.layout(self.graph.layout(value)))
             self._space()
             for item in plan.items:
                 if isinstance(item, Load):
@@ -128,14 +93,19 @@ class KernelWriter:
 
     def _assume_rows(self) -> None:
         """What is known of each index argument: bounds and a divisor. Kernels are shared only where they agree."""
-        for name in self.symbols:
-            if name not in self.rows:
-                self.rows[name] = known_of_symbol(self.facts, name)
-            for condition in self.rows[name]:
+        for size in self.taken.arguments:
+            if size not in self.rows:
+                self.rows[size] = self.taken.known(size, self.facts)
+            for condition in self.rows[size]:
                 ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
 
     def _buffer_type(self, value: ir.Value) -> ir.Type:
-        return value.type  # not the layout's: a size may be known better by now than the type says
+        """The value's own, not its layout's (a size may be known better by now than the type says), but for sizes that
+        are arguments here."""
+        if not self.taken.numbers:
+            return value.type
+        shape = ir.RankedTensorType(value.type).shape
+        return tensor_type([None if size in self.taken.numbers else size for size in shape], dtype_of(value))
 
     def _bind(self, argument: ir.Value, layout: Layout) -> None:
         operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, Expr.const(0))]
@@ -143,16 +113,17 @@ class KernelWriter:
 
     def _space(self) -> None:
         kinds = [ir.StringAttr.get("reduction" if r else "parallel") for r in self.plan.reduced]
-        sizes = [self.sizes.value(s) for s in self.plan.space]
+        sizes = [self.sizes.value(s) for s in self.space]
         ir.Operation.create("symshape.space", [], sizes, {"iterators": ir.ArrayAttr.get(kinds)})
 
     # --- levels ----------------------------------------------------------------------------------------------------
 
     def _level_sizes(self, row: bool) -> list[Expr]:
-        return [self.plan.space[i] for i in self.parallel] if row else list(self.plan.space)
+        return [self.space[i] for i in self.parallel] if row else self.space
 
     def _at_level(self, exprs: Iterable[Expr], row: bool) -> list[Expr]:
-        return [e.substitute(self.row_names) if row else e for e in exprs]
+        own = map(self.taken.inside, exprs)
+        return [e.substitute(self.row_names) for e in own] if row else list(own)
 
     def _level_type(self, row: bool, dtype: str) -> ir.Type:
         return tensor_type([s.as_int() for s in self._level_sizes(row)], dtype)
@@ -247,15 +218,19 @@ class KernelWriter:
         for op in source.operations:
             for v in op.operands:
                 if v in self.graph.sizes:
-                    outer[v] = self.sizes.value(self.graph.sizes.expr(v))
+                    outer[v] = self._size(v)
                 elif is_outer_scalar(v, generic):
                     for size in sizes_in(v):
-                        outer[size] = self.sizes.value(self.graph.sizes.expr(size))
+                        outer[size] = self._size(size)
                 elif v in self.arguments:
                     outer[v] = self.arguments[v]
         for symbol in affine_map(rank, map_)[1]:
             self.sizes.value(symbol)
         return outer
+
+    def _size(self, value: ir.Value) -> ir.Value:
+        """What stands for a size of the graph."""
+        return self.sizes.value(self.taken.inside(self.graph.sizes.expr(value)))
 
     def _clone_body(
         self, source: ir.Block, target: ir.Block, map_: list[Expr], rank: int, outer: dict[ir.Value, ir.Value]

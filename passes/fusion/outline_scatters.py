@@ -23,7 +23,7 @@ from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import instantiate
 from symshape.dialects.types import NATIVE, dtype_of
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.fusion.kernel_writer import known_of_symbol
+from symshape.passes.fusion.kernel_sizes import known_of
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr
@@ -179,7 +179,7 @@ class _Kernel:
             for name, value in zip(self.symbols, arguments[len(self.tensors) :]):
                 self.sizes.define(value, Expr.symbol(name))
             for name in self.symbols:
-                for condition in known_of_symbol(self.facts, name):
+                for condition in known_of(self.facts, Expr.symbol(name)):
                     ir.Operation.create("symshape.assume", [], [emit_condition(self.sizes, condition)])
             for argument, layout in zip(arguments, self.layouts):
                 operands = [self.sizes.value(e) for e in (*layout.sizes, *layout.strides, ZERO)]

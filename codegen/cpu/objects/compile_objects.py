@@ -54,7 +54,7 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0, target: Target | N
             _restrict(module, (target or default()).level)
             marks.append(time.perf_counter())
             passes = PassManager.parse(PIPELINE)
-            passes.enable_verifier(False)  # the parser has verified our text; MLIR's own conversions: half of their time
+            passes.enable_verifier(False)  # the parser has verified our text; it takes as long as the conversions
             passes.run(module.operation)
             marks.append(time.perf_counter())
             libraries = [openmp_library()]

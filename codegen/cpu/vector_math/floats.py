@@ -164,18 +164,12 @@ class Floats:
 
         if width == self.state.width:
             return one(value, exponent)
-        halves = [
-            one(
-                *(
-                    pure(
-                        f"vector.extract_strided_slice {name} {{offsets = [{start}], sizes = [{width}], strides = [1]}}"
-                        f" : {self.type_} to {part}"
-                    )
-                    for name in (value, exponent)
-                )
-            )
-            for start in range(0, self.state.width, width)
-        ]
+
+        def lanes(name: str, start: int) -> str:
+            order = ", ".join(map(str, range(start, start + width)))
+            return pure(f"vector.shuffle {name}, {name} [{order}] : {self.type_}, {self.type_}")
+
+        halves = [one(lanes(value, at), lanes(exponent, at)) for at in range(0, self.state.width, width)]
         order = ", ".join(map(str, range(self.state.width)))
         return pure(f"vector.shuffle {halves[0]}, {halves[1]} [{order}] : {part}, {part}")
 

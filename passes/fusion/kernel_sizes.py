@@ -1,0 +1,144 @@
+"""Which sizes a kernel takes as arguments: those that it uses, so that equal loops over other sizes are one kernel.
+
+Two things keep loops apart that differ in nothing else. A size such as (s1 + 3)//4, the height of a feature map after
+two strides, is one that the kernel of another resolution computes in another way: it is an argument itself where the
+kernel mentions s1 in no other expression. And a number, such as a count of channels, is part of the kernel's text:
+where kernels differ in it alone, it is an argument of one kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from torch_mlir import ir
+
+from symshape.dialects.affine_maps import is_dim
+from symshape.dialects.sizes import Layout
+from symshape.dialects.types import dtype_of
+from symshape.passes.fusion.compute_graph import Graph, outer_sizes
+from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Step
+from symshape.prover.numbers.condition import Condition, at_least, equals
+from symshape.prover.numbers.expr import Expr, Function, Term
+from symshape.prover.numbers.facts import Facts
+
+LEAST: Final = 17  # a dim of fewer elements may be unrolled, for which its size has to be a number
+
+
+@dataclass(frozen=True)
+class KernelSizes:
+    """``arguments``: what a launch passes for the index arguments, in order. ``numbers``: those among them that the
+    graph knows, by the names that stand for them in the kernel."""
+
+    arguments: tuple[Expr, ...]
+    numbers: Mapping[int, Expr] = field(default_factory=dict)
+
+    def inside(self, expr: Expr) -> Expr:
+        """A size as the kernel knows it: numbers are arguments, also as factors."""
+        terms = expr.terms if self.numbers else ()
+        if all(abs(coefficient) < LEAST for coefficient, _ in terms) or any(map(_is_remainder, terms)):
+            return expr
+        total = Expr.const(0)
+        for coefficient, atoms in terms:
+            number = next((n for n in self.numbers if coefficient % n == 0), None)
+            term = Expr({atoms: coefficient if number is None else coefficient // number})
+            total = total + (term if number is None else term * self.numbers[number])
+        return total
+
+    def layout(self, layout: Layout) -> Layout:
+        """The same of a layout."""
+        sizes, strides = (tuple(map(self.inside, exprs)) for exprs in (layout.sizes, layout.strides))
+        return Layout(sizes, strides, layout.offset)
+
+    def known(self, argument: Expr, facts: Facts) -> list[Condition]:
+        """What the kernel may assume of an argument: bounds and a divisor."""
+        number = argument.as_int()
+        if number is None:
+            return known_of(facts, argument)
+        name = self.numbers[number]
+        divisor = next((d for d in (16, 8, 4, 2) if number % d == 0), 1)
+        return [at_least(name, LEAST), *([equals(name % divisor, 0)] if divisor > 1 else [])]
+
+
+def kernel_sizes(plan: KernelPlan, graph: Graph, numbers: Iterable[int] = ()) -> KernelSizes:
+    """The arguments of a kernel, in order of first mention. ``numbers``: sizes that are arguments all the same."""
+    mentioned = list(dict.fromkeys(_mentioned(plan, graph)))
+    bare, functions = _occurrences(mentioned)
+    arguments: dict[Expr, None] = {}
+    for expr in mentioned:
+        for name in sorted(expr.symbols):
+            if not is_dim(name):
+                found = functions.get(name, [])
+                alone = name not in bare and len(found) == 1 and found[0].symbols == {name}
+                arguments.setdefault(found[0] if alone else Expr.symbol(name))
+    names = {number: Expr.symbol(f"size_{number}") for number in sorted(numbers, reverse=True)}
+    return KernelSizes((*arguments, *map(Expr.const, names)), names)
+
+
+def numbers_of(plan: KernelPlan, graph: Graph) -> tuple[int, ...]:
+    """The sizes known as numbers that could be arguments: of parallel dims outside of the innermost loop, and nowhere
+    of a dim that lies contiguous in memory, whose vectors gain by a known number."""
+    pairs = zip(plan.space[:-1], plan.reduced, strict=False)
+    found = {number for size, reduced in pairs if not reduced and (number := size.as_int() or 0) >= LEAST}
+    if not found:
+        return ()
+    found -= {size.as_int() for size, reduced in zip(plan.space, plan.reduced, strict=True) if reduced}
+    found.discard(plan.space[-1].as_int())
+    for value in _tensors(plan):
+        layout = graph.layout(value)
+        if len(layout.sizes) > 1:
+            found -= {size.as_int() for size, stride in zip(layout.sizes, layout.strides) if stride.as_int() == 1}
+    return tuple(sorted(found))
+
+
+def likeness(plan: KernelPlan) -> tuple[object, ...]:
+    """What kernels that differ in numbers alone have in common, and few others."""
+    items = tuple(item.node.op.name if isinstance(item, Step) else len(item.conditions) for item in plan.items)
+    return items, plan.reduced, tuple(map(dtype_of, _tensors(plan))), tuple(len(item.map) for item in plan.items)
+
+
+def known_of(facts: Facts, size: Expr) -> list[Condition]:
+    """A size's bounds and a divisor."""
+    low, high = facts.bounds(size)
+    divisor = 1
+    while divisor < 16 and facts.divides(2 * divisor, size):
+        divisor *= 2
+    known = [at_least(size, low)] if low is not None else []
+    known += [at_least(high, size)] if high is not None else []
+    return known + ([equals(size % divisor, 0)] if divisor > 1 else [])
+
+
+def _is_remainder(term: Term) -> bool:
+    return any(isinstance(atom, Function) and atom.kind == "mod" for atom in term[1])
+
+
+def _tensors(plan: KernelPlan) -> list[ir.Value]:
+    return [*plan.inputs, *(store.value for store in plan.stores)]
+
+
+def _mentioned(plan: KernelPlan, graph: Graph) -> Iterator[Expr]:
+    """Every expression that the kernel's text has, some with dims."""
+    yield from plan.space
+    for value in _tensors(plan):
+        layout = graph.layout(value)
+        yield from (*layout.sizes, *layout.strides)
+    for item in plan.items:
+        yield from item.map
+        yield from item.conditions if isinstance(item, Load) else outer_sizes(item.node.op, graph)
+    for store in plan.stores:
+        yield from store.map
+
+
+def _occurrences(exprs: Iterable[Expr]) -> tuple[set[str], dict[str, list[Expr]]]:
+    """The symbols that stand outside of functions, and for each symbol the outermost functions that it stands in."""
+    bare: set[str] = set()
+    functions: dict[str, list[Expr]] = {}
+    for atom in {atom for expr in exprs for atom in expr.atoms}:
+        if not isinstance(atom, Function):
+            bare.add(atom.name)
+            continue
+        whole = Expr({(atom,): 1})
+        for name in whole.symbols:
+            functions.setdefault(name, []).append(whole)
+    return bare, functions
