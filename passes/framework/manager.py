@@ -73,7 +73,8 @@ def run_pipeline(
     """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in
     place.
 
-    Without ``verify_each`` the caller verifies the module, and a failure leaves no IR to replay it with. Steps whose name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
+    Without ``verify_each`` the caller verifies the module, and a failure leaves no IR to replay it with. Steps whose
+    name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
     """
     context = context or PassContext()
     hooks = hooks or Hooks()

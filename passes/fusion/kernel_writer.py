@@ -8,7 +8,7 @@ from typing import Any
 from torch_mlir import ir
 
 from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes, scan_results
-from symshape.dialects.affine_maps import affine_map, is_dim
+from symshape.dialects.affine_maps import affine_map
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.reals import rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
