@@ -41,6 +41,9 @@ class FuseKernels(Pass):
         %d = tensor.empty(%s0)
         %e = "host.launch"(%x, %d, %s0) {callee = @kernel_0}
 
+    A kernel takes the sizes that it uses, so that loops over feature maps of other resolutions and numbers of channels are
+    one kernel (``passes/fusion/kernel_sizes.py``).
+
     ``vertical``     fuse producers with consumers over equal domains
     ``siblings``     merge groups over one space that read a common tensor
     ``max_members``  stored or reduced values in one kernel, at most
@@ -137,7 +140,8 @@ def _plan(grouping: Grouping, group: Group, readers: dict[ir.Value, set[int]]) -
     return plan_kernel(grouping, group, stored)
 
 
-_Shared = dict[int, tuple[Any, KernelSizes]]  # by the identity of a plan: the function that was written for it
+_Written = tuple[Any, str, KernelSizes]  # a kernel: its function, that one's text, the sizes that it takes
+_Shared = dict[int, _Written]  # by the identity of a plan
 
 
 def _differ_in_numbers(mains: Sequence[_Main], rows: dict[Expr, list[Condition]]) -> _Shared:
@@ -151,40 +155,36 @@ def _differ_in_numbers(mains: Sequence[_Main], rows: dict[Expr, list[Condition]]
     for candidates in alike.values():
         if len({numbers for _, _, numbers in candidates}) == 1:
             continue
-        by_text: dict[str, list[tuple[KernelPlan, tuple[int, ...], tuple[Any, KernelSizes]]]] = {}
+        by_text: dict[str, list[tuple[KernelPlan, tuple[int, ...], _Written]]] = {}
         for main, plan, numbers in candidates:
-            taken = kernel_sizes(plan, main.graph, numbers)
-            function = KernelWriter(plan, main.graph, main.facts, taken, rows).write()
-            by_text.setdefault(text_of_kernel(function), []).append((plan, numbers, (function, taken)))
-        for written in by_text.values():
-            if len({numbers for _, numbers, _ in written}) > 1:
-                found.update((id(plan), made) for plan, _, made in written)
+            written = _write(main, plan, kernel_sizes(plan, main.graph, numbers), rows)
+            by_text.setdefault(written[1], []).append((plan, numbers, written))
+        for equal in by_text.values():
+            if len({numbers for _, numbers, _ in equal}) > 1:
+                found.update((id(plan), written) for plan, _, written in equal)
             else:
-                for _, _, (function, _) in written:
-                    function.erase()
+                for _, _, written in equal:
+                    written[0].erase()
     return found
+
+
+def _write(main: _Main, plan: KernelPlan, taken: KernelSizes, rows: dict[Expr, list[Condition]]) -> _Written:
+    function = KernelWriter(plan, main.graph, main.facts, taken, rows).write()
+    return function, text_of_kernel(function), taken
 
 
 def _outline(
     main: _Main, plan: KernelPlan, shared: _Shared, names: dict[str, str], rows: dict[Expr, list[Condition]]
 ) -> tuple[str, KernelSizes]:
     """Writes the kernel function, if that is not done; its name, and the sizes that it takes."""
-    made = shared.get(id(plan))
-    if made is None:
-        taken = kernel_sizes(plan, main.graph)
-        made = KernelWriter(plan, main.graph, main.facts, taken, rows).write(), taken
-    return _share(made[0], names), made[1]
-
-
-def _share(function: Any, names: dict[str, str]) -> str:
-    """The name under which an identical kernel exists already, or a new one."""
-    text = text_of_kernel(function)
+    written = shared.get(id(plan)) or _write(main, plan, kernel_sizes(plan, main.graph), rows)
+    function, text, taken = written
     if text in names:
         function.erase()
-        return names[text]
-    name = names[text] = f"kernel_{len(names)}"
-    rename_function(function, name)
-    return name
+    else:
+        names[text] = f"kernel_{len(names)}"
+        rename_function(function, names[text])
+    return names[text], taken
 
 
 def _launch(
