@@ -41,8 +41,8 @@ class FuseKernels(Pass):
         %d = tensor.empty(%s0)
         %e = "host.launch"(%x, %d, %s0) {callee = @kernel_0}
 
-    A kernel takes the sizes that it uses, so that loops over feature maps of other resolutions and numbers of channels are
-    one kernel (``passes/fusion/kernel_sizes.py``).
+    A kernel takes the sizes that it uses, so that loops over feature maps of other resolutions and numbers of channels
+    are one kernel (``passes/fusion/kernel_sizes.py``).
 
     ``vertical``     fuse producers with consumers over equal domains
     ``siblings``     merge groups over one space that read a common tensor
