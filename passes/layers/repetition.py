@@ -159,6 +159,7 @@ class _Reader:
         self.kinds: list[int] = []
         self.alone: set[int] = set()  # items that are no part of a layer
         self.counts: dict[ir.Value, Expr | None] = {}  # of elements, where that was asked
+        self.light: dict[int, list[int]] = {}  # by a number of layers, the items that each could do for itself
         numbers: dict[Hashable, int] = {}
         for name, op in operations:
             if not name.startswith("arith."):
@@ -331,12 +332,16 @@ class _Reader:
         return False
 
     def _shared(self, start: int, count: int) -> frozenset[int]:
-        """Items from before the layers that each layer does for itself, where it needs them: views, and light code of
-        values in memory that is not needed there itself, if fewer bytes are read that way."""
-        found: set[int] = set()
+        """Items from before the layers that each of so many layers does for itself, where it needs them: views, and
+        light code of values in memory that is not needed there itself, if fewer bytes are read that way."""
+        if count not in self.light:
+            self.light[count] = self._lights(count)
+        return frozenset(at for at in self.light[count] if at < start)
+
+    def _lights(self, count: int) -> list[int]:
+        found: dict[int, None] = {}
         read: dict[ir.Value, int] = {}  # bytes for an element of what light code computes
-        for position in range(start):
-            item = self.items[position]
+        for position, item in enumerate(self.items):
             is_view = item.target in self.targets.views
             if not (is_view or item.target in _LIGHT) or position in self.alone or len(item.op.results) != 1:
                 continue
@@ -345,11 +350,11 @@ class _Reader:
             read[result] = sum(read.get(value, _item_size(value)) for value in whole)
             # A single element is never worth a kernel of its own.
             cheaper = self._count(result) == 1 or (count - 1) * read[result] < count * _item_size(result)
-            if is_view or cheaper and self._is_light(position, found):
-                found.add(position)
+            if is_view or cheaper and self._is_light(position, found.keys()):
+                found[position] = None
             else:
                 del read[result]
-        return frozenset(found)
+        return list(found)
 
     def _is_light(self, position: int, light: Set[int]) -> bool:
         """Whether fusion would compute it again wherever it is read. ``light``: what it is computed of is, too."""

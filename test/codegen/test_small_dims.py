@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.forms import forms_of
 from symshape.codegen.cpu.schedule.interleave import find_groups, picked, spread
+from symshape.prover.numbers.condition import Condition, at_least
 from symshape.prover.numbers.expr import Expr
 
 __all__ = ["cpu_target"]
@@ -73,6 +75,29 @@ def test_a_row_of_a_known_length_has_the_forms_for_that_length(length: int, suff
     kernel = layer_norm(m=Expr.const(length)).kernel()
     assert [form.suffix for form in forms_of(kernel, WIDE)] == suffixes
     assert set(re.findall(r"@layer_norm_f32(\w*)_body\(", emit_cpu(kernel, WIDE))) <= {*suffixes}
+
+
+@pytest.mark.parametrize(
+    ("rows", "known", "staged"),
+    [
+        (SYMBOLS[0], (), True),
+        (SYMBOLS[0], (at_least(SYMBOLS[0], 8),), True),
+        (SYMBOLS[0], (at_least(SYMBOLS[0], 9),), False),
+        (SYMBOLS[0], (at_least(9, SYMBOLS[0]),), True),
+        (8 * SYMBOLS[0], (), True),
+        (9 * SYMBOLS[0], (), False),  # 0, or more than the form is for
+        (9 * SYMBOLS[0] + 1, (), True),
+    ],
+    ids=str,
+)
+def test_no_form_is_for_sizes_that_are_excluded(rows: Expr, known: tuple[Condition, ...], staged: bool) -> None:
+    """Rows share threads where they are at most eight."""
+    builder = Builder("rows", [rows, SYMBOLS[1]], [1])
+    x, out = builder.arg("f32", [rows, SYMBOLS[1]]), builder.arg("f32", [rows, SYMBOLS[1]], output=True)
+    value = builder.load(x, D0 * SYMBOLS[1] + D1)
+    builder.store(builder.add("arith.subf", value, builder.reduce(value, "max")), out, D0 * SYMBOLS[1] + D1)
+    kernel = replace(builder.kernel(), known=known)
+    assert ("_staged" in {form.suffix for form in forms_of(kernel, WIDE)}) == staged
 
 
 @pytest.mark.parametrize("width", [8, 16])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import gcd
 
 from symshape.analysis.loops import LoopKernel
 from symshape.codegen.cpu.emit import rows_along_lanes
@@ -17,6 +18,7 @@ from symshape.codegen.cpu.schedule.small_dims import unrolled
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, schedule, weight
 from symshape.prover.numbers.condition import Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import Facts, Row
 
 _THIN, _THINNER = 4, 2  # dims this small leave most of a square tile empty
 _SHORT_VECTORS = 16  # rows of more vectors take so long that how their sums are finished does not matter
@@ -81,7 +83,34 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
             narrow = layout(kernel, plan, width, narrow=True)
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
     found += _long(kernel, plan, usual, width)
-    return [form for form in found if not form.is_settled]
+    return [form for form in found if not form.is_settled and not _is_excluded(form, kernel)]
+
+
+def _is_excluded(form: Form, kernel: LoopKernel) -> bool:
+    """Whether a size that the form is for is known to be larger, or 0, where there is nothing to do."""
+    bounded = [(size, most) for size, _, most in form.bounds if most is not None]
+    if any(_is_multiple(size, most + 1) for size, most in bounded):
+        return True
+    least = dict(filter(None, map(_least, kernel.known)))
+    if not any(number > 1 for number in least.values()):
+        return False
+    facts = Facts({name: Row(least.get(name, 0), None) for size, _ in bounded for name in size.symbols})
+    return any((low := facts.bounds(size)[0]) is not None and low > most for size, most in bounded)
+
+
+def _is_multiple(size: Expr, least: int) -> bool:
+    """Whether a size is one of a number that is at least so large."""
+    return gcd(*(coefficient if atoms else 1 for coefficient, atoms in size.terms)) >= least
+
+
+def _least(condition: Condition) -> tuple[str, int] | None:
+    """Of a condition that a symbol is at least a number, both."""
+    names = condition.symbols
+    if condition.kind != "ge" or len(names) != 1:
+        return None
+    (name,) = names
+    number = (Expr.symbol(name) - condition.expr).as_int()
+    return None if number is None else (name, number)
 
 
 def cost(plan: Schedule) -> int:
