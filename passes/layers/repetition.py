@@ -136,6 +136,16 @@ class _Item:
         return max((at for _, at in self.readers), default=-1)
 
 
+@dataclass
+class _Light:
+    """Of the items before ``end``, those that a layer could do for itself, and the bytes that each reads for an
+    element."""
+
+    end: int = 0
+    found: dict[int, None] = field(default_factory=dict)
+    read: dict[ir.Value, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class _Signature:
     """All that has to be the same of layers besides the kinds of their operations."""
@@ -159,7 +169,7 @@ class _Reader:
         self.kinds: list[int] = []
         self.alone: set[int] = set()  # items that are no part of a layer
         self.counts: dict[ir.Value, Expr | None] = {}  # of elements, where that was asked
-        self.light: dict[int, list[int]] = {}  # by a number of layers, the items that each could do for itself
+        self.light: dict[int, _Light] = {}  # by a number of layers
         numbers: dict[Hashable, int] = {}
         for name, op in operations:
             if not name.startswith("arith."):
@@ -334,27 +344,21 @@ class _Reader:
     def _shared(self, start: int, count: int) -> frozenset[int]:
         """Items from before the layers that each of so many layers does for itself, where it needs them: views, and
         light code of values in memory that is not needed there itself, if fewer bytes are read that way."""
-        if count not in self.light:
-            self.light[count] = self._lights(count)
-        return frozenset(at for at in self.light[count] if at < start)
-
-    def _lights(self, count: int) -> list[int]:
-        found: dict[int, None] = {}
-        read: dict[ir.Value, int] = {}  # bytes for an element of what light code computes
-        for position, item in enumerate(self.items):
+        light = self.light.setdefault(count, _Light())
+        for position in range(light.end, start):
+            item = self.items[position]
             is_view = item.target in self.targets.views
             if not (is_view or item.target in _LIGHT) or position in self.alone or len(item.op.results) != 1:
                 continue
             result = item.op.results[0]
             whole = [value for value in dict.fromkeys(item.operands) if self._count(value) == self._count(result)]
-            read[result] = sum(read.get(value, _item_size(value)) for value in whole)
+            read = sum(light.read.get(value, _item_size(value)) for value in whole)
             # A single element is never worth a kernel of its own.
-            cheaper = self._count(result) == 1 or (count - 1) * read[result] < count * _item_size(result)
-            if is_view or cheaper and self._is_light(position, found.keys()):
-                found[position] = None
-            else:
-                del read[result]
-        return list(found)
+            cheaper = self._count(result) == 1 or (count - 1) * read < count * _item_size(result)
+            if is_view or cheaper and self._is_light(position, light.found.keys()):
+                light.found[position], light.read[result] = None, read
+        light.end = max(light.end, start)
+        return frozenset(at for at in light.found if at < start)
 
     def _is_light(self, position: int, light: Set[int]) -> bool:
         """Whether fusion would compute it again wherever it is read. ``light``: what it is computed of is, too."""
