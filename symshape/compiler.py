@@ -38,7 +38,7 @@ from symshape.ir_text import text_of
 from symshape.options import Options
 from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.diagnostics import collect_diagnostics
-from symshape.passes.framework.manager import Hooks, run_pipeline, write_ir
+from symshape.passes.framework.manager import Hooks, UnverifiedFailure, run_pipeline, write_ir
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
 from symshape.passes.lowering.lower_aten import LowerAten
@@ -157,7 +157,7 @@ def attempts(
             with collected_later():
                 return with_room(compile_once, attempt), attempt.fallbacks
         except Exception as error:
-            if recording is not None and attempt.verify_each:  # else the same is tried again
+            if recording is not None and not isinstance(error, UnverifiedFailure):  # that is tried again
                 recording.failed(error)
             attempt = next_attempt(attempt, error, options.strict, _folder(options))
 
@@ -241,12 +241,12 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
 
 
 def _verify(module: ir.Module) -> None:
-    """StepFailure if a pass has left invalid IR behind."""
-    with collect_diagnostics(module.context) as diagnostics:
+    """UnverifiedFailure if a pass has left invalid IR behind."""
+    with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown():
         valid = verify(module)
     if not valid:
         said = "; ".join(diagnostic.message for diagnostic in diagnostics)
-        raise StepFailure(f"the passes leave invalid IR behind: {said}", step="verify")
+        raise UnverifiedFailure(f"the passes leave invalid IR behind: {said}", step="verify")
 
 
 def load(built: Built, options: Options, require: Require, lasting: Collection[int] = ()) -> Compiled:

@@ -32,7 +32,7 @@ from symshape.errors import (
 from symshape.frontend.bridge.dynamo import is_control_flow
 from symshape.options import Options
 from symshape.passes.framework import registry
-from symshape.passes.framework.manager import PassFailure, writable
+from symshape.passes.framework.manager import PassFailure, UnverifiedFailure, writable
 from symshape.tools.report import Fallback, GraphReport
 
 log = logging.getLogger("symshape.fallbacks")
@@ -60,7 +60,7 @@ class Attempt:
 def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path) -> Attempt:
     """What to try after a failure: the same with each pass verified, where they were not, then less. Raises the error
     where nothing may or can be tried."""
-    if not attempt.verify_each and isinstance(error, StepFailure):
+    if isinstance(error, UnverifiedFailure):
         return replace(attempt, verify_each=True)
     if attempt.as_calls or not may_fall_back(error, strict):
         raise error

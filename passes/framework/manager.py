@@ -59,6 +59,10 @@ class PassFailure(StepFailure):
         )
 
 
+class UnverifiedFailure(StepFailure):
+    """A pass failed, or what all of them left is invalid, and which one is at fault is not known: none was verified."""
+
+
 def run_pipeline(
     module: ir.Module,
     steps: str | Iterable[Step],
@@ -73,7 +77,7 @@ def run_pipeline(
     """Runs ``steps`` (pipeline text, or a list of ``Pass`` objects and MLIR's pipeline elements) on ``module`` in
     place.
 
-    Without ``verify_each`` the caller verifies the module, and a failure leaves no IR to replay it with. Steps whose
+    Without ``verify_each`` the caller verifies the module, and a failure is an UnverifiedFailure. Steps whose
     name is in ``disable`` are left out. Op handles taken before this call must not be used after it.
     """
     context = context or PassContext()
@@ -139,10 +143,9 @@ def _run_unverified(module: ir.Module, step: Step, context: PassContext) -> None
     with collect_diagnostics(module.context) as diagnostics, module.context, ir.Location.unknown(module.context):
         try:
             _changed(module, step, context)
-        except KernelFailure:
-            raise
         except Exception as error:
-            raise PassFailure(step, _reason(error, diagnostics), diagnostics, None, "") from error
+            name = step_name(step)
+            raise UnverifiedFailure(f"pass '{name}' failed: {_reason(error, diagnostics)}", step=name) from error
 
 
 def _run_step(
@@ -209,6 +212,7 @@ __all__ = [
     "Hooks",
     "PassFailure",
     "Step",
+    "UnverifiedFailure",
     "parse_pipeline",
     "print_pipeline",
     "run_pipeline",

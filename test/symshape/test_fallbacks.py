@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch_mlir import ir
 
 import symshape
 from symshape import compiler, errors, fallbacks
 from symshape.analysis import loop_form
+from symshape.dialects.accessors import body_of, main_functions
 from symshape.frontend.bridge.aot_autograd import aot_compile
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites import joint_graph
@@ -147,6 +149,32 @@ def test_a_pass_that_fails_is_left_out(
     monkeypatch.setattr(cls, "run", fails)
     report = expect(traced, name, target="triton" if name in PLANS else "cpu")
     assert bool(report.kernels) == (name not in ("lower-aten", "fuse-kernels"))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_invalid_ir_is_found_and_names_its_pass(
+    strict: bool, traced: Traced, tolerant: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several passes come after the one that leaves it, and then it is verified for the first time."""
+    cls = registry.lookup("inline-scans")
+    assert cls is not None
+    tried = []
+
+    def spoil(self: Any, module: Any, context: Any) -> None:
+        call = next(op for op in body_of(main_functions(module)[0]) if op.name == "host.call")
+        call.attributes["arguments"] = ir.StringAttr.get("($77)")
+        tried.append(call)
+
+    monkeypatch.setattr(cls, "run", spoil)
+    if strict:
+        with pytest.raises(errors.StepFailure, match="inline-scans.*(?s:.*)replay it with"):
+            traced.compile(strict=True)
+    else:
+        with pytest.warns(errors.FallbackWarning, match="inline-scans"):
+            report = traced.compile()
+        traced.check(5, 8, 2)
+        assert {one.step for one in report.fallbacks} == {"inline-scans"} and report.kernels
+    assert len(tried) == 2
 
 
 @pytest.mark.parametrize("target", ["cpu", "triton"])
