@@ -39,7 +39,16 @@ def invert(
             return None
     if not facts.equal(product([sizes[i] for i in determined]), product(placed_sizes)):
         return None
+    # As many points on both sides, and what computes an element reads it: none is left out unless it is outside of the
+    # reader, as every second one is where the first n of n elements repeated twice are read.
+    digits = {found[0] for expr in access if (found := _digit(expr)) is not None}
+    if not all(_is_inside(solution[i], sizes[i], facts) for i in digits):
+        return None
     return [None if e is None else facts.simplify(e) for e in solution]
+
+
+def _is_inside(index: Expr | None, size: Expr, facts: Facts) -> bool:
+    return index is not None and facts.nonnegative(index) and facts.nonnegative(size - 1 - index)
 
 
 def _plain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch_mlir import ir
@@ -62,11 +62,10 @@ class FuseKernels(Pass):
 
     def run(self, module: ir.Module, context: PassContext) -> None:
         mains = [self._planned(function) for function in main_functions(module)]
-        rows: dict[Expr, list[Condition]] = {}
         with ir.InsertionPoint(module.body), ir.Location.unknown():
-            shared = _differ_in_numbers(mains, rows)
+            shared = _differ_in_numbers(mains)
             names: dict[str, str] = {}
-            callees = [[_outline(main, plan, shared, names, rows) for plan in main.plans] for main in mains]
+            callees = [[_outline(main, plan, shared, names) for plan in main.plans] for main in mains]
         for main, outlined in zip(mains, callees, strict=True):
             launched: dict[ir.Value, ir.Value] = {}
             for plan, (callee, taken) in zip(main.plans, outlined, strict=True):
@@ -112,12 +111,13 @@ class FuseKernels(Pass):
 
 @dataclass(frozen=True)
 class _Main:
-    """A function of the host program, and the kernels that do its work."""
+    """A function of the host program, and the kernels that do its work. ``rows``: what is known of its sizes."""
 
     block: ir.Block
     graph: Graph
     facts: Facts
     plans: Sequence[KernelPlan]
+    rows: dict[Expr, list[Condition]] = field(default_factory=dict)
 
 
 def _readers(grouping: Grouping) -> dict[ir.Value, set[int]]:
@@ -144,7 +144,7 @@ _Written = tuple[Any, str, KernelSizes]  # a kernel: its function, that one's te
 _Shared = dict[int, _Written]  # by the identity of a plan
 
 
-def _differ_in_numbers(mains: Sequence[_Main], rows: dict[Expr, list[Condition]]) -> _Shared:
+def _differ_in_numbers(mains: Sequence[_Main]) -> _Shared:
     """The kernels that are equal but for numbers, each written with those as arguments."""
     alike: dict[Any, list[tuple[_Main, KernelPlan, tuple[int, ...]]]] = {}
     for main in mains:
@@ -157,7 +157,7 @@ def _differ_in_numbers(mains: Sequence[_Main], rows: dict[Expr, list[Condition]]
             continue
         by_text: dict[str, list[tuple[KernelPlan, tuple[int, ...], _Written]]] = {}
         for main, plan, numbers in candidates:
-            written = _write(main, plan, kernel_sizes(plan, main.graph, numbers), rows)
+            written = _write(main, plan, kernel_sizes(plan, main.graph, numbers))
             by_text.setdefault(written[1], []).append((plan, numbers, written))
         for equal in by_text.values():
             if len({numbers for _, numbers, _ in equal}) > 1:
@@ -168,16 +168,14 @@ def _differ_in_numbers(mains: Sequence[_Main], rows: dict[Expr, list[Condition]]
     return found
 
 
-def _write(main: _Main, plan: KernelPlan, taken: KernelSizes, rows: dict[Expr, list[Condition]]) -> _Written:
-    function = KernelWriter(plan, main.graph, main.facts, taken, rows).write()
+def _write(main: _Main, plan: KernelPlan, taken: KernelSizes) -> _Written:
+    function = KernelWriter(plan, main.graph, main.facts, taken, main.rows).write()
     return function, text_of_kernel(function), taken
 
 
-def _outline(
-    main: _Main, plan: KernelPlan, shared: _Shared, names: dict[str, str], rows: dict[Expr, list[Condition]]
-) -> tuple[str, KernelSizes]:
+def _outline(main: _Main, plan: KernelPlan, shared: _Shared, names: dict[str, str]) -> tuple[str, KernelSizes]:
     """Writes the kernel function, if that is not done; its name, and the sizes that it takes."""
-    written = shared.get(id(plan)) or _write(main, plan, kernel_sizes(plan, main.graph), rows)
+    written = shared.get(id(plan)) or _write(main, plan, kernel_sizes(plan, main.graph))
     function, text, taken = written
     if text in names:
         function.erase()
