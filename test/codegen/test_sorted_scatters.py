@@ -9,6 +9,7 @@ import pytest
 import torch
 from loop_builder import D0, D1, D2, KINDS, SYMBOLS, Builder, build, cpu_target, threads
 
+import symshape
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.prover.numbers.expr import Expr
 
@@ -166,3 +167,18 @@ def test_where_it_is_none() -> None:
     at = [_checked(b, index, D0), b.add("index", dtype="index", address=D1)]
     _scatter(b, "add", "i64", b.add("arith.index_cast", at[0], dtype="i64"), at, x, out)
     assert "_rows(" not in emit_cpu(b.kernel())
+
+
+def test_a_further_index_of_one_element() -> None:
+    """What it is at a row is read from memory, not counted: such scatters have the usual form."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = x.unsqueeze(0)
+        return y[torch.arange(y.shape[0])[:, None], torch.arange(y.shape[1])]
+
+    compiled = symshape.compile(run)
+    for n in (2, 1500, 1, 0):
+        x = torch.randn(n, 3, requires_grad=True)
+        weights = torch.randn(1, n, 3)
+        (found,) = torch.autograd.grad((compiled(x) * weights).sum(), x)
+        torch.testing.assert_close(found, weights[0])

@@ -71,7 +71,8 @@ class Plan:
 
 def plan(usual: scatter.Plan) -> Plan | None:
     """The division of a scatter by one checked index that depends on the only reduced dim alone, and that nothing else
-    reads; None for others, and where nothing is combined."""
+    reads; None for others, for those with a further index of the data (of one element), and where nothing is combined.
+    """
     kernel, write = usual.kernel, usual.kernel.scatter
     reduced = [dim for dim in kernel.dims if dim.reduced]
     assert write is not None
@@ -81,6 +82,9 @@ def plan(usual: scatter.Plan) -> Plan | None:
     varying = scatter.varies(kernel, reduced[0].name)
     at = [number for number in write.operands[1:] if number in varying]
     if len(at) != 1 or any(at[0] in found for found in others):
+        return None
+    positions = {instr.results[0] for instr in kernel.code if instr.op == "index"}
+    if not positions.issuperset(number for number in write.operands[1:] if number != at[0]):
         return None
     chain = _needed(kernel.code, at[0])
     checks = [instr for instr in chain if instr.op in EFFECTS]
