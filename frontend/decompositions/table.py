@@ -132,6 +132,18 @@ def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
+def _without_a_division(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of adaptive pooling, which asks whether windows are equal: a graph for each answer. Either way
+    it would be a call of an operator, but for one window over everything."""
+
+    def decomposition(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+        one_window = all(isinstance(size, int) and size == 1 for size in output_size)
+        known = all(isinstance(size, int) for size in (*x.shape[-len(output_size) :], *output_size))
+        return rule(x, output_size) if one_window or known else NotImplemented
+
+    return decomposition
+
+
 # Operators that stay calls although Inductor takes them apart.
 KEPT = (
     # Their parts in Inductor's form have no kernels here, and run slower than the operator.
@@ -181,6 +193,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten._softmax.default, softmax_of_maybe_nothing),
     (aten._log_softmax.default, log_softmax_of_maybe_nothing),
     (aten.roll.default, roll_of_maybe_nothing),
+    (aten.adaptive_max_pool2d.default, _without_a_division),
+    (aten.adaptive_max_pool3d.default, _without_a_division),
     (aten.index_add.default, _without_negative_indices),
     (aten.index_copy.default, _without_negative_indices),
     (aten.clamp.default, _of_real_bounds),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.utils import counters
 
 import symshape
 
@@ -181,3 +182,23 @@ def test_membership_asks_no_number_of_elements(invert: bool) -> None:
         if make is symshape.jit:
             assert (len(three.entries), len(other.entries)) == (1, 1)
     assert not calls(in_three, torch.randn(4, 2))
+
+
+@pytest.mark.parametrize("windows", [(2, 3), (1, 1), (4, 4)])
+def test_adaptive_pooling_has_one_graph(windows: tuple[int, int]) -> None:
+    """Whether windows are equal is nothing that a graph depends on."""
+
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        volume = F.adaptive_max_pool3d(x[:, None].expand(-1, 4, -1, -1, -1), (2, *windows))
+        return F.adaptive_max_pool2d(x * 2, windows), F.adaptive_avg_pool2d(x, windows), volume
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(run, fullgraph=True)
+    for size in ((8, 9), (7, 6), (10, 12), (16, 15), (4, 3), (5, 5), (12, 12)):
+        x = torch.randn(2, 3, *size, dtype=torch.float64, requires_grad=True)
+        found, expected = compiled(x), run(x)
+        torch.testing.assert_close(found, expected)
+        gradients = [torch.autograd.grad(sum(t.sum() for t in each), x)[0] for each in (found, expected)]
+        torch.testing.assert_close(*gradients)
+    assert counters["stats"]["unique_graphs"] == 1
