@@ -43,6 +43,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.one_hot.default: _one_hot,
         aten.repeat_interleave.self_Tensor: _repeat_interleave,
         aten.polar.default: _polar,
+        aten.take_along_dim.default: _take_along_dim,
         aten.index_fill.int_Tensor: _index_fill,
         aten.channel_shuffle.default: _channel_shuffle,
         aten.addmv.default: _addmv,
@@ -54,6 +55,28 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         **dict.fromkeys(_UPSAMPLING, _upsampled),
         **recurrent_kernels(),
     }
+
+
+def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> Any:
+    """``gather`` of what is repeated where it has to be, which is a guard: C++ repeats by numbers. The usual form
+    refuses what is refused."""
+    rank, sizes = x.dim(), (*x.shape, *indices.shape)
+    if not any(map(is_general, sizes)) or any(map(is_unbacked, sizes)) or indices.dtype != torch.int64:
+        return usual(x, indices, dim)
+    if dim is None:
+        return x.reshape(-1).gather(0, indices.reshape(-1))
+    if rank != indices.dim() or not -rank <= dim < rank:
+        return usual(x, indices, dim)
+    wide, places = list(x.shape), list(indices.shape)
+    for i in range(rank):
+        if i != dim % rank and not known_equal(wide[i], places[i]) and not bool(wide[i] == places[i]):
+            if places[i] == 1:
+                places[i] = wide[i]
+            elif wide[i] == 1:
+                wide[i] = places[i]
+            else:
+                return usual(x, indices, dim)
+    return x.expand(wide).gather(dim, indices.expand(places))
 
 
 _EXTREMA = (

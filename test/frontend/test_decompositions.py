@@ -202,3 +202,28 @@ def test_adaptive_pooling_has_one_graph(windows: tuple[int, int]) -> None:
         gradients = [torch.autograd.grad(sum(t.sum() for t in each), x)[0] for each in (found, expected)]
         torch.testing.assert_close(*gradients)
     assert counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("indices", "graphs"),
+    [
+        (lambda x: x.argsort(1), 1),
+        (lambda x: x.argmax(1, keepdim=True), 1),
+        (lambda x: torch.tensor([[0, -1 % x.shape[1]]]), 2),  # repeated for every row, but for one row
+    ],
+)
+def test_take_along_dim_is_no_graph_for_each_size(indices: Any, graphs: int) -> None:
+    def run(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.take_along_dim(x * 2, i, 1), torch.take_along_dim(x, i, -1), torch.take_along_dim(x, i[:1])
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = symshape.compile(run, fullgraph=True)
+    for size in ((6, 8), (7, 9), (1, 5), (3, 1), (16, 11)):
+        x = torch.randn(*size, dtype=torch.float64, requires_grad=True)
+        i = indices(x.detach())
+        found, expected = compiled(x, i), run(x, i)
+        torch.testing.assert_close(found, expected)
+        gradients = [torch.autograd.grad(sum(t.square().sum() for t in each), x)[0] for each in (found, expected)]
+        torch.testing.assert_close(*gradients)
+    assert counters["stats"]["unique_graphs"] == graphs
