@@ -85,6 +85,7 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("split-biases", TRACED, f"{_REWRITES}.split_biases:split_biases", "GPUs: kernels add biases", optional=True),
     Step("import-graph", TRACED, f"{_IMPORT}:import_graph", "one host.call for each node"),
     *_passes(),
+    Step("verify", IR, "symshape.dialects.verify:verify", "what passes leave is valid; else each is verified"),
     Step("read-kernel", KERNEL, f"{_LOOPS}.read_kernel:read_kernel", "its function as a loop program"),
     Step("fold-loops", KERNEL, f"{_LOOPS}.fold_loops:fold", "index arithmetic that is known goes", optional=True),
     Step("guard-empty-tensors", KERNEL, f"{_LOOPS}.empty_tensors:guard_empty_tensors", "empty tensors are not read"),
