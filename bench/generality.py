@@ -31,9 +31,9 @@ Row = dict[str, Any]
 
 
 def both(make: Callable[[], Any]) -> Ways:
-    """A function or module compiled in both ways, each time another one: Dynamo keeps graphs with the code."""
-    specialised = torch.compile(make(), backend="symshape", dynamic=True)
-    return {"specialised": specialised, "general": symshape.compile(make())}
+    """A function or module compiled in both ways, which look for graphs among their own only (PyTorch 2.13)."""
+    specialised = torch.compile(make(), backend="symshape", dynamic=True, isolate_recompiles=True)
+    return {"specialised": specialised, "general": symshape.compile(make(), isolate_recompiles=True)}
 
 
 def ratio(ways: Ways, arguments: Sequence[Any], keywords: dict[str, Any], rounds: int) -> float:
