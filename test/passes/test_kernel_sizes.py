@@ -38,28 +38,22 @@ class Stages(nn.Module):
 SHAPES = [(2, 3, 33, 65), (1, 3, 16, 16), (3, 3, 61, 17), (2, 3, 1, 1), (5, 3, 7, 130), (0, 3, 20, 20)]
 
 
-def test_stages_share_their_kernel() -> None:
-    model = Stages((24, 40, 88, 56))
+@pytest.mark.parametrize(
+    ("channels", "pointwise"),
+    [
+        ((24, 40, 88, 56), 1),  # the last stage's mean is in a kernel of its own
+        ((24, 32, 40, 64, 32), 2),  # 16 divides two of them: addresses that are known to be aligned are no less so
+    ],
+)
+def test_stages_share_their_kernel(channels: tuple[int, ...], pointwise: int) -> None:
+    model = Stages(channels)
     with torch.no_grad():
         (graph,) = explain(model, torch.randn(*SHAPES[0]))
         compiled = symshape.compile(model, fullgraph=True)
         for shape in SHAPES:
             x = torch.randn(*shape)
             torch.testing.assert_close(compiled(x), model(x), equal_nan=True)
-    # One for the first three stages; the last one's mean is in the kernel.
-    assert Counter(kernel.kind for kernel in graph.kernels) == {"pointwise": 1, "reduction": 1}
-
-
-def test_numbers_that_divisors_tell_apart_are_two_kernels() -> None:
-    """16 divides 32 and 64, and not 24 and 40: addresses that are known to be aligned are no less so."""
-    model = Stages((24, 32, 40, 64, 32))
-    with torch.no_grad():
-        (graph,) = explain(model, torch.randn(*SHAPES[0]))
-        compiled = symshape.compile(model, fullgraph=True)
-        for shape in SHAPES:
-            x = torch.randn(*shape)
-            torch.testing.assert_close(compiled(x), model(x), equal_nan=True)
-    assert Counter(kernel.kind for kernel in graph.kernels) == {"pointwise": 2, "reduction": 1}
+    assert Counter(kernel.kind for kernel in graph.kernels) == {"pointwise": pointwise, "reduction": 1}
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
