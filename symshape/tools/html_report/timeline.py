@@ -78,4 +78,6 @@ def _group(name: str) -> str:
     step = next((step for step in PIPELINE if step.name == name), None)
     if step is None:
         return "other passes"
-    return step.stage if step.on == IR else _NAMES[step.on]
+    if step.on == IR:
+        return step.stage or "planned"  # the verifier, which comes after the last stage
+    return _NAMES[step.on]
