@@ -129,7 +129,8 @@ class CallOp(ir.OpView):
 
 @_cext.register_operation(Host)
 class LaunchOp(ir.OpView):
-    """A kernel launch: inputs, destinations, index symbols, in the callee's order; one result per destination.
+    """A kernel launch: inputs, destinations, sizes, in the callee's order; one result per destination. A type may have
+    a number where the callee's has a dynamic size: kernels of several numbers take them as arguments.
 
     ```mlir
     %r = "host.launch"(%x, %dest, %s0) {callee = @kernel_0}
@@ -592,16 +593,6 @@ def _find_subgraph(op: HostOp, name: str) -> Any:
         bad(op, f"@{name} is no subgraph: it has no attribute 'symshape.subgraph'")
         return None
     return function
-
-
-def _same_types(op: LaunchOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type]) -> bool:
-    callee = f"@{op.callee}"
-    if len(given) != len(expected):
-        return bad(op, f"has {len(given)} {what}s, but {callee} has {len(expected)}")
-    for i, (mine, theirs) in enumerate(zip(given, expected)):
-        if mine != theirs:
-            return bad(op, f"{what} {i} is {mine}, but {callee} says {theirs}")
-    return True
 
 
 def _fit(op: HostOp, what: str, given: Sequence[ir.Type], expected: Sequence[ir.Type], callee: str) -> bool:

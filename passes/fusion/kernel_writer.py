@@ -35,7 +35,7 @@ def _loop_attributes(maps: Sequence[Any], reduced: Sequence[bool], outs: int) ->
 
 class KernelWriter:
     """Writes one kernel at the current insertion point (the module's body). ``taken``: the sizes that are arguments;
-    ``rows``: what is known of them, which the kernels of a graph share; the writer enters those that it asks for."""
+    ``rows``: what is known of them, which the kernels of a function share; those that it asks for are entered."""
 
     def __init__(
         self, plan: KernelPlan, graph: Graph, facts: Facts, taken: KernelSizes, rows: dict[Expr, list[Condition]]
