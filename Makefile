@@ -1,6 +1,6 @@
 # make demo    T5 generates text at many sizes                make test    20 minutes on two cores
 # make fuzz    random programs: N=1000                         make test-all  what is marked as long too: the double
-# make lint    style, types, import rules, lists of packages   make smoke   the least that shows it works on this machine
+# make lint    style, types, import rules, pages of docs/reference   make smoke   the least that shows it works on this machine
 # make bench   the measurements behind docs/                    make docs    the pages of docs/reference, from declarations
 # make conformance  PyTorch's operator databases: 1 hour
 # make dashboard  39 models in four ways as one page, with trends and regressions (docs/dashboard.md)
@@ -84,6 +84,7 @@ lint: $(READY)
 	$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; exit 1; }
 	$(BIN)/python test/lint/packages.py
 	$(BIN)/python test/lint/private_apis.py
+	$(BIN)/python -m symshape.tools.reference --check
 	$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 	$(BIN)/mypy --no-error-summary
 
