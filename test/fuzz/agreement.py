@@ -23,6 +23,7 @@ from source import Source
 
 sys.path.append(str(Path(__file__).parent.parent / "programs"))
 from compare import OtherLayout, assert_same, run, storages, tensors_of  # noqa: E402
+from poison import guarded  # noqa: E402
 
 import symshape  # noqa: E402
 from symshape.tools.measure import Graphs  # noqa: E402
@@ -68,15 +69,17 @@ class Different(Exception):
 
 
 def arguments(
-    source: Source, names: dict[str, Any], n: int, wide: bool = False, constant_ones: bool = False
+    source: Source, names: dict[str, Any], n: int, wide: bool = False, constant_ones: bool = False, guard: bool = False
 ) -> list[Any]:
     """What ``program`` is called with. ``wide``: the same numbers in float64, sharing memory where they share it.
-    ``constant_ones``: sizes of 0 and 1 are marked as static."""
+    ``constant_ones``: sizes of 0 and 1 are marked as static. ``guard``: their memory ends at guard pages."""
     torch.manual_seed(n)
     made = names["inputs"](*source.sizes[n])
     floating = [isinstance(x, torch.Tensor) and x.is_floating_point() for x in made]
     if wide:
         made = widened(made, floating)
+    if guard:
+        made = guarded(made)
     for x in tensors_of(made) if constant_ones else ():
         for dim in (d for d, size in enumerate(x.shape) if size < 2):
             torch._dynamo.mark_static(x, dim)
@@ -178,7 +181,8 @@ def differences(
     with Graphs() as graphs:
         compiled = BACKENDS[backend](names["program"])
         for n in range(len(source.sizes)):
-            theirs, ours = (arguments(source, names, n, constant_ones=ones) for ones in (False, constant_ones))
+            theirs = arguments(source, names, n)
+            ours = arguments(source, names, n, constant_ones=constant_ones, guard=True)
             expected = outcome(names["program"], theirs, source.gradient)
             actual = outcome(compiled, ours, source.gradient)
             wide = expected if isinstance(expected, Exception) else reference(source, n, expected)

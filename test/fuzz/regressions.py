@@ -263,6 +263,22 @@ def program(x0):
     return (F.scaled_dot_product_attention(x0[None], x0[None], x0[None]),)
 """
 
+DIVIDED_NOTHING = """
+SIZES = [(2, 2), (3, 3)]
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    x1 = normal(s, t)
+    x2 = normal(s, t)
+    return [x0, x1, x2]
+
+def program(x0, x1, x2):
+    v0 = x0.isnan()
+    v1 = v0[..., max(x2.shape[1], x1.shape[1]):]
+    v2 = x2[..., v1.reshape(-1)[:3] % max(x2.shape[-1], 1)]
+    return (x2[v0].sum(), v2.t().unflatten(0, (-1, 2)))
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -285,5 +301,6 @@ REGRESSIONS = {
     "equal constants with different signs": ("symshape", SIGN_OF_ZERO),
     "the sign of a zero that is at a bound": ("symshape", SIGN_OF_ZERO_IN_BOUNDS),
     "at most one element can be selected": ("settings", SELECTED_OF_FEW),
+    "dims of no elements, which the prover knows, are regrouped": ("settings", DIVIDED_NOTHING),
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
 }

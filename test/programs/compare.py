@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import poison  # noqa: F401
+import poison
 import pytest
 import torch
 import torch.utils._pytree as pytree
@@ -136,6 +136,7 @@ def run(results: Sequence[Any], inputs: Sequence[list[Any]], gradient: bool) -> 
 def check(programs: Sequence[Program], compiled: Callable[..., Any], n: int) -> None:
     """One size against eager and against eager in float64; ``compiled`` is that of `together`."""
     theirs, ours = ([arguments(program, n) for program in programs] for _ in range(2))
+    ours = poison.guarded(ours)
     gradient = programs[0].gradient
     expected = [run([p.function(*own)], [own], gradient)[0] for p, own in zip(programs, theirs)]
     actual = run(compiled(*ours), ours, gradient)

@@ -1,21 +1,63 @@
-"""Importing this fills what compiled programs allocate on CPUs with bytes 255, NaN and -1: what no kernel writes shows,
-whatever was in that memory before."""
+"""Importing this changes what compiled programs allocate on CPUs: it is filled with bytes 255, NaN and -1, so that what
+no kernel writes shows whatever was in that memory before, and ends where a page begins that cannot be accessed, so that
+the first element behind it that a kernel reads or writes ends the process."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 
 import symshape.runtime.program
 
+_PAGE = mmap.PAGESIZE
+_NO_ACCESS = 0
 _allocate = symshape.runtime.program.empty_strided_cpu
+_protect = ctypes.CDLL(None, use_errno=True).mprotect
+_protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
-def _poisoned(*args: Any) -> torch.Tensor:
-    made = _allocate(*args)
-    made.untyped_storage().fill_(255)
-    return made
+def before_a_guard_page(size: int) -> torch.Tensor:
+    """Bytes of 255, at least one, that end (but for alignment to 16) where a page begins that cannot be accessed."""
+    taken = -size % 16 + size
+    pages = -(-taken // _PAGE) * _PAGE
+    memory = mmap.mmap(-1, pages + _PAGE)
+    memory.write(b"\xff" * pages)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if _protect(address + pages, _PAGE, _NO_ACCESS):
+        raise OSError(ctypes.get_errno(), "mprotect")
+    return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=pages - taken)
+
+
+def guarded(tree: Any) -> Any:
+    """A pytree with its plain tensors copied, each storage to memory that ends at a guard page; tensors that share
+    memory share it."""
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def copy(x: Any) -> Any:
+        if type(x) is not torch.Tensor or x.layout != torch.strided or x.device.type != "cpu" or not x.is_leaf or x.is_conj() or x.is_neg():
+            return x
+        old = x.untyped_storage()
+        if not old.nbytes():
+            return x
+        if old.data_ptr() not in storages:
+            storages[old.data_ptr()] = before_a_guard_page(old.nbytes()).untyped_storage()
+            storages[old.data_ptr()].copy_(old)
+        made = torch.empty(0, dtype=x.dtype)
+        made.set_(storages[old.data_ptr()], x.storage_offset(), x.shape, x.stride())
+        return made.requires_grad_(x.requires_grad)
+
+    return pytree.tree_map(copy, tree)
+
+
+def _poisoned(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+    size = _allocate(sizes, strides, dtype).untyped_storage().nbytes()
+    if not size:
+        return _allocate(sizes, strides, dtype)
+    return torch.empty(0, dtype=dtype).set_(before_a_guard_page(size).untyped_storage(), 0, sizes, strides)
 
 
 symshape.runtime.program.empty_strided_cpu = _poisoned

@@ -22,7 +22,7 @@ def regroup(b: Builder, source: Sequence[Expr], target: Sequence[Expr], dims: Se
 
     Where no equal product can be proven the rest is one group, which is right for any sizes that agree in total.
     """
-    if product(target) == ZERO:  # nothing is read, and a radix of 0 has no digits
+    if ZERO in (product(source), product(target)):  # nothing is read, and a radix of 0 has no digits
         return [ZERO] * len(source)
     result: list[Expr] = []
     i = j = 0
