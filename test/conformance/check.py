@@ -22,7 +22,7 @@ import symshape
 import symshape.backend
 
 sys.path.append(str(Path(__file__).parent.parent / "programs"))
-import poison  # noqa: E402,F401
+import poison  # noqa: E402
 
 UNINITIALISED = ("empty", "new_empty", "empty_like", "empty_permuted", "empty_strided", "new_empty_strided")
 ERROR = "error"
@@ -215,7 +215,7 @@ def _between(actual: Ran, expected: Ran, exact: Ran | None, values: bool) -> tup
 
 def call(case: Case, function: Callable[..., Any], seed: int, gradient: bool | None = None) -> Ran:
     """Runs a case once. ``gradient``: must there be one; None: only if eager has it."""
-    args, kwargs = case.inputs()
+    args, kwargs = case.inputs() if function is case.function or case.parts else poison.guarded(case.inputs())
     before = tensors_in((args, kwargs))
     torch.manual_seed(seed)
     with torch.set_grad_enabled(case.gradient):
