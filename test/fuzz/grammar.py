@@ -69,6 +69,7 @@ class Generator:
         self.source = Source(inputs, (), (), sizes, gradient)
         self.values: dict[str, Value] = {}
         self.used: set[str] = set()
+        self.kept: set[str] = set()  # templates
         self.restart()
         for name, tensor in self.worlds[0].items():
             self.values[name] = Value(tensor, True)
@@ -169,6 +170,7 @@ class Generator:
             return False
         self.source = self.source.with_(body=(*self.source.body, statement))
         self.used |= self.reads
+        self.kept.add(template)
         self.keep(rule, exact, family is MUTATIONS)
         return True
 
