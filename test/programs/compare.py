@@ -37,6 +37,7 @@ def assert_same(
         assert type(actual) is type(expected), f"{label}: {type(actual)} instead of {type(expected)}"
         assert actual == expected or actual != actual and expected != expected, f"{label}: {actual} {expected}"
         return
+    assert isinstance(actual, torch.Tensor), f"{label}: {type(actual)} instead of {type(expected)}"
     assert actual.dtype == expected.dtype, f"{label}: {actual.dtype} instead of {expected.dtype}"
     assert actual.shape == expected.shape, f"{label}: {actual.shape} instead of {expected.shape}"
     assert actual.requires_grad == expected.requires_grad, f"{label}: requires_grad"
