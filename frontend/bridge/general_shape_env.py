@@ -29,7 +29,7 @@ from torch import _prims_common
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv
 
 from symshape.activity import note
 from symshape.frontend.bridge.question_origins import Origin, origin_of
@@ -83,7 +83,7 @@ class GeneralShapeEnv(ShapeEnv):
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.only_at_hand = False  # no other sizes are imagined
         self.layout_answers = 0  # how many were given that are right for a layout only
-        self.elsewhere: dict[str, set[int]] = {}  # input -> dims of stride 1, which is another one at the first call
+        self.elsewhere: set[Any] = set()  # sizes of dims of stride 1, which is another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
         self.replaced: list[tuple[Any, Any, Origin]] = []  # symbol, what it is from now on
@@ -106,6 +106,13 @@ class GeneralShapeEnv(ShapeEnv):
             for values, prime in zip(self.imagined, (_PRIMES[number], _PRIMES[-1 - number])):
                 values[made] = sympy.Integer(prime + 128 * rounds)
         return made
+
+    def replace(self, expr: Any) -> Any:
+        """As usual. Of floats, C++ divides by 0 too: such a quotient stays one when a guard gives its divisor a value."""
+        try:
+            return super().replace(expr)
+        except ZeroDivisionError:
+            return _with_quotients(expr, {symbol: self._find(symbol) for symbol in expr.free_symbols})
 
     def evaluate_expr(
         self,
@@ -133,7 +140,7 @@ class GeneralShapeEnv(ShapeEnv):
         if all(type(one) is int for one in (*ex_size, *ex_stride)):
             like = [int(self.imagined[0].get(expr, one)) for expr, one in zip(size, ex_size)]
             others = imagined_strides(like, ex_size, ex_stride)
-            self.elsewhere[source_name(source)] = {d for d, s in enumerate(others) if s == 1 != ex_stride[d]}
+            self.elsewhere |= {size[d] for d, s in enumerate(others) if s == 1 != ex_stride[d]}
             ex_size, ex_stride = like, others
         return super()._compute_symbolic_stride(source, size, ex_size, ex_stride, *args, **kwargs)
 
@@ -265,6 +272,18 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
             env.only_at_hand = False
 
 
+def _with_quotients(expr: Any, values: Mapping[Any, Any]) -> Any:
+    """``expr.xreplace(values)`` where a division of floats by 0 is not carried out."""
+    if not expr.args:
+        return values.get(expr, expr)
+    args = [_with_quotients(arg, values) for arg in expr.args]
+    return expr.func(*args, evaluate=False) if _divides_floats_by_0(expr.func, args) else expr.func(*args)
+
+
+def _divides_floats_by_0(function: Any, args: Sequence[Any]) -> bool:
+    return function in (FloatTrueDiv, IntTrueDiv) and bool(args[1].is_zero)
+
+
 def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
     """None where it divides by 0."""
     try:
@@ -368,14 +387,14 @@ def _is_dense(order: Sequence[int], sizes: Sequence[int], strides: Sequence[int]
     return True
 
 
-def free_strides(source: Any, sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
+def free_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> dict[int, int]:
     """The dims of an input whose stride is known to be a constant, but may be another one where the size is 1. Where
     the constant is 1 that is rare: only if it is so at the first call."""
     env = next((size.node.shape_env for size in sizes if is_general(size)), None)
-    elsewhere = set() if env is None else env.elsewhere.get(source_name(source), set())
+    elsewhere = set() if env is None else {env.replace(size) for size in env.elsewhere}
     rows = enumerate((_constant(size), _constant(stride)) for size, stride in zip(sizes, strides))
     free = {d: stride for d, (size, stride) in rows if size is None and stride is not None}
-    return {d: stride for d, stride in free.items() if stride > 1 or d in elsewhere}
+    return {d: stride for d, stride in free.items() if stride > 1 or sizes[d].node.expr in elsewhere}
 
 
 def _constant(number: Any) -> int | None:
@@ -411,7 +430,7 @@ def _constant_strides(fake: Any, source: Any) -> list[str]:
         return []
     name = source_name(source)
     return [
-        f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(source, fake.shape, fake.stride()).items()
+        f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(fake.shape, fake.stride()).items()
     ]
 
 

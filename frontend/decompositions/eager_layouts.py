@@ -36,6 +36,7 @@ def as_eager(table: Mapping[Any, Any]) -> dict[Any, Any]:
         aten.index.Tensor: _by_index,
         aten.cat.default: _by_formats,
         aten.roll.default: _by_shifts,
+        aten.angle.default: _by_type,
     }
     return {**table, **{op: _laid_out(op, table.get(op), layout) for op, layout in layouts.items()}}
 
@@ -157,6 +158,11 @@ def empty_rolled(x: torch.Tensor, shifts: Sequence[Size], dims: Sequence[int]) -
 
 def _by_first(x: torch.Tensor, operand: torch.Tensor, *_: Any) -> Order:
     return _by_strides(x.shape, [operand.stride()])
+
+
+def _by_type(x: torch.Tensor, operand: torch.Tensor) -> Order:
+    """Of complex numbers contiguous."""
+    return range(x.dim()) if operand.is_complex() else _by_operands(x, operand)
 
 
 def _by_operands(x: torch.Tensor, *operands: Any) -> Order:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,6 +111,19 @@ def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
+def _of_its_own_window(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``max_unpool``, which places all channels in one row: what is outside of its channel is
+    out of range, as in eager mode."""
+
+    def decomposition(x: torch.Tensor, index: torch.Tensor, output_size: Sequence[int], *args: Any) -> Any:
+        elements = math.prod(output_size)
+        outside = (index < 0) | (index >= elements)
+        behind = math.prod(x.shape[: -len(output_size)]) * elements
+        return rule(x, torch.where(outside, behind, index), output_size, *args)
+
+    return decomposition
+
+
 def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
     """``index_fill``, which takes negative indices: the decomposition would make an ``index_copy`` of it."""
 
@@ -201,6 +215,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.clamp_min.default, _of_real_bounds),
     (aten.clamp_max.default, _of_real_bounds),
     (aten.cat.default, _of_one_type),
+    (aten.max_unpool2d.default, _of_its_own_window),
+    (aten.max_unpool3d.default, _of_its_own_window),
     (aten.index_fill.int_Scalar, _from_either_end),
     (aten.index_fill.int_Tensor, _from_either_end),
     (aten.smooth_l1_loss_backward.default, _invalid_where_it_is),

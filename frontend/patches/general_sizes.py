@@ -281,7 +281,7 @@ def _strides_that_matter(usual: Callable[..., Any]) -> Callable[..., Any]:
         if entry is not None:
             sizes = guards.convert_to_concrete_values(entry["size"])
             any_stride = {d for d, size in enumerate(sizes) if size == 1 or 0 in sizes}
-            any_stride |= {*free_strides(guard.originating_source, entry["size"], entry["stride"])}
+            any_stride |= {*free_strides(entry["size"], entry["stride"])}
             strides = [None if d in any_stride else one for d, one in enumerate(entry["stride"])]
             known[guard.originating_source] = {**entry, "stride": strides}
         return usual(self, guard, value)

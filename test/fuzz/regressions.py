@@ -279,6 +279,32 @@ def program(x0, x1, x2):
     return (x2[v0].sum(), v2.t().unflatten(0, (-1, 2)))
 """
 
+NOTHING_FOUND = """
+SIZES = [(0, 5), (3, 5)]
+
+def inputs(s, t):
+    x0 = normal(s)
+    return [x0]
+
+def program(x0):
+    v0 = x0.nonzero()
+    v1 = v0.as_subclass(torch.Tensor)
+    v2 = v1 >> 2
+    return (v0.gcd(v2),)
+"""
+
+VARIANCE_OF_ONE = """
+SIZES = [(5, 4), (1, 5), (5, 1)]
+GRADIENT = True
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    return [x0]
+
+def program(x0):
+    return (x0.cumsum(1), x0.var(1))
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -302,5 +328,7 @@ REGRESSIONS = {
     "the sign of a zero that is at a bound": ("symshape", SIGN_OF_ZERO_IN_BOUNDS),
     "at most one element can be selected": ("settings", SELECTED_OF_FEW),
     "dims of no elements, which the prover knows, are regrouped": ("settings", DIVIDED_NOTHING),
+    "the base of a view has a size of one": ("settings", NOTHING_FOUND),
+    "a guard makes what floats are divided by 0": ("settings", VARIANCE_OF_ONE),
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,12 @@ def jumps_of_gradients(x: torch.Tensor, y: torch.Tensor) -> Any:
     return again, largest, rows, small, torch.maximum(x / 7.7, y / 7.7)
 
 
+def roots(x: torch.Tensor) -> Any:
+    """Of float16, eager mode takes them as powers: of -infinity and -0.0 the results differ."""
+    found = x**0.5, x**-0.5
+    return *found, *(y == 0 for y in found), *(torch.where(y == 0, y, 1).signbit() for y in found)
+
+
 def halves(dtype: torch.dtype) -> list[Program]:
     def half(*shape: int) -> torch.Tensor:
         return normal(*shape, dtype=dtype)
@@ -76,6 +83,7 @@ def halves(dtype: torch.dtype) -> list[Program]:
         ("comparisons", comparisons, lambda n: (half(n + 1, n + 3), half(n + 1, n + 3))),
         ("steps", steps, lambda n: (half(n + 1, n + 3),)),
         ("jumps of gradients", jumps_of_gradients, lambda n: (half(n + 1, n + 3), half(n + 1, n + 3))),
+        ("roots", roots, lambda n: (torch.tensor([-math.inf, -0.0, 4.0, -4.0, 0.0, math.inf] * n, dtype=dtype),)),
     ]
     name = str(dtype)[6:]
     return [P(f"{name} {label}", f, inputs, LARGE, gradient=label in gradients) for label, f, inputs in table]

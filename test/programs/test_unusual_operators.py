@@ -48,6 +48,27 @@ def test_max_unpool2d_keeps_channels_last_and_polygamma_is_in_place():
     assert ours[0].stride() == eager[0].stride() == (72, 1, 18, 3)
 
 
+@pytest.mark.parametrize("place", [-11, -1, 8])
+def test_max_unpool_refuses_places_in_other_rows(place):
+    def f(x, places):
+        return F.max_unpool1d(x, places, 2) * 2
+
+    x, places = torch.ones(1, 3, 4), torch.tensor([1, 2, place, 3]).expand(1, 3, 4)
+    for function in (f, symshape.compile(f)):
+        with pytest.raises(RuntimeError, match=f"invalid max index: {place} "):
+            function(x, places)
+
+
+def test_the_angle_of_complex_numbers_is_contiguous():
+    def f(x, y):
+        return torch.complex(x.t(), y.t()).angle(), (torch.complex(x.t(), y.t()).angle() + 1).exp(), x.t().angle()
+
+    for sizes in (4, 6), (5, 3):
+        ours, eager = both(f, torch.randn(sizes), torch.randn(sizes))
+        torch.testing.assert_close(ours, eager)
+        assert [x.stride() for x in ours] == [x.stride() for x in eager]
+
+
 def test_sizes_by_way_of_floats_are_numbers_in_kernels():
     def f(x):
         return F.interpolate(x, scale_factor=1.7, mode="nearest", recompute_scale_factor=True)

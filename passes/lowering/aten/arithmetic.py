@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
@@ -112,7 +113,8 @@ def power(b: Builder, x: Any, y: Any) -> Tensor:
         if isinstance(y, (int, Expr)) and not _nonnegative(b, y):
             raise Unsupported("an integer to a power that may be negative is eager's error")
         return apply(b, (x, y), (dtype, dtype), _integer_power)
-    special = _SPECIAL_POWERS.get(y) if isinstance(y, (int, float)) else None
+    roots = _HALF_ROOTS if b.results[0].dtype == "f16" and b.target == "cpu" else {}
+    special = {**_SPECIAL_POWERS, **roots}.get(y) if isinstance(y, (int, float)) else None
     if special is not None:
         return apply(b, (x,), (dtype,), special)
     return apply(b, (x, y), (dtype, dtype), math_op("powf"))
@@ -136,6 +138,16 @@ _SPECIAL_POWERS = {
     3: lambda m, x: m.mul(m.mul(x, x), x),
     -2: lambda m, x: _inverse(m, m.mul(x, x)),
 }
+
+
+def _half_root(m: Body, x: Scalar) -> Scalar:
+    """As powf has it, not sqrt, of -0.0 and of -infinity."""
+    root = m.math("sqrt", m.add(x, m.constant(0.0, x.dtype)))
+    return m.select(m.compare("eq", x, m.constant(-math.inf, x.dtype)), m.constant(math.inf, x.dtype), root)
+
+
+# Of float16 on CPUs alone eager mode takes no root (PowKernel.cpp).
+_HALF_ROOTS = {0.5: _half_root, -0.5: lambda m, x: _inverse(m, _half_root(m, x))}
 
 
 def _integer_power(m: Body, x: Scalar, y: Scalar) -> Scalar:
