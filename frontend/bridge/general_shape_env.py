@@ -240,6 +240,8 @@ class GeneralShapeEnv(ShapeEnv):
         here = _at(condition, self.backed_var_to_val)
         if here is None or here is default:
             return default
+        if condition in self.axioms:  # by a guard; `_maybe_evaluate_static` may keep what it found before that
+            return bool(self.axioms[condition])
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
         if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:
@@ -262,6 +264,7 @@ def traced_again(env: Any, run: Callable[[], Any]) -> Any:
         memory = getattr(env, ATTRIBUTE, None)
         if memory is not None:
             memory.decisions.clear()
+            memory.general.clear()
             memory.layouts.clear()
         env.only_at_hand = True
         try:

@@ -28,13 +28,16 @@ class Memory:
     ``decisions``: (expression, size-oblivious, default, guards suppressed) -> the answer, for which there is a guard
     unless it is the default; ``integers``: expression -> the number that it is, or None; ``numbers``: number -> its
     ``SymNode``; ``layouts``: what was asked, sizes and strides, guards suppressed -> the answer. None of them ever
-    changes. ``empty``: (size, guards suppressed), of those that were asked whether they are 0.
+    changes. ``general``: of the same questions, an answer that is right for other sizes than those at hand, and the
+    number of guards: who asks without a default makes a guard of the other answer, which holds from then on.
+    ``empty``: (size, guards suppressed), of those that were asked whether they are 0.
     """
 
     def __init__(self, env: Any) -> None:
         self._version = env._replacements_version_counter
         self._results: dict[str, dict[tuple[Any, Any], Parts]] = {name: {} for name in BINARY}
         self.decisions: dict[tuple[Any, bool, bool | None, bool], Any] = {}
+        self.general: dict[tuple[Any, bool, bool | None, bool], tuple[Any, int]] = {}
         self.integers: dict[Any, int | None] = {}
         self.numbers: dict[int, Any] = {}
         self.layouts: dict[Any, Any] = {}

@@ -147,12 +147,19 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return memory.decisions[key]
         except KeyError:
-            before = getattr(self, "layout_answers", 0)
-            found = usual(self, sym_node, size_oblivious, fallback_value)
-            # An answer to a question about layouts has no guard, and is wrong for who asks the same for another reason.
-            if getattr(self, "layout_answers", 0) == before:
-                memory.decisions[key] = found
+            pass
+        found, guards = memory.general.get(key, (None, -1))
+        if guards == len(self.guards):
             return found
+        before = getattr(self, "layout_answers", 0)
+        found = usual(self, sym_node, size_oblivious, fallback_value)
+        # An answer to a question about layouts has no guard, and is wrong for who asks the same for another reason.
+        if getattr(self, "layout_answers", 0) == before:
+            if found == sym_node._hint:
+                memory.decisions[key] = found
+            else:
+                memory.general[key] = found, len(self.guards)
+        return found
 
     return evaluate_sym_node
 

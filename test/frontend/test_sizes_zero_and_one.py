@@ -111,6 +111,27 @@ def test_rank_that_depends_on_a_size() -> None:
                     assert torch.equal(compiled(x), function(x))
 
 
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x[::2] * -3).squeeze(),
+        lambda x: (x[::2] * 2).squeeze(0) + 1,
+        lambda x: torch.squeeze(x[: x.shape[0] // 2] * 2),
+        lambda x: (x.unfold(0, 2, 2) * 2).squeeze().sum(0),
+        lambda x: F.avg_pool1d(x.mT + 1, 2).squeeze(-1),
+    ],
+)
+def test_rank_that_depends_on_a_quotient(function: Callable[..., Any], wrap: Callable[..., Any]) -> None:
+    """Operators before ``squeeze`` took it for larger than 1, without a guard."""
+    for sizes in ((2, 4, 3), (4, 2, 3)):
+        torch._dynamo.reset()
+        compiled = wrap(function)
+        for n in sizes:
+            x = torch.randn(n, 3, n)
+            torch.testing.assert_close(compiled(x), function(x))
+
+
 @pytest.mark.parametrize("first", [0, 2])
 def test_operand_of_another_rank_must_be_empty(first: int) -> None:
     """The cache of a first token: ``torch.cat([torch.tensor([]), x])``."""
