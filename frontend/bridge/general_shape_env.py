@@ -107,8 +107,8 @@ class GeneralShapeEnv(ShapeEnv):
                 values[made] = sympy.Integer(prime + 128 * rounds)
         return made
 
-    def replace(self, expr: Any) -> Any:
-        """As usual. Of floats, C++ divides by 0 too: such a quotient stays one when a guard gives its divisor a value."""
+    def replace(self, expr: Any) -> Any:  # type: ignore[override]
+        """As usual. Of floats, C++ divides by 0 too: such a quotient stays one when a guard gives its divisor."""
         try:
             return super().replace(expr)
         except ZeroDivisionError:
@@ -432,9 +432,7 @@ def _constant_strides(fake: Any, source: Any) -> list[str]:
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return []
     name = source_name(source)
-    return [
-        f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(fake.shape, fake.stride()).items()
-    ]
+    return [f"{name}.stride()[{d}] == {stride}" for d, stride in free_strides(fake.shape, fake.stride()).items()]
 
 
 _STRIDE = re.compile(r"(?P<guard>(?P<tensor>.+)\.stride\(\)\[(?P<dim>\d+)\] == [^#]*?)(?P<comment>\s*#.*)?", re.DOTALL)

@@ -7,11 +7,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch._dynamo import utils
 from torch._dynamo.exc import Unsupported
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import BuiltinVariable, SymNodeVariable
 from torch._dynamo.variables.base import AsPythonConstantNotImplementedError, VariableTracker
+from torch._dynamo.variables.builder import wrap_fx_proxy
 
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, what_was_asked
@@ -29,6 +31,21 @@ def breaks_at_questions(changes: Changes) -> None:
     things that it cannot trace: usually it is an error."""
     changes.wrap(InstructionTranslatorBase, "call_function", _breaking)
     changes.wrap(BuiltinVariable, "call_function", _breaking)  # what an instruction does: [1, 2][n]
+
+
+def comparisons_with_tensors(changes: Changes) -> None:
+    """A size compared with a tensor gives a tensor (``list(x.shape) == [2, n]`` with a tensor ``n``); Dynamo takes it
+    for a number, and fails where its truth is asked."""
+    changes.attribute(SymNodeVariable, "create", classmethod(_or_tensor(SymNodeVariable.create)))
+
+
+@functools.cache
+def _or_tensor(usual: Callable[..., Any]) -> Callable[..., Any]:
+    def create(cls: type, tx: Any, proxy: Any, sym_num: Any = None, **options: Any) -> Any:
+        found = utils.get_fake_value(proxy.node, tx) if sym_num is None else sym_num
+        return wrap_fx_proxy(tx, proxy) if isinstance(found, torch.Tensor) else usual(tx, proxy, found, **options)
+
+    return create
 
 
 @functools.cache

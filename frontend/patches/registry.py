@@ -1192,6 +1192,18 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "comparisons with tensors",
+        ("frame",),
+        (f"{_VARIABLES}.SymNodeVariable.create",),
+        dynamo_nodes.comparisons_with_tensors,
+        "Dynamo takes `x.shape[0] == n` with a tensor `n` for a number; `assert` of it is an error",
+        (
+            Takes(f"{_VARIABLES}.SymNodeVariable.create", "tx, proxy, sym_num, **options"),
+            Takes("torch._dynamo.utils.get_fake_value", "node, tx, allow_non_graph_fake"),
+            Takes(f"{_VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
+        ),
+    ),
+    Patch(
         "rules of custom operators",
         ("frame",),
         (f"{_RULES}.can_generate_trivial_fake_impl", f"{_RULES}.generate_trivial_fake_impl"),

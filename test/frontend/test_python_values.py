@@ -76,3 +76,18 @@ def test_a_range_is_an_input() -> None:
     for steps in (range(4), range(1, 3), range(6, 0, -2), range(0)):
         x = torch.randn(7, 4)
         torch.testing.assert_close(compiled(x, steps), program(x, steps))
+
+
+def test_sizes_are_compared_with_tensors() -> None:
+    """As Longformer of transformers checks its inputs."""
+
+    def f(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        assert list(x.size()) == [x.shape[0], n], "another width"
+        return torch.where(x.shape[0] < n, x, x + 1)
+
+    compiled = symshape.compile(f)
+    for rows, width in ((2, 7), (9, 5), (1, 1)):
+        x, n = torch.randn(rows, width), torch.tensor(width)
+        assert torch.equal(compiled(x, n), f(x, n))
+    with pytest.raises(AssertionError, match="another width"):
+        compiled(torch.ones(2, 3), torch.tensor(4))

@@ -466,7 +466,7 @@ INDEXING: Family = {
         "{a0}.gather(0, {l} % max({a0}.shape[0], 1))",
         "{m0}.gather({d0}, {m0}.shape[{d0}] - 1 - torch.zeros_like({m0}, dtype=torch.int64))",
         "{a0}.take({l} % max({a0}.numel(), 1))",
-        "torch.take_along_dim({a0}, {e}.argsort(dim=-1, stable=True), -1)",
+        "torch.take_along_dim({a0}, {e}.argsort(dim=-1, stable=True) % max({a0}.shape[-1], 1), -1)",
         "F.embedding({l} % max({f0}.shape[0], 1), {f0})",
         "F.one_hot({l} % 5, 5)",
         "{a0}.scatter({d0}, torch.zeros_like({a0}[:1], dtype=torch.int64), {k})",

@@ -38,7 +38,8 @@ def guarded(tree: Any) -> Any:
     storages: dict[int, torch.UntypedStorage] = {}
 
     def copy(x: Any) -> Any:
-        if type(x) is not torch.Tensor or x.layout != torch.strided or x.device.type != "cpu" or not x.is_leaf or x.is_conj() or x.is_neg():
+        is_plain = type(x) is torch.Tensor and x.layout == torch.strided and x.device.type == "cpu"
+        if not is_plain or not x.is_leaf or x.is_conj() or x.is_neg():
             return x
         old = x.untyped_storage()
         if not old.nbytes():
