@@ -205,9 +205,8 @@ class GeneralShapeEnv(ShapeEnv):
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
         for imagined in self.imagined:
             yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
-        if isinstance(condition, sympy.core.relational.Relational) and any(
-            side in (0, 1, 2) for side in condition.args
-        ):
+        special = (0, 1) if isinstance(condition, (sympy.Eq, sympy.Ne)) else (0, 1, 2)
+        if isinstance(condition, sympy.core.relational.Relational) and any(side in special for side in condition.args):
             # a size that is made of others: s0 // 16 is 1 where s0 is 16
             yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
 
