@@ -27,6 +27,7 @@ from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
 from symshape.frontend.decompositions.segments import segment_reduce
 from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
+from symshape.frontend.decompositions.uninitialised_memory import with_filled_memory
 
 aten: Any = torch.ops.aten
 Decomposition = Callable[..., Any]
@@ -44,7 +45,7 @@ def decomposition_table(eager_draws: bool = True) -> dict[Any, Decomposition]:
         if op in table:
             table[op] = wrap(table[op])
     table |= with_eager_statistics(table)
-    return as_eager(with_eager_draws(table) if eager_draws else table)
+    return as_eager(with_filled_memory(with_eager_draws(table) if eager_draws else table))
 
 
 def _as_strided_copy(x: torch.Tensor, *args: Any) -> torch.Tensor:

@@ -190,3 +190,28 @@ def test_a_conjugate_that_only_the_gradient_makes_is_seen_as_pairs() -> None:
         assert results[0].is_conj() == results[1].is_conj()
         weights = torch.full_like(results[1].detach(), 1 + 2j)
         torch.testing.assert_close(*(torch.autograd.grad(r, t, weights)[0] for r, t in zip(results, (x, y))))
+
+
+@pytest.mark.parametrize("is_deterministic", [True, False])
+def test_uninitialised_memory_is_filled_where_eager_mode_fills_it(is_deterministic):
+    """The setting is looked at when a function is called, as in eager mode."""
+
+    def f(x):
+        last = torch.empty(2, 3, 4, 5, memory_format=torch.channels_last)
+        numbers = torch.empty(x.shape[0], dtype=torch.int32), torch.empty(2, 3, dtype=torch.bool)
+        made = x.new_empty(3), x.new_empty_strided((2, 2), (1, 2)), torch.empty_like(last)
+        return torch.empty(2, 1) * x, last, *numbers, *made
+
+    compiled = symshape.compile(f)
+    compiled(torch.ones(4))
+    usual = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(is_deterministic)
+    try:
+        for n in (4, 1):
+            ours, eager = compiled(torch.ones(n)), f(torch.ones(n))
+            assert [x.stride() for x in ours] == [x.stride() for x in eager]
+            if is_deterministic:
+                torch.testing.assert_close(ours, eager, equal_nan=True)
+                assert all(x.isnan().all() for x in ours if x.is_floating_point())
+    finally:
+        torch.use_deterministic_algorithms(usual)
