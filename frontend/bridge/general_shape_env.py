@@ -83,6 +83,7 @@ class GeneralShapeEnv(ShapeEnv):
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.only_at_hand = False  # no other sizes are imagined
         self.layout_answers = 0  # how many were given that are right for a layout only
+        self.decided: dict[Any, bool] = {}  # conditions that were asked without a default; guards may say it otherwise
         self.elsewhere: set[Any] = set()  # sizes of dims of stride 1, which is another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
@@ -131,7 +132,10 @@ class GeneralShapeEnv(ShapeEnv):
         line = refused_line()
         if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
             refuse(line)
-        return super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
+        found = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
+        if isinstance(orig_expr, sympy.core.relational.Relational) and fallback_value is None and not size_oblivious:
+            self.decided |= {orig_expr: bool(found), sympy.Not(orig_expr): not found}
+        return found
 
     def _compute_symbolic_stride(
         self, source: Any, size: Any, ex_size: Sequence[Any], ex_stride: Sequence[Any], *args: Any, **kwargs: Any
@@ -239,8 +243,8 @@ class GeneralShapeEnv(ShapeEnv):
         here = _at(condition, self.backed_var_to_val)
         if here is None or here is default:
             return default
-        if condition in self.axioms:  # by a guard; `_maybe_evaluate_static` may keep what it found before that
-            return bool(self.axioms[condition])
+        if condition in self.decided:
+            return self.decided[condition]
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
         if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:

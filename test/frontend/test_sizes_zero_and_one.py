@@ -113,22 +113,25 @@ def test_rank_that_depends_on_a_size() -> None:
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 @pytest.mark.parametrize(
-    "function",
+    ("function", "sizes"),
     [
-        lambda x: (x[::2] * -3).squeeze(),
-        lambda x: (x[::2] * 2).squeeze(0) + 1,
-        lambda x: torch.squeeze(x[: x.shape[0] // 2] * 2),
-        lambda x: (x.unfold(0, 2, 2) * 2).squeeze().sum(0),
-        lambda x: F.avg_pool1d(x.mT + 1, 2).squeeze(-1),
+        (lambda x: (x[::2] * -3).squeeze(), (2, 4, 3, 1)),
+        (lambda x: (x[::2] * 2).squeeze(0) + 1, (4, 2, 3, 1)),
+        (lambda x: (x[x.shape[0] // 3 :].clone() * 3).squeeze(0) + 1, (1, 2, 3)),
+        (lambda x: torch.squeeze(x[: x.shape[0] // 2] * 2), (4, 2, 3, 1)),
+        (lambda x: (x.unfold(0, 2, 2) * 2).squeeze().sum(0), (2, 4, 3)),
+        (lambda x: F.avg_pool1d(x.mT + 1, 2).squeeze(-1), (4, 2, 3)),
     ],
 )
-def test_rank_that_depends_on_a_quotient(function: Callable[..., Any], wrap: Callable[..., Any]) -> None:
+def test_rank_that_depends_on_a_quotient(
+    function: Callable[..., Any], sizes: tuple[int, ...], wrap: Callable[..., Any]
+) -> None:
     """Operators before ``squeeze`` took it for larger than 1, without a guard."""
-    for sizes in ((2, 4, 3), (4, 2, 3)):
+    for order in (sizes, sizes[::-1]):
         torch._dynamo.reset()
         compiled = wrap(function)
-        for n in sizes:
-            x = torch.randn(n, 3, n)
+        for n in order:
+            x = torch.randn(n, 3, max(n, 2), requires_grad=n % 2 == 1)
             torch.testing.assert_close(compiled(x), function(x))
 
 
