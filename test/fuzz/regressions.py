@@ -305,6 +305,21 @@ def program(x0):
     return (x0.cumsum(1), x0.var(1))
 """
 
+KNOWN_SIZE_IN_A_JOINT_GRAPH = """
+SIZES = [(2, 3), (5, 3)]
+GRADIENT = True
+
+def inputs(s, t):
+    x0 = normal(s)
+    x1 = normal(s, 0)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x1[::2]
+    v1 = x0.masked_scatter(x0.bool(), x0.flip(0))
+    return (v1, v0.clone())
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -330,5 +345,6 @@ REGRESSIONS = {
     "dims of no elements, which the prover knows, are regrouped": ("settings", DIVIDED_NOTHING),
     "the base of a view has a size of one": ("settings", NOTHING_FOUND),
     "a guard makes what floats are divided by 0": ("settings", VARIANCE_OF_ONE),
+    "a size that is known, in a joint graph": ("symshape", KNOWN_SIZE_IN_A_JOINT_GRAPH),
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
 }

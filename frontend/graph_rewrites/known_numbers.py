@@ -1,0 +1,28 @@
+"""Nodes of a traced graph whose values are numbers, not symbols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.node import map_arg
+
+
+def fold_numbers(joint: torch.fx.GraphModule) -> None:
+    """Before a joint graph is split: who reads a size that is known (of a slice of an empty tensor: 0) has the number.
+
+    PyTorch's partitioner asks what it takes to save a value, and refuses numbers.
+    """
+    folded = [node for node in joint.graph.nodes if _is_known(node)]
+    for user in {user: None for node in folded for user in node.users}:
+        user.args, user.kwargs = map_arg((user.args, user.kwargs), _known)
+    for node in reversed(folded):
+        joint.graph.erase_node(node)
+
+
+def _is_known(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and type(node.meta.get("val")) in (int, float, bool)
+
+
+def _known(arg: torch.fx.Node) -> Any:
+    return arg.meta["val"] if _is_known(arg) else arg
