@@ -83,7 +83,7 @@ class GeneralShapeEnv(ShapeEnv):
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.only_at_hand = False  # no other sizes are imagined
         self.layout_answers = 0  # how many were given that are right for a layout only
-        self.decided: dict[Any, bool] = {}  # conditions that were asked without a default; guards may say it otherwise
+        self.decided: dict[Any, bool] = {}  # conditions that have a guard, as they were asked
         self.elsewhere: set[Any] = set()  # sizes of dims of stride 1, which is another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
         self.narrowed: list[tuple[Any, int | None, int | None, Origin]] = []  # symbol, new lower and upper bound
@@ -133,7 +133,8 @@ class GeneralShapeEnv(ShapeEnv):
         if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
             refuse(line)
         found = super().evaluate_expr(orig_expr, hint, fx_node, size_oblivious, fallback_value, **kwargs)
-        if isinstance(orig_expr, sympy.core.relational.Relational) and fallback_value is None and not size_oblivious:
+        has_guard = fallback_value is None and not size_oblivious and not self._suppress_guards_tls()
+        if has_guard and isinstance(orig_expr, sympy.core.relational.Relational):
             self.decided |= {orig_expr: bool(found), sympy.Not(orig_expr): not found}
         return found
 

@@ -15,11 +15,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false
 
 import symshape
 from symshape import backend
 from symshape.frontend.bridge import size_memory
+from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force
@@ -71,6 +72,20 @@ def test_suppressed_guards_are_not_taken_for_guards() -> None:
             assert bool(a < b)
         assert not env.guards
         assert bool(a < b)
+        assert len(env.guards) == 1
+
+
+def test_an_answer_without_a_guard_ends_with_a_guard_of_the_other_answer() -> None:
+    env: Any = GeneralShapeEnv()
+    a, _ = _sizes(env)
+    with in_force(Scope("frame")):
+        quotient = a // 4
+        assert not guard_or_false(quotient == 1)  # as for larger sizes
+        with env.suppress_guards():
+            assert bool(quotient == 1)
+        assert not guard_or_false(quotient == 1) and not env.guards
+        assert bool(quotient == 1) and len(env.guards) == 1
+        assert guard_or_false(quotient == 1) and not guard_or_false(quotient != 1)
         assert len(env.guards) == 1
 
 
