@@ -112,7 +112,7 @@ def _without_negative_indices(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _of_its_own_window(rule: Callable[..., Any]) -> Callable[..., Any]:
+def _of_its_own_channel(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of ``max_unpool``, which places all channels in one row: what is outside of its channel is
     out of range, as in eager mode."""
 
@@ -216,8 +216,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.clamp_min.default, _of_real_bounds),
     (aten.clamp_max.default, _of_real_bounds),
     (aten.cat.default, _of_one_type),
-    (aten.max_unpool2d.default, _of_its_own_window),
-    (aten.max_unpool3d.default, _of_its_own_window),
+    (aten.max_unpool2d.default, _of_its_own_channel),
+    (aten.max_unpool3d.default, _of_its_own_channel),
     (aten.index_fill.int_Scalar, _from_either_end),
     (aten.index_fill.int_Tensor, _from_either_end),
     (aten.smooth_l1_loss_backward.default, _invalid_where_it_is),

@@ -17,7 +17,8 @@ Rewrite = Callable[[torch.fx.GraphModule], torch.fx.GraphModule]
 
 
 def ready_to_split(rewrite: Rewrite) -> Rewrite:
-    """``rewrite``, then equal calls are merged, and what the partitioner may not move or compute again is marked."""
+    """``rewrite``, then equal calls are merged, sizes that are known become numbers, and what the partitioner may not
+    move or compute again is marked."""
 
     def prepare(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
         joint = rewrite(joint)

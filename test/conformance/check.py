@@ -215,7 +215,9 @@ def _between(actual: Ran, expected: Ran, exact: Ran | None, values: bool) -> tup
 
 def call(case: Case, function: Callable[..., Any], seed: int, gradient: bool | None = None) -> Ran:
     """Runs a case once. ``gradient``: must there be one; None: only if eager has it."""
-    args, kwargs = case.inputs() if function is case.function or case.parts else poison.guarded(case.inputs())
+    args, kwargs = case.inputs()
+    if function is not case.function and not case.parts:  # a tensor that is an ``out`` may have to grow
+        args, kwargs = poison.guarded((args, kwargs))
     before = tensors_in((args, kwargs))
     torch.manual_seed(seed)
     with torch.set_grad_enabled(case.gradient):

@@ -551,7 +551,7 @@ PRODUCTS: Family = {
     ),
 }
 
-# Of rows as an image of one channel, and as one of three.
+# Of rows as an image of one channel, and as two of four channels that are the same.
 _IMAGE = "{f0}.reshape(1, 1, -1, {f0}.shape[-1])"
 _IMAGES = "{f0}.reshape(1, 1, -1, {f0}.shape[-1]).expand(2, 4, -1, -1)"
 _EXACT_IMAGE = "{y0}.reshape(1, 1, -1, {y0}.shape[-1])"

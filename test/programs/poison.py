@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+import symshape.runtime.cpu.attention
 import symshape.runtime.program
 
 _PAGE = mmap.PAGESIZE
@@ -61,4 +62,5 @@ def _poisoned(sizes: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty(0, dtype=dtype).set_(before_a_guard_page(size).untyped_storage(), 0, sizes, strides)
 
 
-symshape.runtime.program.empty_strided_cpu = _poisoned
+for _module in (symshape.runtime.program, symshape.runtime.cpu.attention):
+    _module.empty_strided_cpu = _poisoned

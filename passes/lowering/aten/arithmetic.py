@@ -114,7 +114,7 @@ def power(b: Builder, x: Any, y: Any) -> Tensor:
             raise Unsupported("an integer to a power that may be negative is eager's error")
         return apply(b, (x, y), (dtype, dtype), _integer_power)
     roots = _HALF_ROOTS if b.results[0].dtype == "f16" and b.target == "cpu" else {}
-    special = {**_SPECIAL_POWERS, **roots}.get(y) if isinstance(y, (int, float)) else None
+    special = roots.get(y, _SPECIAL_POWERS.get(y)) if isinstance(y, (int, float)) else None
     if special is not None:
         return apply(b, (x,), (dtype,), special)
     return apply(b, (x, y), (dtype, dtype), math_op("powf"))
