@@ -93,15 +93,17 @@ Result = FromInput | FromConstant | Copied | Same
 @dataclass(frozen=True)
 class Results:
     """``memory``: a flat tensor of each memory that results are copied from; ``make`` takes the inputs of a call and
-    copies of these."""
+    copies of these; ``flat``: they are one tuple, which needs no pytree."""
 
     memory: list[torch.Tensor]
     results: list[Result]
     structure: Any
+    flat: bool
 
     def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
         """What the program returns."""
-        return pytree.tree_unflatten([one.make(args, made) for one in self.results], self.structure)
+        results = [one.make(args, made) for one in self.results]
+        return tuple(results) if self.flat else pytree.tree_unflatten(results, self.structure)
 
 
 def read_results(
@@ -128,7 +130,8 @@ def read_results(
             raise NotCaptured(f"a result lies on {x.device}")
         else:
             results.append(_copied(x, memory, tensors))
-    return Results([at(x) for x in tensors], results, structure)
+    is_flat = type(returned) is tuple and [*map(id, flat)] == [*map(id, returned)]
+    return Results([at(x) for x in tensors], results, structure, is_flat)
 
 
 Base = tuple[int | None, torch.Tensor]  # the position of an input, None for a constant

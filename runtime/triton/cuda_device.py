@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from symshape.runtime.torch_c import clear_library_workspaces, tensor_at
+from symshape.runtime.torch_c import clear_library_workspaces, raw_stream, tensor_at
 
 Result = TypeVar("Result")
 
@@ -53,6 +53,7 @@ class CudaDevice:
         self.lock = threading.RLock()
         self.recording = False
         self._last: Any = None  # the stream of the last replay
+        self._handle = 0  # of that stream
         self._done: Any = None  # the event at its end
 
     @functools.cached_property
@@ -110,17 +111,19 @@ class CudaDevice:
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """While entered, the current stream uses the pool: after what the last one did there."""
-        stream = torch.cuda.current_stream(self.device)
         if self._done is None:
             event: Any = torch.cuda.Event
             self._done = event()
-        elif stream != self._last:
-            stream.wait_event(self._done)
+        handle = raw_stream(self.device.index)
+        if self._last is None or handle != self._handle:  # PyTorch's object of a stream takes longer than its handle
+            stream = torch.cuda.current_stream(self.device)
+            if self._last is not None:
+                stream.wait_event(self._done)
+            self._last, self._handle = stream, handle
         try:
             yield
         finally:
-            self._done.record(stream)
-            self._last = stream
+            self._done.record(self._last)
 
     def wait(self) -> None:
         """Until no replay uses the pool."""

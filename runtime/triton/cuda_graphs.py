@@ -33,12 +33,12 @@ from symshape.runtime.torch_c import copy_all
 from symshape.runtime.triton.captured_results import NotCaptured, Results, read_results
 from symshape.runtime.triton.cuda_device import Graph, GraphDevice
 from symshape.runtime.triton.graph_policy import GraphPolicy
+from symshape.runtime.triton.same_inputs import TENSORS, SameInputs
 
 log = logging.getLogger("symshape.cuda_graphs")
 Key = tuple[Any, ...]
 Run = Callable[[list[Any]], Any]
 _VALUES = (int, bool, type(None), str, torch.dtype, torch.device)
-_TENSORS = (torch.Tensor, torch.nn.Parameter)  # others (fake tensors, subclasses) have no memory of their own
 _STEADY = 3  # calls in which an input lies in one place, before it is expected there
 _MOST_GAPS = 4  # memory that a copy takes, for each element
 _NEVER = -1  # calls of sizes that are not captured
@@ -69,7 +69,7 @@ class Bucket:
 
     def note(self, args: Sequence[Any], lasting: Collection[int]) -> None:
         """Of a call: where its inputs lie."""
-        found = {i: x.data_ptr() for i, x in enumerate(args) if type(x) in _TENSORS and i not in lasting}
+        found = {i: x.data_ptr() for i, x in enumerate(args) if type(x) in TENSORS and i not in lasting}
         self.steady = found if not self.seen else {i: a for i, a in self.steady.items() if found[i] == a}
         self.seen += 1
 
@@ -99,25 +99,27 @@ class GraphedProgram:
         device = self.device
         if self.failed or device.is_capturing():
             return self.program.run(args)
-        key = self._key(args)
-        if key is None:
-            return self.program.run(args)
         with device.lock:
             if device.recording:  # this thread's, which calls the program
                 return self.program.run(args)
-            recording = self._fitting(key, args) or self._counted(key, args)
-            if recording is not None:
+            recording = next(reversed(self.graphs.values()), None)  # of the call before
+            if recording is None or not recording.expected.test(args):
+                key = self._key(args)
+                if key is None:
+                    return self.program.run(args)
+                recording = self._fitting(key, args) or self._counted(key, args)
+                if recording is None:
+                    return self._run(key, args)
                 self.graphs.move_to_end(key)
-                given, args[:] = list(args), []
-                return recording.replay(given)
-        return self._run(key, args)
+            given, args[:] = list(args), []
+            return recording.replay(given)
 
     def _key(self, args: Sequence[Any]) -> Key | None:
         """What a graph is captured for. None where an argument is nothing that can be told apart."""
         lasting = self.program.lasting
         key: list[Any] = [x.data_ptr() for x in self.program.constants if isinstance(x, torch.Tensor)]
         for i, x in enumerate(args):
-            if type(x) in _TENSORS:
+            if type(x) in TENSORS:
                 key += [x.shape, x.stride(), x.data_ptr() if i in lasting else None]
             elif isinstance(x, float):
                 key.append(x.hex())  # 0.0 is not -0.0
@@ -181,9 +183,7 @@ class GraphedProgram:
         if not self.policy.pays(self.program.launches, copies, bytes_copied):
             saved = f"{self.program.launches} launches are no more work"
             raise NotCaptured(f"{saved} than copies of inputs and results, at some sizes")
-        recording = record(self.program, self.device, args, moving)
-        recording.fixed = fixed
-        return recording
+        return record(self.program, self.device, args, moving, fixed)
 
     def _keep(self, key: Key, recording: Recording) -> None:
         self.graphs[key] = recording
@@ -202,42 +202,56 @@ class GraphedProgram:
             log.info("%s", remark)
 
 
+@dataclass(frozen=True)
+class Copies:
+    """Those around a replay, by type: ``inputs``: where the graph reads, and the positions of what is copied there, of
+    which ``expanded`` are not copied as they are; ``results``: positions in ``memory``, which they are copied from."""
+
+    moving: list[int]
+    expanded: list[int]
+    inputs: list[tuple[list[torch.Tensor], list[int]]]
+    results: list[list[int]]
+    memory: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, args: Sequence[Any], moving: list[int], statics: list[torch.Tensor], memory: list[torch.Tensor]) -> Copies:
+        kinds = [([statics[j] for j in kind], [moving[j] for j in kind]) for kind in _by_type(statics)]
+        return cls(moving, [i for i in moving if 0 in args[i].stride()], kinds, _by_type(memory), memory)
+
+
 @dataclass
 class Recording:
-    """A captured graph. ``moving``: positions of inputs, ``statics``: where the graph reads each of them; ``fixed``:
-    addresses of inputs that it reads where they are, besides those of the key."""
+    """A captured graph. ``expected``: the arguments, as far as it depends on them; ``fixed``: addresses of inputs that
+    it reads where they are, besides those of the key."""
 
     program: Uncaptured
     device: GraphDevice
     graph: Graph
-    moving: list[int]
-    statics: list[torch.Tensor]
+    copies: Copies
     results: Results
-    fixed: dict[int, int] = field(default_factory=dict)
-    kinds: list[list[int]] = field(default_factory=list)  # positions in ``moving``, by type
-    made: list[list[int]] = field(default_factory=list)  # positions in the results' memory, by type
-
-    def __post_init__(self) -> None:
-        self.kinds = _by_type(self.statics)
-        self.made = _by_type(self.results.memory)
+    expected: SameInputs
+    fixed: dict[int, int]
 
     @torch.no_grad()
-    def replay(self, args: Sequence[Any]) -> Any:
+    def replay(self, args: list[Any]) -> Any:
         """What the program returns for these arguments."""
-        sources = [one_of_each(args[i]) for i in self.moving]
-        memory = self.results.memory
+        given, copies = list(args), self.copies
+        for i in copies.expanded:
+            given[i] = one_of_each(given[i])
         with self.device.in_turn():
-            for kind in self.kinds:
-                copy_all([self.statics[i] for i in kind], [sources[i] for i in kind])
+            for statics, positions in copies.inputs:
+                copy_all(statics, [given[i] for i in positions])
             self.graph.replay()
-            made = [torch.empty_like(x) for x in memory]
-            for kind in self.made:
-                copy_all([made[i] for i in kind], [memory[i] for i in kind])
+            made = [torch.empty_like(x) for x in copies.memory]
+            for kind in copies.results:
+                copy_all([made[i] for i in kind], [copies.memory[i] for i in kind])
         self.program.check()
         return self.results.make(args, made)
 
 
-def record(program: Uncaptured, device: GraphDevice, args: Sequence[Any], moving: Sequence[int]) -> Recording:
+def record(
+    program: Uncaptured, device: GraphDevice, args: Sequence[Any], moving: Sequence[int], fixed: dict[int, int]
+) -> Recording:
     """Captures a call with these arguments, of which those that are ``moving`` are read from memory of the pool."""
 
     def like(x: torch.Tensor) -> torch.Tensor:
@@ -261,7 +275,9 @@ def record(program: Uncaptured, device: GraphDevice, args: Sequence[Any], moving
         return statics, read_results(returned, inputs, program.constants, device.device, device.at)
 
     graph, (statics, results) = device.record(warm_up, work)
-    return Recording(program, device, graph, list(moving), statics, results)
+    copies = Copies.of(args, list(moving), statics, results.memory)
+    expected = SameInputs(args, {*program.lasting, *fixed}, program.constants)
+    return Recording(program, device, graph, copies, results, expected, fixed)
 
 
 def moving_inputs(args: Sequence[Any], lasting: Collection[int], device: torch.device) -> list[int]:

@@ -122,14 +122,38 @@ def test_an_input_that_stays_is_not_copied_until_it_moves() -> None:
         x.normal_()
         check(run, x, w, 1)
     (recording,) = run.graphs.values()
-    assert recording.moving == [] and recording.graph.replays == 3
+    assert recording.copies.moving == [] and recording.graph.replays == 3
     for other in (torch.randn(3, 4), x, torch.randn(3, 4), torch.randn(3, 4), x):
         check(run, other, w, 1)
     (again,) = run.graphs.values()
-    assert recording.graph.is_reset and again.moving == [0] and again.graph.replays == 3
+    assert recording.graph.is_reset and again.copies.moving == [0] and again.graph.replays == 3
     for _ in range(6):  # and for good
         check(run, x, w, 1)
     assert len(run.device.graphs) == 2
+
+
+def test_arguments_like_those_before_need_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, w, x = graphed(), torch.randn(4, 5), torch.randn(3, 4)
+    for _ in range(2):
+        check(run, x, w, 1)
+    made: list[int] = []
+    key_of = run._key
+    monkeypatch.setattr(run, "_key", lambda args: made.append(1) or key_of(args))
+    check(run, torch.randn(3, 4), w, 1)
+    assert not made
+    others = [(x, w, 2), (x, w, True), (torch.randn(4, 3).t(), w, 1), (torch.randn(2, 4), w, 1), (x, w.clone(), 1)]
+    for count, one in enumerate(others, 1):  # another value, type, strides, sizes, address
+        check(run, *one)
+        assert len(made) == count
+
+
+@pytest.mark.parametrize("number", [0.0, float("nan")])
+def test_floats_are_told_apart(number: float) -> None:
+    run, w, x = graphed(), torch.randn(4, 5), torch.randn(3, 4)
+    for _ in range(3):
+        check(run, x, w, number)
+        check(run, x, w, -number)
+    assert len(run.graphs) == (2 if number == 0 else 1)
 
 
 def test_a_parameter_is_read_where_it_is() -> None:
@@ -483,9 +507,9 @@ def test_parameters_are_not_copied(device: FakeDevice, monkeypatch: pytest.Monke
     copied: list[int] = []
     record = cuda_graphs.record
 
-    def noted(program: Any, at: Any, args: Any, moving: Any) -> Any:
+    def noted(program: Any, at: Any, args: Any, moving: Any, fixed: Any) -> Any:
         copied.extend(len(args[i].shape) and args[i].numel() for i in moving)
-        return record(program, at, args, moving)
+        return record(program, at, args, moving, fixed)
 
     monkeypatch.setattr(cuda_graphs, "record", noted)
     for compile_ in (lambda m: symshape.compile(m, **OPTIONS), lambda m: symshape.jit(m, options=OPTIONS)):
