@@ -16,8 +16,9 @@ from symshape.dialects.symshape import Op, bad
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 
-FORMS = ("pointwise", "tile", "persistent", "headed", "looped", "split")
-REDUCTIONS = ("persistent", "headed", "looped", "split")
+FORMS = ("pointwise", "tile", "persistent", "headed", "looped", "split", "split_persistent")
+REDUCTIONS = FORMS[2:]
+SPLIT = ("split", "split_persistent")
 PROCESSORS = "processors"
 INDEX_BITS = (32, 64)
 _MAX_WARPS = 32
@@ -64,7 +65,8 @@ class VariantOp(Op, name="variant"):
     - "headed": the same in two blocks: ``rblock`` points that are all there, and up to ``yblock`` more;
     - "looped": ``xblock`` rows, their reduced points in steps of ``rblock``;
     - "split": like looped, but ``splits`` (the operand after the condition) programs share the reduced points, and a
-      second launch combines what they found.
+      second launch combines what they found;
+    - "split_persistent": the same, where each of these programs holds its ``rblock`` points at once.
 
     ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
     numbers of parallel and of reduced points, in elements).

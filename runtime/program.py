@@ -180,6 +180,7 @@ def _pairs(x: torch.Tensor) -> torch.Tensor:
 # The plain functions reach the same kernels through a shorter call path than the overload objects.
 _SHORT: dict[str, Callable[..., Any]] = {
     "aten.mm.default": torch.mm,
+    "aten.convolution.default": torch.convolution,
     "aten.addmm.default": torch.addmm,
     "aten.bmm.default": torch.bmm,
     "aten.view_as_real.default": _pairs,

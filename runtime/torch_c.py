@@ -59,6 +59,12 @@ def static_launcher() -> tuple[Callable[..., Any], Callable[..., None]] | None:
     return None if launcher is None else (launcher._load_kernel, launcher._launch_kernel)
 
 
+def current_gpu() -> int:
+    """The number of the current GPU, in a process that has used one: ``torch.cuda.current_device`` looks at that first,
+    at each launch."""
+    return int(torch._C._cuda_getDevice())
+
+
 def raw_stream(device: int) -> int:
     """The handle of a GPU's current stream."""
     return int(torch._C._cuda_getCurrentRawStream(device))

@@ -15,8 +15,9 @@ from symshape.codegen.triton.register_pressure import fit
 from symshape.codegen.triton.scatter import emit_scatter
 from symshape.codegen.triton.split import SplitWriter
 from symshape.codegen.variants import Variant, general
+from symshape.dialects.plans import SPLIT
 from symshape.errors import KernelError
-from symshape.prover.numbers.expr import product
+from symshape.prover.numbers.expr import ceildiv, product
 
 __all__ = ["TritonKernel", "TritonVariant", "emit_triton"]
 
@@ -48,13 +49,13 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
     reduces = any(d.reduced for d in kernel.dims)
     planned = [fit(variant, kernel) for variant in variants or [general(reduces)]]
     bounds = frozenset(set(ALIGNED) & {each for variant in planned for each in variant.aligned})
-    split = SplitWriter(kernel, name, bounds) if any(v.form == "split" for v in planned) else None
+    split = SplitWriter(kernel, name, bounds) if any(v.form in SPLIT for v in planned) else None
     functions: dict[str, FunctionText] = {}
     emitted: list[tuple[Variant, TritonVariant]] = []
     for variant in planned:
-        if variant.form == "split":
+        if variant.form in SPLIT:
             assert split is not None
-            functions |= {f.name: f for f in split.functions() if f.name not in functions}
+            functions |= {f.name: f for f in split.functions(variant.form) if f.name not in functions}
             stages = split.stages(variant)
         else:
             own = _function_name(kernel, name, variant)
@@ -109,7 +110,19 @@ def _with_bounds(stage: TritonStage, functions: dict[str, FunctionText], variant
 def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]) -> TritonVariant:
     known = {a.name for a in kernel.args} | set(kernel.symbols)
     aligned = tuple(name for name in variant.aligned if name in known)
-    splits = variant.splits.python() if variant.splits is not None else ""
     return TritonVariant(
-        variant.name, variant.form, tuple(stages), variant.index_bits, aligned, variant.condition.python(), splits
+        variant.name,
+        variant.form,
+        tuple(stages),
+        variant.index_bits,
+        aligned,
+        variant.condition.python(),
+        _splits(kernel, variant),
     )
+
+
+def _splits(kernel: LoopKernel, variant: Variant) -> str:
+    """Python for the number of programs that share a row."""
+    if variant.form == "split_persistent":
+        return ceildiv(product(d.size for d in kernel.dims if d.reduced), variant.rblock).python()
+    return "" if variant.splits is None else variant.splits.python()

@@ -18,6 +18,7 @@ from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
 from symshape.codegen.variants import Variant
+from symshape.dialects.plans import SPLIT
 
 _FILE: Final = 65536  # registers of a multiprocessor, which one block must not exceed
 _REGISTERS: Final = 255  # of a thread at most
@@ -27,7 +28,7 @@ _LANES: Final = 32
 _HELD: Final = ("persistent", "headed")
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
 _DIVIDED: Final = 2  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
-_FREE: Final = {"tile": ("xblock", "yblock"), "looped": ("xblock", "rblock"), "split": ("xblock", "rblock")}
+_FREE: Final = {"tile": ("xblock", "yblock"), **dict.fromkeys(("looped", *SPLIT), ("xblock", "rblock"))}
 _READS: Final = frozenset({"load", "extract"})
 
 

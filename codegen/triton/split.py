@@ -24,8 +24,8 @@ from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
 
 # Partial results that a program combines at once, and its warps: there are few of them.
-_COMBINED: Final = 1024
-_LEAST_STEP: Final = 16
+_COMBINED: Final = 4096
+_LONGEST_STEP: Final = 1024
 _COMBINE_WARPS: Final = 4
 _STORED: Final = {"i1": "i8"}  # the element type of a workspace, where it is another one
 
@@ -97,28 +97,29 @@ class SplitWriter:
             _slots(self._kept(), self.types), _slots(self._partial(), self.types), is_column(kernel)
         )
 
-    def functions(self) -> list[FunctionText]:
-        """All functions."""
-        write = {"partial": self._partial_function, "combine": self._combine_function}
-        return [write[kind](k) for kind, k in self._launches()]
+    def functions(self, form: str) -> list[FunctionText]:
+        """All functions of a form."""
+        partial = self._partial_function if form == "split" else self._held_function
+        write = {"partial": partial, "held": partial, "combine": self._combine_function}
+        return [write[kind](k) for kind, k in self._launches(form)]
 
     def stages(self, variant: Variant) -> list[TritonStage]:
         """Their launches; ``splits`` is computed by the launcher."""
         groups = groups_text(variant.xblock)
-        step = max(_LEAST_STEP, _COMBINED // variant.xblock)
+        step = min(_LONGEST_STEP, _COMBINED // variant.xblock)
         blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
         combine = (("XBLOCK", variant.xblock), ("RBLOCK", step), ("STEP", variant.rblock))
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
         return [
-            TritonStage(f"{self.name}_partial{k}", blocks, variant.num_warps, shared)
-            if kind == "partial"
-            else TritonStage(f"{self.name}_combine{k}", combine, _COMBINE_WARPS, groups)
-            for kind, k in self._launches()
+            TritonStage(f"{self.name}_combine{k}", combine, _COMBINE_WARPS, groups)
+            if kind == "combine"
+            else TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared)
+            for kind, k in self._launches(variant.form)
         ]
 
-    def _launches(self) -> Iterator[tuple[str, int]]:
+    def _launches(self, form: str) -> Iterator[tuple[str, int]]:
         for k in self.sweeps:
-            yield "partial", k
+            yield ("partial" if form == "split" else "held"), k
             if self.plan.sweeps[k].reductions:
                 yield "combine", k
 
@@ -206,9 +207,35 @@ class SplitWriter:
             else:
                 terms = online_terms(online, "count", f"tr.mean(v{online.first}, count)")
             f.line(f"v{online.result} = tr.row_sum({terms})")
-        for number in [*(n for i in one.reductions for n in i.results), *(o.result for o in sums)]:
-            f.line(f"tl.store({self.workspace.part(number, 'split')}, {self._stored(number)}, mask=xmask)")
+        self._store_parts(f, k)
         return f
+
+    def _held_function(self, k: int) -> FunctionText:
+        """The same, where a program holds all of its points at once: no step waits for the memory of the one before,
+        and squares are relative to the part's mean from the start."""
+        f = self._function(f"held{k}", ["XBLOCK", "RBLOCK"])
+        f.programs("split")
+        one, rows = self.plan.sweeps[k], self._rows_of_sweep(k)
+        self._load_kept(f, self._earlier(rows, one.body))
+        for instr in rows:
+            f.body.emit(instr)
+        f.line("begin = split * RBLOCK")
+        f.reduced_points("begin")
+        for instr in one.body:
+            f.body.emit(instr)
+            online = self.plan.after(instr.results[0]) if instr.op == "reduce" else None
+            if online is not None:
+                first, value = f"v{online.first}", f.body.operand(instr.operands[0])
+                count = "" if online.kind == "exp" else "tl.minimum(rnumel - begin, RBLOCK), "
+                f.line(f"v{online.result} = tr.row_sum(tr.{online.kind}_held({value}, {first}, {count}rmask))")
+        self._store_parts(f, k)
+        return f
+
+    def _store_parts(self, f: FunctionText, k: int) -> None:
+        """What a part has found."""
+        reductions = self.plan.sweeps[k].reductions
+        for number in [*(n for i in reductions for n in i.results), *(o.result for o in self._online(k))]:
+            f.line(f"tl.store({self.workspace.part(number, 'split')}, {self._stored(number)}, mask=xmask)")
 
     def _stored(self, number: int) -> str:
         return f"v{number}.to(tl.int8)" if self.types[number] == "i1" else f"v{number}"

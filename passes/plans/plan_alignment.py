@@ -87,7 +87,8 @@ def _kind(row: Row) -> str:
 def _with_aligned(row: Row, needs: Needs | None, kernel: KernelAccesses) -> list[Row]:
     tiny = row.form == "persistent" and row.rblock <= _TINY and kernel.fast is not None and kernel.fast.reduced
     thin = row.form == "tile" and min(row.xblock, row.yblock) < ALIGNMENT  # taken where a dim is shorter
-    if needs is None or tiny or thin:
+    narrow = row.form == "split" and 1 < row.xblock < ALIGNMENT  # as few columns lie next to each other
+    if needs is None or tiny or thin or narrow:
         return [row]
     if not needs.tested:
         return [replace(row, aligned=needs.names)]
@@ -113,6 +114,9 @@ def _by_use(rows: list[Row]) -> Iterator[Row]:
     aligned = [r for r in persistent if r.name.endswith("_aligned")]
     short = [r for r in aligned if r.xblock < r.rblock <= _SHORT]
     yield from short
-    yield from (r for form in ("split", "looped") for r in rows if r.name == form and f"{form}_wide" in names)
+    if "split_persistent_wide" in names:  # then rows that are split in another way are very long: mostly wide, too
+        yield from (r for r in rows if r.form == "split" and not r.name.endswith("_wide"))
+    long = ("split", "looped", "split_persistent")
+    yield from (r for r in rows if r.form in long and r.name == r.base and f"{r.name}_wide" in names)
     yield from (r for r in aligned if r not in short)
     yield from (r for r in persistent if not r.name.endswith("_aligned"))

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
+from symshape.dialects.plans import SPLIT
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, tables, write_all
 from symshape.prover.numbers.condition import TRUE, all_of
@@ -60,7 +61,7 @@ class PlanIndexWidth(Pass):
 
 
 def _has_wide_form(row: Row, rows: list[Row]) -> bool:
-    return row.form == "split" or row is rows[-1]
+    return row.form in SPLIT or row is rows[-1]
 
 
 def bounds(kernel: KernelAccesses, limit: int) -> list[Expr]:

@@ -20,7 +20,7 @@ from symshape.prover.numbers.atoms import Function
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least, equals
 from symshape.prover.numbers.expr import Expr
 
-MOST_VARIANTS: Final = 36
+MOST_VARIANTS: Final = 40
 ALIGNMENT: Final = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
 _ATTRIBUTES: Final = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
 

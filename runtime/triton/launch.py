@@ -13,6 +13,7 @@ import torch
 
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 from symshape.errors import KernelError
+from symshape.runtime.torch_c import current_gpu
 from symshape.runtime.triton.binary import compile_stage, signature
 from symshape.runtime.triton.direct_launch import Launch, direct_launch
 from symshape.runtime.triton.interpreter import comparisons_are_bools
@@ -124,7 +125,7 @@ class _Compiled:
 
     def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
         launch = self.loaded.get(device.index) or self.load(device)
-        if device.index == torch.cuda.current_device():
+        if device.index == current_gpu():
             launch(programs, args)
         else:
             with torch.cuda.device(device):

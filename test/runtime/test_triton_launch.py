@@ -69,7 +69,7 @@ def main() -> None:
     with (
         mock.patch.object(triton_launch, "compile_stage", compile_stage),
         mock.patch.object(triton_launch, "_empty", lambda size, dtype, _device: f"{dtype}[{size}]"),
-        mock.patch.object(torch.cuda, "current_device", lambda: 0),
+        mock.patch.object(triton_launch, "current_gpu", lambda: 0),
         mock.patch.object(torch.cuda, "device", lambda _device: contextlib.nullcontext()),
     ):
         launch = triton_launch.load_triton(kernel, processors=3)

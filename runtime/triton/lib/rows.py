@@ -214,6 +214,19 @@ def square_parts(total, squares, count, centre):
 
 
 @triton.jit
+def exp_held(v, top, mask):
+    """Of points that are held at once: the terms of the sum relative to their maximum, as ``exp_step`` has them."""
+    return tl.where(mask, tl.where(v == top, 1.0, tl.exp(-tl.abs(v - top))), 0.0)
+
+
+@triton.jit
+def square_held(v, total, count, mask):
+    """The same of the sum of squares relative to the mean of ``count`` points, whose sum is known."""
+    off = tl.where(mask, v - mean(total, count), 0.0)
+    return off * off
+
+
+@triton.jit
 def mean(total, count):
     return total / tl.maximum(count, 1).to(total.dtype)
 
