@@ -100,9 +100,10 @@ class FunctionText:
         self.body.enter(segment)
         self.body.recover("r", self.reduced)
 
-    def loop(self, begin: str, end: str, write: Callable[[], None]) -> None:
-        """What ``write`` prints, for chunks of RBLOCK from ``begin`` to ``end``."""
-        self.line(f"for chunk in range({begin}, {end}, RBLOCK):")
+    def loop(self, begin: str, end: str, write: Callable[[], None], unrolled: int = 1) -> None:
+        """What ``write`` prints, for chunks of RBLOCK from ``begin`` to ``end``; ``unrolled``: so many at once."""
+        factor = f", loop_unroll_factor={unrolled}" if unrolled > 1 else ""
+        self.line(f"for chunk in {'tl.range' if factor else 'range'}({begin}, {end}, RBLOCK{factor}):")
         self.body.indent += "    "
         write()
         self.body.indent = self.body.indent[4:]

@@ -85,7 +85,7 @@ def _words(instr: Instr, wide: bool) -> int:
 def fit(variant: Variant, kernel: LoopKernel) -> Variant:
     """The variant with smaller blocks, where they cannot be smaller more warps, until a thread's registers suffice."""
     wide = variant.index_bits == 64
-    held = variant.form in _HELD and variant.xblock == 1
+    held = variant.form in (*_HELD, "split_persistent") and variant.xblock == 1
     each = held_words(kernel, wide) if held else registers_per_element(kernel, wide)
     most = _DIVIDED if wide and _divides(kernel) else sys.maxsize
     while (elements := _elements(variant)) > 1 and (elements > most or elements * each > _registers(variant) - _FIXED):

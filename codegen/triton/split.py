@@ -23,10 +23,13 @@ from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
 
-# Partial results that a program combines at once, and its warps: there are few of them.
+# Rows of which a program combines the partial results (32 bytes, the least that memory gives, where rows are
+# neighbours), how many it does at once, and its warps.
+_COMBINED_ROWS: Final = 8
 _COMBINED: Final = 4096
-_LONGEST_STEP: Final = 1024
-_COMBINE_WARPS: Final = 4
+_LONGEST_STEP: Final = 2048
+_COMBINE_WARPS: Final = 8
+_UNROLLED: Final = 2  # steps of which the loads are under way together
 _STORED: Final = {"i1": "i8"}  # the element type of a workspace, where it is another one
 
 
@@ -106,12 +109,13 @@ class SplitWriter:
     def stages(self, variant: Variant) -> list[TritonStage]:
         """Their launches; ``splits`` is computed by the launcher."""
         groups = groups_text(variant.xblock)
-        step = min(_LONGEST_STEP, _COMBINED // variant.xblock)
+        rows = min(_COMBINED_ROWS, variant.xblock)
+        step = min(_LONGEST_STEP, _COMBINED // rows)
         blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
-        combine = (("XBLOCK", variant.xblock), ("RBLOCK", step), ("STEP", variant.rblock))
+        combine = (("XBLOCK", rows), ("RBLOCK", step), ("STEP", variant.rblock))
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
         return [
-            TritonStage(f"{self.name}_combine{k}", combine, _COMBINE_WARPS, groups)
+            TritonStage(f"{self.name}_combine{k}", combine, _COMBINE_WARPS, groups_text(rows))
             if kind == "combine"
             else TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared)
             for kind, k in self._launches(variant.form)
@@ -246,7 +250,7 @@ class SplitWriter:
         reductions = self.plan.sweeps[k].reductions
         for instr in reductions:
             f.line(*start(instr, "tl.int64"))
-        f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions))
+        f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions), _UNROLLED)
         for instr in reductions:
             f.line(*finish(instr))
             f.body.known(instr.results)
@@ -291,7 +295,7 @@ class SplitWriter:
             )
             f.line(f"{acc} += tl.where(rmask, {terms}, 0.0)")
 
-        f.loop("0", "tr.loop_end(splits)", step)
+        f.loop("0", "tr.loop_end(splits)", step, _UNROLLED)
         f.line(f"v{online.result} = tr.row_sum({acc})")
         f.body.known([online.result])
 

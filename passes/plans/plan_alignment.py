@@ -87,7 +87,7 @@ def _kind(row: Row) -> str:
 def _with_aligned(row: Row, needs: Needs | None, kernel: KernelAccesses) -> list[Row]:
     tiny = row.form == "persistent" and row.rblock <= _TINY and kernel.fast is not None and kernel.fast.reduced
     thin = row.form == "tile" and min(row.xblock, row.yblock) < ALIGNMENT  # taken where a dim is shorter
-    narrow = row.form == "split" and 1 < row.xblock < ALIGNMENT  # as few columns lie next to each other
+    narrow = row.form == "split_persistent" and 1 < row.xblock < ALIGNMENT  # as few columns lie next to each other
     if needs is None or tiny or thin or narrow:
         return [row]
     if not needs.tested:

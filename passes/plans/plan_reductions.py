@@ -61,8 +61,7 @@ class PlanReductions(Pass):
     ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
     ``wide_rows``    the same where every processor has so many
     ``narrow``       the same where columns are split among programs and are no more than that
-    ``column_tile``  points of a step of such a program
-    ``part``         reduced points of a part that is held at once
+    ``part``         points of a part that is held at once
     ``most_parts``   of a row
     ``step``         bytes of a row from which it is split
     ``share``        bytes that each program of a split reads, where there is more than one wave of them
@@ -90,7 +89,6 @@ class PlanReductions(Pass):
     column_rows: int = 64
     wide_rows: int = 1024
     narrow: tuple[int, ...] = (2, 8, 32)
-    column_tile: int = 4096
     part: int = 8192
     most_parts: int = 16384
     step: int = 192 << 10
@@ -113,38 +111,36 @@ class PlanReductions(Pass):
         if column and kernel.loops == 1:
             enough = at_least(kernel.xnumel, self.wide_rows * processors())
             rows.insert(1, Row("columns", "looped", enough, self.wide_rows, rblock=4, num_warps=8))
-        rows += self._split_columns(kernel) if column else self._split_rows(kernel)
         xblock, rblock = (self.column_rows, 32) if column else (1, 2048)
+        rows += self._split(kernel, column)
         return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=8 if column else 16)]
 
-    def _split_rows(self, kernel: KernelAccesses) -> list[Row]:
-        """Parts that are held at once, or read in steps where there would be too many of those to combine."""
-        split = self.split(kernel, 1, 2048)
-        if split is None:
-            return []
-        condition, splits = split
-        parts = ceildiv(kernel.rnumel, self.part)
-        room = at_most(kernel.xnumel * kernel.partial_bytes * (parts + 1), self.workspace)
-        held = all_of(condition, at_most(kernel.rnumel, self.part * self.most_parts), room)
-        return [
-            Row("split_persistent", "split_persistent", held, 1, rblock=self.part, num_warps=8),
-            Row("split", "split", condition, 1, rblock=2048, num_warps=8, splits=splits),
-        ]
-
-    def _split_columns(self, kernel: KernelAccesses) -> list[Row]:
-        """In tiles as wide as the rows are many, up to ``column_rows``."""
+    def _split(self, kernel: KernelAccesses, column: bool) -> list[Row]:
+        """Parts that are held at once, in tiles as wide as the rows are many, up to ``column_rows``; or read in steps,
+        where there would be too many of them to combine."""
         rows = []
-        for width in (*self.narrow, self.column_rows):
-            tile = self.column_tile // width
-            split = self.split(kernel, width, tile)
-            if split is None:
-                continue
+        for width in (*self.narrow, self.column_rows) if column else (1,):
+            held = self._held_parts(kernel, width)
+            if held is not None:
+                name = "split_persistent" + (str(width) if width in self.narrow else "")
+                rows.append(Row(name, "split_persistent", held, width, rblock=self.part // width, num_warps=8))
+        xblock, rblock = (self.column_rows, 64) if column else (1, 2048)
+        split = self.split(kernel, xblock, rblock)
+        if split is not None:
             condition, splits = split
-            whole = width == self.column_rows
-            condition = condition if whole else all_of(at_most(kernel.xnumel, width), condition)
-            name = "split" if whole else f"split{width}"
-            rows.append(Row(name, "split", condition, width, rblock=tile, num_warps=8, splits=splits))
+            rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=8, splits=splits))
         return rows
+
+    def _held_parts(self, kernel: KernelAccesses, width: int) -> Condition | None:
+        """Where parts of ``width`` rows are held; None where that is never."""
+        rblock = self.part // width
+        split = self.split(kernel, width, rblock)
+        if split is None:
+            return None
+        few = at_most(kernel.xnumel, width) if width in self.narrow else TRUE
+        parts = ceildiv(kernel.rnumel, rblock)
+        room = at_most(kernel.xnumel * kernel.partial_bytes * (parts + 1), self.workspace)
+        return all_of(few, split[0], at_most(kernel.rnumel, rblock * self.most_parts), room)
 
     def _rungs(self, kernel: KernelAccesses, column: bool) -> list[tuple[int, int]]:
         """Reduced points of the variants that hold a row: of the block, and of the one behind it. Where the longest row

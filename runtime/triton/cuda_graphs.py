@@ -214,7 +214,9 @@ class Copies:
     memory: list[torch.Tensor]
 
     @classmethod
-    def of(cls, args: Sequence[Any], moving: list[int], statics: list[torch.Tensor], memory: list[torch.Tensor]) -> Copies:
+    def of(
+        cls, args: Sequence[Any], moving: list[int], statics: list[torch.Tensor], memory: list[torch.Tensor]
+    ) -> Copies:
         kinds = [([statics[j] for j in kind], [moving[j] for j in kind]) for kind in _by_type(statics)]
         return cls(moving, [i for i in moving if 0 in args[i].stride()], kinds, _by_type(memory), memory)
 

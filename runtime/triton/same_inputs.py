@@ -18,8 +18,9 @@ _ADDRESS = torch.Tensor.data_ptr
 
 
 class SameInputs:
-    """``test(args)``: whether each argument is what ``args`` were when this was made: a tensor of the same class, dtype,
-    sizes and strides; at the same address, for positions that are ``placed`` and for ``constants``; or an equal value.
+    """``test(args)``: whether each argument is what ``args`` were when this was made: a tensor of the same class,
+    dtype, sizes and strides; at the same address, for positions that are ``placed`` and for ``constants``; or an equal
+    value.
 
     False where it does not know: of the same tensor in two places, of floats, of what is no plain value.
     """

@@ -164,9 +164,10 @@ func.func private @constant(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: inde
 // CHECK:         "symshape.variant"(%[[MANY]]) {{{.*}} form = "looped", {{.*}} name = "columns", num_warps = 8 : i64, rblock = 4 : i64, xblock = 1024 : i64
 // CHECK:         name = "persistent16", num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
 // CHECK:         name = "persistent64", num_warps = 16 : i64, rblock = 64 : i64, xblock = 64 : i64
-// CHECK:         name = "split2", num_warps = 8 : i64, rblock = 2048 : i64, xblock = 2 : i64
-// CHECK:         name = "split8", num_warps = 8 : i64, rblock = 512 : i64, xblock = 8 : i64
-// CHECK:         name = "split32", num_warps = 8 : i64, rblock = 128 : i64, xblock = 32 : i64
+// CHECK:         name = "split_persistent2", num_warps = 8 : i64, rblock = 4096 : i64, xblock = 2 : i64
+// CHECK:         name = "split_persistent8", num_warps = 8 : i64, rblock = 1024 : i64, xblock = 8 : i64
+// CHECK:         name = "split_persistent32", num_warps = 8 : i64, rblock = 256 : i64, xblock = 32 : i64
+// CHECK:         name = "split_persistent", num_warps = 8 : i64, rblock = 128 : i64, xblock = 64 : i64
 // CHECK:         name = "split", num_warps = 8 : i64, rblock = 64 : i64, xblock = 64 : i64
 // CHECK:         name = "looped", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
 func.func private @column(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index, %s1: index) -> tensor<?xf32>
