@@ -137,7 +137,7 @@ def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, m
     note("compile-cpu")
     start = time.perf_counter()
     try:
-        made = compile_objects(sources, opt_level, machine)[0]
+        made = compile_objects(sources, opt_level, machine, functions[0].context)[0]
     except Exception:
         for function, source in zip(functions, sources, strict=True):
             with kernel_step("compile-cpu", [function], steps):

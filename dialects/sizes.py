@@ -25,6 +25,8 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "arith.maxsi": maximum,
     "arith.minsi": minimum,
 }
+_SYMBOLS = ("symshape.symbol", "symshape.unbacked_symbol")
+_ABOUT_SIZES = frozenset({*_BINARY, *_SYMBOLS, "arith.constant", "symshape.bind", "tensor.dim"})
 _OP_OF_FUNCTION = {"floordiv": "arith.floordivsi", "max": "arith.maxsi", "min": "arith.minsi"}
 
 
@@ -72,40 +74,47 @@ class Sizes:
     def read(self, op: Any) -> bool:
         """Takes in one operation if it is about sizes; False if it is not."""
         name = op.name
-        if name in _BINARY:
-            if op.results[0].type != self.index_type:
-                return False
-            left, right = op.operands
-            if left in self._exprs and right in self._exprs:
-                expr = _BINARY[name](self._exprs[left], self._exprs[right])
-                if expr.as_int() is None:
-                    self.define(op.results[0], expr)
-                else:  # the value of a number is a constant
-                    self._exprs[op.results[0]] = expr
-            return True
-        if name == "arith.constant" and op.results[0].type == self.index_type:
-            self.define(op.results[0], Expr.const(ir.IntegerAttr(op.attributes["value"]).value))
-            return True
-        if name in ("symshape.symbol", "symshape.unbacked_symbol"):
-            self.define(op.results[0], Expr.symbol(symbol_name(op)))
-            return True
+        if name not in _ABOUT_SIZES:  # most are not
+            return False
         if name == "symshape.bind":
-            tensor, *layout = op.operands
-            if (foreign := foreign_of(op)) is not None:
-                self.foreign[tensor] = foreign
-            rank = len(layout) // 2
-            try:
-                exprs = tuple(map(self._exprs.__getitem__, layout))
-            except KeyError:
-                return True
-            self.layouts[tensor] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
-            return True
-        if name == "tensor.dim":
+            self._bind(op)
+        elif name == "arith.constant":
+            return self._constant(op)
+        elif name in _BINARY:
+            left, right = op.operands
+            a, b = self._exprs.get(left), self._exprs.get(right)
+            if a is None or b is None:
+                return bool(op.results[0].type == self.index_type)
+            expr = _BINARY[name](a, b)
+            if expr.as_int() is None:
+                self.define(op.results[0], expr)
+            else:  # the value of a number is a constant
+                self._exprs[op.results[0]] = expr
+        elif name == "tensor.dim":
             size = self._bound_size(*op.operands)
             if size is not None:
                 self.define(op.results[0], size)
-            return True
-        return False
+        else:
+            self.define(op.results[0], Expr.symbol(symbol_name(op)))
+        return True
+
+    def _constant(self, op: Any) -> bool:
+        result = op.results[0]
+        if result.type != self.index_type:
+            return False
+        self.define(result, Expr.const(ir.IntegerAttr(op.attributes["value"]).value))
+        return True
+
+    def _bind(self, op: Any) -> None:
+        tensor, *layout = op.operands
+        if (foreign := foreign_of(op)) is not None:
+            self.foreign[tensor] = foreign
+        rank = len(layout) // 2
+        try:
+            exprs = tuple(map(self._exprs.__getitem__, layout))
+        except KeyError:
+            return
+        self.layouts[tensor] = Layout(exprs[:rank], exprs[rank : 2 * rank], exprs[-1])
 
     def _bound_size(self, tensor: ir.Value, position: ir.Value) -> Expr | None:
         dim = self._exprs[position].as_int() if position in self._exprs else None

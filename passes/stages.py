@@ -26,6 +26,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     ),
     "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }
+# Of a stage whose passes have nothing to do for others. Their modules are not even loaded.
+TARGETS: dict[str, tuple[str, ...]] = {"planned": ("triton",)}
 
 
 def passes_between(start: str, end: str) -> list[str]:

@@ -42,7 +42,7 @@ from symshape.passes.framework.manager import Hooks, UnverifiedFailure, run_pipe
 from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
 from symshape.passes.framework.registry import load_pass_file
 from symshape.passes.lowering.lower_aten import LowerAten
-from symshape.passes.stages import STAGES, stages_after
+from symshape.passes.stages import STAGES, TARGETS, stages_after
 from symshape.pipeline import Timings, check_optional, timed
 from symshape.prover.numbers.condition import Condition
 from symshape.recording import Recording, record_graph
@@ -200,7 +200,7 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
 
     chosen = {"target": target, "cpu": options.cpu, "kind": start.kind}
     pass_context = PassContext(options=chosen, disabled=disabled, require=start.require)
-    pipelines = dict(stage_pipelines(options, attempt))
+    pipelines = dict(stage_pipelines(options, attempt, target))
     for stage in stages_after(start.stage):
         hooks = Hooks(timings=timings)
         steps, each = pipelines.get(stage, ()), attempt.verify_each
@@ -260,8 +260,11 @@ def load(built: Built, options: Options, require: Require, lasting: Collection[i
     return Compiled(run, built.report, built.text.entry, program, image, require.made)
 
 
-def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tuple[str, list[Any]]]:
-    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``."""
+def stage_pipelines(
+    options: Options, attempt: Attempt | None = None, target: str = "triton"
+) -> list[tuple[str, list[Any]]]:
+    """The passes of each stage, after the user's additions and removals, and those of an ``attempt``; without stages
+    that are for other targets only."""
     attempt = attempt or Attempt()
     for file in options.pass_files:
         load_pass_file(file)
@@ -272,6 +275,8 @@ def stage_pipelines(options: Options, attempt: Attempt | None = None) -> list[tu
         disabled.add("outline-layers")
     pipelines = []
     for stage, elements in STAGES.items():
+        if target not in TARGETS.get(stage, (target,)):
+            continue
         steps = [step for element in elements for step in parse_pipeline(element)]
         steps += extra if stage == "linalg" else []
         steps = [kept for step in steps for kept in _unless(disabled, step)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,10 +55,17 @@ def size_expr(value: Any) -> Expr:
     PyTorch replaces a symbol that a guard pins, but not an expression. That a size is 1 must be seen: such a dim
     broadcasts, whatever it is called (``x.view(-1, 4) * y`` for an x of 4 elements).
     """
-    if not isinstance(value, torch.SymInt):
-        return Expr.const(int(value))
-    expr = named_expr(expression_of(value))
-    return Expr.const(1) if has_functions(expr) and _is_one(value, expr) else expr
+    if type(value) is int or not isinstance(value, torch.SymInt):
+        return Expr.const(value)
+    expr, divides = _read(expression_of(value))
+    return Expr.const(1) if divides and _is_one(value, expr) else expr
+
+
+@functools.lru_cache(maxsize=1 << 13)
+def _read(expr: Any) -> tuple[Expr, bool]:
+    """An expression, and whether it has functions: each size of a graph stands in the layouts of many tensors."""
+    named = named_expr(expr)
+    return named, has_functions(named)
 
 
 def named_expr(expr: Any) -> Expr:

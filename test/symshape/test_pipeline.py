@@ -9,8 +9,11 @@ import torch
 
 import symshape
 from symshape.analysis.loop_form import FINISHING, READING
+from symshape.compiler import stage_pipelines
 from symshape.errors import OptionError
-from symshape.passes.stages import STAGES
+from symshape.options import Options
+from symshape.passes.framework.registry import lookup
+from symshape.passes.stages import STAGES, TARGETS
 from symshape.pipeline import KERNEL, OPTIONAL, PIPELINE
 
 
@@ -59,3 +62,13 @@ def test_what_is_optional_can_be_left_out(name: str) -> None:
 def test_what_is_not_optional_cannot() -> None:
     with pytest.raises(OptionError, match="normalise-loops cannot be left out"):
         symshape.compile(function, disable_passes=["normalise-loops"])(*inputs(5))
+
+
+def test_stages_of_other_targets_are_not_loaded() -> None:
+    """Which is right where none of their passes has anything to do."""
+    for stage, targets in TARGETS.items():
+        for name in STAGES[stage]:
+            found = lookup(name)
+            assert found is not None and found.targets == targets
+    with_all, of_cpu = (dict(stage_pipelines(Options.parse(None), None, target)) for target in ("triton", "cpu"))
+    assert with_all.keys() - of_cpu.keys() == TARGETS.keys()

@@ -106,10 +106,10 @@ def put(state: State, instr: Instr, buffer: str, index: str, value: Value) -> No
 _PARAMETERS = "%memory: !llvm.ptr, %stride: i64, %buffer: !llvm.ptr, %rows: i64, %columns: i64"
 
 
-def _start(name: str, kind: str, width: int) -> list[str]:
-    """The function's head: which elements of a strided run there are, and where each run begins."""
+def _start(name: str, width: int) -> list[str]:
+    """The function's head: which elements of a strided run there are."""
     indices, lanes = f"vector<{width}xi64>", ", ".join(map(str, range(width)))
-    lines = [
+    return [
         f'llvm.func internal @{name}({_PARAMETERS}) attributes {{passthrough = ["noinline"]}} {{',
         f"  %iota = arith.constant dense<[{lanes}]> : {indices}",
         f"  %bound = vector.broadcast %rows : i64 to {indices}",
@@ -117,13 +117,18 @@ def _start(name: str, kind: str, width: int) -> list[str]:
         "  %one = arith.constant 1 : i64",
         "  %thin = arith.cmpi eq, %rows, %one : i64",
     ]
-    for i in range(width):
+
+
+def _runs(kind: str, count: int, memory: str = "%memory", columns: str = "%columns") -> list[str]:
+    """Where each of so many runs begins; the first one's address for those that there are not."""
+    lines = []
+    for i in range(count):
         lines += [
             f"  %c{i} = arith.constant {i} : i64",
-            f"  %inside{i} = arith.cmpi slt, %c{i}, %columns : i64",
+            f"  %inside{i} = arith.cmpi slt, %c{i}, {columns} : i64",
             f"  %offset{i} = arith.muli %c{i}, %stride : i64",
-            f"  %at{i} = llvm.getelementptr %memory[%offset{i}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
-            f"  %safe{i} = llvm.select %inside{i}, %at{i}, %memory : i1, !llvm.ptr",
+            f"  %at{i} = llvm.getelementptr {memory}[%offset{i}] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
+            f"  %safe{i} = llvm.select %inside{i}, %at{i}, {memory} : i1, !llvm.ptr",
         ]
     return lines
 
@@ -156,10 +161,10 @@ def _shuffles(kind: str, width: int, registers: int, steps: int, name: str = "r"
 
 
 def _fill_helper(name: str, kind: str, width: int) -> str:
-    """A function that transposes ``columns`` strided runs of ``rows`` elements into a width x width buffer. Few runs,
-    and short ones, take half of the registers."""
+    """A function that transposes ``columns`` strided runs of ``rows`` elements into a width x width buffer: half of the
+    runs at a time, unless all are short. Both take half of the registers."""
     size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
-    lines = _start(name, kind, width)
+    lines = _start(name, width)
     lines.append(f"  %zero = arith.constant dense<{'0.0' if types.is_float(kind) else '0'}> : {vector}")
     thin = kind in types.GATHERED
     if thin:
@@ -172,26 +177,24 @@ def _fill_helper(name: str, kind: str, width: int) -> str:
                 f"llvm.store %run, %buffer {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
             ],
         )
-    half, steps = width // 2, width.bit_length() - 1
     lines += [
-        f"  %half = arith.constant {half} : i64",
-        "  %few = arith.cmpi sle, %columns, %half : i64",
-        "  scf.if %few {",
-        *_few_runs(kind, width),
-        "  } else {",
-        "  %short = arith.cmpi sle, %rows, %half : i64",
+        f"  %half = arith.constant {width // 2} : i64",
+        "  %none = arith.constant 0 : i64",
+        "  %many = arith.cmpi sgt, %columns, %half : i64",
+        "  %low = arith.cmpi sle, %rows, %half : i64",
+        "  %short = arith.andi %many, %low : i1",
         "  scf.if %short {",
+        *_runs(kind, width),
         *_short_runs(kind, width),
         "  } else {",
+        "  %last = llvm.select %many, %half, %none : i1, i64",
+        "  %end = arith.addi %last, %one : i64",
+        "  scf.for %first = %none to %end step %half : i64 {",
+        *_half_of_runs(kind, width),
+        "  }",
+        "  }",
     ]
-    lines += [f"  %r0_{i} = {_masked_load(kind, width, i)}" for i in range(width)]
-    lines += _shuffles(kind, width, width, steps)
-    for i in range(width):
-        lines += [
-            f"  %to{i} = llvm.getelementptr %buffer[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
-            f"  llvm.store %r{steps}_{i}, %to{i} {{alignment = {size} : i64}} : {vector}, !llvm.ptr",
-        ]
-    return "\n".join([*lines, "  }", "  }", *(["  }"] if thin else []), "  llvm.return", "}"])
+    return "\n".join([*lines, *(["  }"] if thin else []), "  llvm.return", "}"])
 
 
 def _masked_load(kind: str, width: int, run: int, mask: str = "%mask", zero: str = "%zero") -> str:
@@ -201,17 +204,24 @@ def _masked_load(kind: str, width: int, run: int, mask: str = "%mask", zero: str
     )
 
 
-def _few_runs(kind: str, width: int) -> list[str]:
-    """At most width/2 runs: after log2(width/2) shuffles register q holds what belongs to rows 2q and 2q + 1."""
+def _half_of_runs(kind: str, width: int) -> list[str]:
+    """width/2 runs from %first on: after log2(width/2) shuffles register q holds what belongs to rows 2q and 2q + 1."""
     half, size = width // 2, types.size(kind)
     steps, vector = half.bit_length() - 1, f"vector<{width}x{kind}>"
-    lines = [f"  %f0_{i} = {_masked_load(kind, width, i)}" for i in range(half)]
+    lines = [
+        "  %skipped = arith.muli %first, %stride : i64",
+        f"  %from = llvm.getelementptr %memory[%skipped] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
+        f"  %to = llvm.getelementptr %buffer[%first] : (!llvm.ptr, i64) -> !llvm.ptr, {kind}",
+        "  %left = arith.subi %columns, %first : i64",
+        *_runs(kind, half, "%from", "%left"),
+    ]
+    lines += [f"  %f0_{i} = {_masked_load(kind, width, i)}" for i in range(half)]
     lines += _shuffles(kind, width, half, steps, "f")
     for row in range(width):
         register, lanes = f"%f{steps}_{row // 2}", ", ".join(str(row % 2 * half + k) for k in range(half))
         lines += [
             f"  %fh{row} = vector.shuffle {register}, {register} [{lanes}] : {vector}, {vector}",
-            f"  %fto{row} = llvm.getelementptr %buffer[{row * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
+            f"  %fto{row} = llvm.getelementptr %to[{row * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",
             f"  llvm.store %fh{row}, %fto{row} {{alignment = {size} : i64}} : vector<{half}x{kind}>, !llvm.ptr",
         ]
     return lines
@@ -240,7 +250,7 @@ def _short_runs(kind: str, width: int) -> list[str]:
 def _drain_helper(name: str, kind: str, width: int) -> str:
     """A function that transposes a width x width buffer into ``columns`` strided runs of ``rows`` elements."""
     size, vector, bools = types.size(kind), f"vector<{width}x{kind}>", f"vector<{width}xi1>"
-    lines = _start(name, kind, width)
+    lines = _start(name, width)
     lines.append(f"  %none = arith.constant dense<false> : {bools}")
     thin = kind in types.GATHERED and width == 16  # AVX2 has no scatter
     if thin:
@@ -253,6 +263,7 @@ def _drain_helper(name: str, kind: str, width: int) -> str:
                 f" : {vector}, {bools} into vector<{width}x!llvm.ptr>",
             ],
         )
+    lines += _runs(kind, width)
     for i in range(width):
         lines += [
             f"  %from{i} = llvm.getelementptr %buffer[{i * width}] : (!llvm.ptr) -> !llvm.ptr, {kind}",

@@ -33,8 +33,11 @@ class Timings:
         return self.parse + self.passes + self.codegen
 
 
-def compile_objects(texts: Sequence[str], opt_level: int = 0, target: Target | None = None) -> tuple[bytes, Timings]:
-    """The object file with all kernels of a graph, printed for ``target``, and how long it took.
+def compile_objects(
+    texts: Sequence[str], opt_level: int = 0, target: Target | None = None, context: Any = None
+) -> tuple[bytes, Timings]:
+    """The object file with all kernels of a graph, printed for ``target``, and how long it took. ``context``: an MLIR
+    context to work in, by default a new one.
 
     LLVM's middle-end finds nothing in this code (`Writer` has hoisted and shared what there was): level 0 gives machine
     code that is as fast as level 2's in a third of the time. Instruction selection and scheduling run in full.
@@ -49,7 +52,7 @@ def compile_objects(texts: Sequence[str], opt_level: int = 0, target: Target | N
         raise KernelError("there is no kernel to compile")
     marks = [time.perf_counter()]
     try:
-        with Context(), Location.unknown():
+        with context or Context(), Location.unknown():
             module = Module.parse(source)
             _restrict(module, (target or default()).level)
             marks.append(time.perf_counter())
