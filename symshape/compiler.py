@@ -208,7 +208,7 @@ def build(start: Start, options: Options, attempt: Attempt, watch: Watch, timing
         before, module = module, with_file(module, stage, options, report)
         if module is not before:
             pass_context.scratch.clear()
-        if stage in pipelines or module is not before:
+        if stage in pipelines or stage in TARGETS or module is not before:  # a stage is there for every target
             watch.stage(report, stage, module)
     if not attempt.verify_each:
         with timed("verify", timings):
