@@ -57,6 +57,7 @@ class Cuda:
         monkeypatch.setattr(torch.cuda, "get_rng_state", lambda _device: self.drawn)
         monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, _device: setattr(self, "drawn", state))
         monkeypatch.setattr(cuda_device, "raw_stream", lambda _device: id(self.stream))
+        monkeypatch.setattr(launch, "current_gpu", self.current_device)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing and self.device == 1)
         monkeypatch.setattr(cuda_device, "clear_library_workspaces", lambda: self.said.append("workspaces are cleared"))
 
