@@ -1,4 +1,5 @@
-"""How long a reduction that is split among programs takes on a GPU, by a model: what the planner's count is held to.
+"""How long a reduction that is split among programs takes on a GPU, by a model: what the planner's count is held to,
+which decides when to split, and how, in the form "split".
 
     python -m bench.split_model          # prints the table: the planner's count against the best
 

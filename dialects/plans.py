@@ -16,9 +16,9 @@ from symshape.dialects.symshape import Op, bad
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 
-FORMS = ("pointwise", "tile", "persistent", "headed", "looped", "split", "split_persistent")
-REDUCTIONS = FORMS[2:]
 SPLIT = ("split", "split_persistent")
+REDUCTIONS = ("persistent", "headed", "looped", *SPLIT)
+FORMS = ("pointwise", "tile", *REDUCTIONS)
 PROCESSORS = "processors"
 INDEX_BITS = (32, 64)
 _MAX_WARPS = 32

@@ -1,8 +1,9 @@
 """Reductions whose rows many programs share: partial results go to a workspace, a second launch combines them.
 
-For each sweep of the schedule: ``partialK`` runs it for a part of the reduced points, ``combineK`` combines what the
-parts found, in their order, does the row-level work and stores that this makes possible, and leaves what later sweeps
-need. A last sweep that only stores has no ``combine``. No atomics: two runs are bitwise equal.
+For each sweep of the schedule: ``partialK`` runs it for a part of the reduced points in steps (``heldK`` where the part
+is held at once, form "split_persistent"), ``combineK`` combines what the parts found, in their order, does the
+row-level work and stores that this makes possible, and leaves what later sweeps need. A last sweep that only stores has
+no ``combine``. No atomics: two runs are bitwise equal.
 
 The workspace of an element type: a value per row for each result that a later sweep needs, then a value per row and
 part for each partial result; parts of a row are neighbours, or rows are where those are the fast dim of what is read.

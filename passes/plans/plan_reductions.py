@@ -47,9 +47,11 @@ class PlanReductions(Pass):
 
     More programs have more reads under way (on an H200 one program reads 19 GB/s, a processor could 32), and balance
     counts of rows that do not divide evenly among the processors (133 rows on 132 of them). bench/split_model.py is the
-    model that this is held to. What facts exclude is left out: rows of at most 1024 points are never looped or split.
-    "Rows" are groups of ``column_rows`` neighbouring ones where those, and not the reduced points, lie next to each
-    other in memory; of ``wide_rows`` where there are so many that each thread may reduce rows of its own.
+    model that this is held to. Where that gives at most ``most_parts``, each part is ``part`` points that are held at
+    once ("split_persistent"), as many as it takes: nothing waits for the step before. What facts exclude is left out:
+    rows of at most 1024 points are never looped or split. "Rows" are groups of ``column_rows`` neighbouring ones where
+    those, and not the reduced points, lie next to each other in memory; of ``wide_rows`` where there are so many that
+    each thread may reduce rows of its own.
 
     ``persistent``   reduced points of the persistent variants
     ``column``       the same, where the fast dim is parallel

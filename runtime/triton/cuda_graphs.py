@@ -99,20 +99,21 @@ class GraphedProgram:
         device = self.device
         if self.failed or device.is_capturing():
             return self.program.run(args)
+        key: Key | None = None
         with device.lock:
             if device.recording:  # this thread's, which calls the program
                 return self.program.run(args)
             recording = next(reversed(self.graphs.values()), None)  # of the call before
             if recording is None or not recording.expected.test(args):
                 key = self._key(args)
-                if key is None:
-                    return self.program.run(args)
-                recording = self._fitting(key, args) or self._counted(key, args)
-                if recording is None:
-                    return self._run(key, args)
-                self.graphs.move_to_end(key)
-            given, args[:] = list(args), []
-            return recording.replay(given)
+                recording = None if key is None else self._fitting(key, args) or self._counted(key, args)
+                if recording is not None:
+                    self.graphs.move_to_end(key)
+            if recording is not None:
+                given, args[:] = list(args), []
+                return recording.replay(given)
+        # Without the lock: what runs as it is may take long, and wait for other threads.
+        return self.program.run(args) if key is None else self._run(key, args)
 
     def _key(self, args: Sequence[Any]) -> Key | None:
         """What a graph is captured for. None where an argument is nothing that can be told apart."""

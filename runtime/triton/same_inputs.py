@@ -1,7 +1,7 @@
 """Whether the arguments of a call are like those of an earlier one, by a few calls of C++ code.
 
-A loop calls a program with the same sizes again and again. Reading the sizes, strides and address of each of 60 inputs
-takes Python 60 us, more than all launches that a CUDA graph saves some models; comparing them at once takes 6.
+A loop calls a program with the same sizes again and again. Reading and hashing the sizes, strides and address of each
+of 60 inputs in Python made a replay slower than Inductor's, which the comparison of all of them at once is not.
 """
 
 from __future__ import annotations

@@ -132,6 +132,28 @@ def test_an_input_that_stays_is_not_copied_until_it_moves() -> None:
     assert len(run.device.graphs) == 2
 
 
+def test_what_runs_as_it_is_holds_no_lock() -> None:
+    """Other threads may replay meanwhile, and the program may wait for one."""
+    device = FakeDevice()
+    free: list[bool] = []
+
+    def other(args: list[Any]) -> Any:
+        def take() -> None:
+            free.append(device.lock.acquire(timeout=5))
+            if free[-1]:
+                device.lock.release()
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        return program(args)
+
+    run, w, x = graphed(other, device, Always(calls=3)), torch.randn(4, 5), torch.randn(3, 4)
+    run([x, w, 1])
+    run([x, w, 2j])  # nothing that a graph is found by
+    assert free == [True, True] and any("complex" in remark for remark in run.remarks)
+
+
 def test_arguments_like_those_before_need_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     run, w, x = graphed(), torch.randn(4, 5), torch.randn(3, 4)
     for _ in range(2):
