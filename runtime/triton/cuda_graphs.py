@@ -105,10 +105,11 @@ class GraphedProgram:
                 return self.program.run(args)
             recording = next(reversed(self.graphs.values()), None)  # of the call before
             if recording is None or not recording.expected.test(args):
-                key = self._key(args)
-                recording = None if key is None else self._fitting(key, args) or self._counted(key, args)
-                if recording is not None:
-                    self.graphs.move_to_end(key)
+                recording, key = None, self._key(args)
+                if key is not None:
+                    recording = self._fitting(key, args) or self._counted(key, args)
+                    if recording is not None:
+                        self.graphs.move_to_end(key)
             if recording is not None:
                 given, args[:] = list(args), []
                 return recording.replay(given)
