@@ -19,18 +19,30 @@ from symshape.prover.numbers.expr import Expr
 from symshape.tools.measure import relative_error
 
 SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
-    ("softmax", "float32"): ((10_007, 9973), (30_000, 3001), (60_000, 1500), (20_000, 4096)),
-    ("layer_norm", "float32"): ((10_007, 9973),),
+    ("softmax", "float32"): (
+        (1_000_003, 31),
+        (50_000_017, 2),
+        (131_072, 8),
+        (200_000, 151),
+        (100_000, 512),
+        (10_007, 9973),
+        (30_000, 3001),
+        (60_000, 1500),
+        (20_000, 4096),
+    ),
+    ("layer_norm", "float32"): ((1_000_003, 31), (10_007, 9973)),
     ("layer_norm_backward", "float32"): ((10_007, 9973),),
-    ("variance", "float32"): ((10_007, 9973), (20_000, 4096)),
+    ("variance", "float32"): ((1_000_003, 31), (10_007, 9973), (20_000, 4096)),
     ("cross_entropy", "float32"): ((2000, 50_257),),
-    ("sum_last", "float32"): ((10_007, 9973), (4096, 4096)),
+    ("sum_last", "float32"): ((1_000_003, 31), (10_007, 9973), (4096, 4096)),
     ("sum_last", "bfloat16"): ((10_007, 9973),),
 }
 LOOPED: Final = ((1024, 4), (1024, 8), (2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16))
 SPLIT: Final = ((2048, 8), (4096, 8), (4096, 16))
 WARPS: Final = (4, 8, 16)
 WAVES: Final = (2, 4, 8, 16)
+SHORT: Final = 1024  # points of the longest row that shares a program with others
+TILES: Final = (512, 1024, 2048, 4096, 8192)  # points of a program of several rows
 LARGEST: Final = 32_768  # points of a row that a program can hold
 LEAST: Final = 1 << 20  # points of a kernel that is worth a sweep
 TOLERANCE: Final = 1e-2  # of a candidate's results against those of the plan
@@ -89,6 +101,9 @@ def recorded(run: Run, program: KernelProgram, shape: Shape, dtype: str) -> list
 def candidates(base: Variant, rows: int, points: int, processors: int) -> Iterator[Variant]:
     """Other ways to reduce ``rows`` rows of ``points``, all of them right there."""
     plain = replace(base, condition=TRUE, xblock=1, splits=None)
+    if points <= SHORT:
+        yield from shared(plain, points)
+        return
     for rblock, warps in LOOPED:
         yield replace(plain, name=f"looped{rblock}_w{warps}", form="looped", rblock=rblock, num_warps=warps)
     for rblock, behind in blocks(points):
@@ -103,6 +118,16 @@ def candidates(base: Variant, rows: int, points: int, processors: int) -> Iterat
             if parts > 1:
                 own = replace(plain, form="split", rblock=rblock, num_warps=warps, splits=Expr.const(parts))
                 yield replace(own, name=f"split{parts}_{rblock}_w{warps}")
+
+
+def shared(plain: Variant, points: int) -> Iterator[Variant]:
+    """Rows of so many points, several of them to a program: how many, and by how many warps."""
+    rblock = max(2, 1 << (points - 1).bit_length())
+    for tile in TILES:
+        for warps in (1, 2, *WARPS):
+            if tile >= rblock and 2 <= tile // (32 * warps) <= 32:
+                own = replace(plain, form="persistent", xblock=tile // rblock, rblock=rblock, num_warps=warps)
+                yield replace(own, name=f"persistent{own.xblock}x{rblock}_w{warps}")
 
 
 def blocks(points: int) -> list[tuple[int, int]]:
@@ -175,7 +200,7 @@ def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:
 
 
 def variant_jobs(dry: bool) -> list[Job]:
-    shapes = {("softmax", "float32"): ((3, 70),)} if dry else SHAPES
+    shapes = {("softmax", "float32"): ((3, 70), (2, 1100))} if dry else SHAPES
     return [
         Job("variants", name, dtype, shape, partial(measure_variants, name=name, dtype=dtype, shape=shape), 20.0)
         for (name, dtype), own in shapes.items()
