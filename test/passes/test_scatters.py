@@ -123,6 +123,70 @@ def test_without_dims(target: str) -> None:
     torch.testing.assert_close(compiled(*given), without_dims(*given))
 
 
+def of_another_rank(x: Tensor, *indices: Tensor) -> list[Tensor]:
+    """By indices without elements, whose rank eager mode does not look at."""
+    found = []
+    for i in indices:
+        v = i.to(x.dtype)
+        found += [x.gather(0, i), x.sin().gather(-1, i) * 2, x.take_along_dim(i)]
+        found += [x.scatter(0, i, 2.0), x.cos().scatter(-1, i, v), x.scatter(0, i, v, reduce="multiply") + 1]
+        found += [x.scatter_add(-1, i, v)]
+        found += [x.scatter_reduce(0, i, v, how, include_self=how == "amax") for how in ("mean", "amax", "prod")]
+    return found
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+@pytest.mark.parametrize("sizes", [[(), ()], [(4,), (1,), (0,)], [(3, 2), (5, 1), (0, 3)]], ids=str)
+def test_empty_index_of_another_rank(sizes: list[tuple[int, ...]], target: str) -> None:
+    if target == "triton":
+        pytest.importorskip("triton")
+    torch._dynamo.reset()
+    shapes = [shape for shape in ((0,), (1, 0), (0, 7), (2, 0, 5)) if len(shape) != max(len(sizes[0]), 1)]
+    given = [[torch.randn(size), *(torch.zeros(shape, dtype=torch.int64) for shape in shapes)] for size in sizes]
+    (graph,) = symshape.explain(of_another_rank, *given[0]).graphs
+    assert not graph.library_calls
+    torch._dynamo.reset()
+    compiled = symshape.compile(of_another_rank, fullgraph=True, target=target, cache=False)
+    for inputs in given:
+        for actual, expected in zip(compiled(*inputs), of_another_rank(*inputs), strict=True):
+            torch.testing.assert_close(actual, expected)
+
+
+def test_index_of_another_rank_with_elements() -> None:
+    """One compiled function: an error where there is something to read, as in eager mode."""
+    torch._dynamo.reset()
+
+    def function(x: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
+        return x.gather(0, i), x.scatter(0, i, 1.0)
+
+    compiled = symshape.compile(function, cache=False)
+    x = torch.randn(3, 2)
+    for n in (0, 2, 0, 1):
+        i = torch.zeros(n, dtype=torch.int64)
+        if n:
+            for one in (function, compiled):
+                with pytest.raises(RuntimeError, match="same number of dimensions"):
+                    one(x, i)
+            continue
+        for actual, expected in zip(compiled(x, i), function(x, i), strict=True):
+            torch.testing.assert_close(actual, expected)
+
+
+def test_gradients_by_an_empty_index_of_another_rank() -> None:
+    torch._dynamo.reset()
+
+    def function(x: Tensor, i: Tensor) -> Tensor:
+        return x.sin().gather(0, i).sum() + x.cos().sum()
+
+    compiled = symshape.compile(function, fullgraph=True, cache=False)
+    for n, m in ((3, 2), (1, 4), (0, 2)):
+        own, other = (torch.randn(n, m, generator=torch.manual_seed(n)).requires_grad_() for _ in range(2))
+        i = torch.zeros(0, dtype=torch.int64)
+        compiled(own, i).backward()
+        function(other, i).backward()
+        torch.testing.assert_close(own.grad, other.grad)
+
+
 @pytest.mark.parametrize("target", ["cpu", "triton"])
 def test_kernels(target: str) -> None:
     if target == "triton":

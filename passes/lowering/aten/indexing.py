@@ -57,6 +57,16 @@ def _with_a_dim(b: Builder, value: Any) -> Any:
     return view
 
 
+def of_another_rank(b: Builder, x: Tensor, index: Tensor) -> bool:
+    """Whether the index has another rank than what it is for, which eager mode takes where the index has no elements:
+    then nothing is read or written."""
+    if index.rank == x.rank:
+        return False
+    if not b.facts.equal(product(index.sizes), ZERO):
+        raise Unsupported("an index of another rank")
+    return True
+
+
 def placed(b: Builder, index: Tensor, start: int) -> Tensor:
     """An index tensor over the result's points, its dims at result dims start, start + 1, ..., with broadcasting."""
     sizes = b.results[0].sizes
@@ -91,6 +101,8 @@ def index_select(b: Builder, x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def gather(b: Builder, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     require_indices(index, bytes_too=True)
+    if of_another_rank(b, x, index):
+        return b.full(index.sizes, x.dtype, 0)
     m, position = b.body, b.dim(dim, x.rank)
 
     def code(value: Scalar) -> Scalar:

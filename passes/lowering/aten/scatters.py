@@ -11,7 +11,7 @@ from typing import Any
 
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported, highest, is_float, lowest
 from symshape.passes.lowering.aten.elementwise import Rule
-from symshape.passes.lowering.aten.indexing import require_indices, without_dims
+from symshape.passes.lowering.aten.indexing import of_another_rank, require_indices, without_dims
 from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr, product
 
@@ -139,6 +139,8 @@ def _along(b: Builder, x: Tensor, dim: int, index: Tensor, value: Any, combiner:
     """An index for each element of (the first part of) a source; the other dims are the element's own."""
     require_indices(index, bytes_too=True)
     _require_native(x, combiner)
+    if of_another_rank(b, x, index):
+        return x
     position = b.dim(dim, x.rank)
     coordinates = [(index, range(x.rank)) if i == position else i for i in range(x.rank)]
     if isinstance(value, Tensor) and value.rank:
@@ -158,7 +160,7 @@ def _require_native(x: Tensor, combiner: str) -> None:
 
 def _one_for_each_row(b: Builder, x: Tensor, dim: int, index: Tensor) -> bool:
     position = b.dim(dim, x.rank)
-    if not b.is_one(index.sizes[position]):
+    if index.rank != x.rank or not b.is_one(index.sizes[position]):
         return False
     return all(b.facts.equal(i, s) for d, (i, s) in enumerate(zip(index.sizes, x.sizes)) if d != position)
 
