@@ -22,6 +22,7 @@ from symshape.prover.numbers.condition import (
     negation,
 )
 from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.facts import INT64_MAX
 
 _EQ, _NE, _SLT, _SLE, _SGT, _SGE = range(6)
 PREDICATES = {"eq": _EQ, "ne": _NE, "ge": _SGE}
@@ -42,6 +43,9 @@ def emit_condition(sizes: Sizes, condition: Condition) -> ir.Value:
         for value in values[1:]:
             result = ir.Operation.create(JOIN[kind], [i1], [result, value]).result
         return result
+    number = next((coefficient for coefficient, atoms in condition.expr.terms if not atoms), 0)
+    if abs(number) > INT64_MAX:  # what it is compared with is computed in 64 bits: that is less
+        return emit_condition(sizes, TRUE if kind == "ne" or (kind == "ge" and number > 0) else FALSE)
     left, right = sides_of(condition.expr)
     attribute = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), PREDICATES[kind])
     return ir.Operation.create(

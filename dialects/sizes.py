@@ -14,6 +14,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import symbol_name
 from symshape.dialects.foreign_tensors import Foreign, foreign_of
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers.facts import INT64_MAX
 
 _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "arith.addi": lambda a, b: a + b,
@@ -134,7 +135,8 @@ class Sizes:
         return key in self._values if isinstance(key, Expr) else key in self._exprs
 
     def value(self, expr: Expr | int) -> ir.Value:
-        """The canonical SSA value of an expression, written at the current insertion point if it is new."""
+        """The canonical SSA value of an expression, written at the current insertion point if it is new. OverflowError
+        where a number in it has more than 64 bits."""
         expr = Expr.const(expr) if isinstance(expr, int) else expr
         known = self._values.get(expr)
         if known is not None:
@@ -146,6 +148,8 @@ class Sizes:
     def _write(self, expr: Expr) -> ir.Value:
         constant = expr.as_int()
         if constant is not None:
+            if abs(constant) > INT64_MAX:
+                raise OverflowError(f"{constant} has more than 64 bits")
             attribute = ir.IntegerAttr.get(self.index_type, constant)
             return ir.Operation.create("arith.constant", [self.index_type], attributes={"value": attribute}).result
         total: ir.Value | None = None

@@ -236,7 +236,7 @@ def _import_call(importer: Importer, node: torch.fx.Node) -> Any:
     if isinstance(value, torch.SymBool) and _is_scalar_operator(node.target):
         try:
             return emit_condition(importer.sizes, condition_from_sympy(expression_of(value)))
-        except (UnsupportedExpr, KeyError):
+        except (UnsupportedExpr, KeyError, OverflowError):
             pass
     return _import_library_call(importer, node, value)
 
@@ -245,10 +245,10 @@ def _known_size(importer: Importer, value: Any) -> ir.Value | None:
     """A size whose symbols are all defined is arithmetic on them, whatever node computes it."""
     try:
         expr = size_expr(value)
-    except UnsupportedExpr:
+        known = all(Expr.symbol(name) in importer.sizes for name in expr.symbols)
+        return importer.sizes.value(expr) if known else None
+    except (UnsupportedExpr, OverflowError):
         return None
-    known = all(Expr.symbol(name) in importer.sizes for name in expr.symbols)
-    return importer.sizes.value(expr) if known else None
 
 
 def _is_scalar_operator(target: Any) -> bool:

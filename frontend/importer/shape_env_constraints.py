@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from torch_mlir import ir
@@ -40,7 +41,7 @@ def import_facts(sizes: Sizes, env: Any, predicate: Condition | None = None) -> 
     for known in known_conditions(env):
         if not all(Expr.symbol(name) in sizes for name in known.condition.symbols):
             continue
-        with _location(known.file, known.line):
+        with _location(known.file, known.line), contextlib.suppress(OverflowError):  # a number of more than 64 bits
             ir.Operation.create("symshape.assume", [], [emit_condition(sizes, known.condition)])
     if predicate is not None and all(Expr.symbol(name) in sizes for name in predicate.symbols):
         ir.Operation.create("symshape.assume", [], [emit_condition(sizes, predicate)])

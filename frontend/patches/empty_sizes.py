@@ -1,8 +1,9 @@
-"""Two mistakes of the tracer about tensors that may be empty."""
+"""Mistakes of the tracer about bounds of sizes, and about sizes that may be 0."""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import sympy
 from torch.fx.experimental import symbolic_shapes
 
 from symshape.frontend.patches.patch import Changes
+
+_UNBOUNDED = sys.maxsize - 1  # of which PyTorch asserts nothing
 
 
 def bounds_allow_one(changes: Changes) -> None:
@@ -22,6 +25,20 @@ def _at_most_two(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def bound(self: Any, a: Any, min: int | None = None, max: int | None = None) -> Any:
         return usual(self, a, min, max if max is None or max >= 2 else 2)
+
+    return bound
+
+
+def bounds_fit(changes: Changes) -> None:
+    """A mask has a bounded number of rows where those of what it is made of are in the data, 2**63 - 2 at most: its
+    elements had a bound that no integer of 64 bits has, which was asserted of the number that it selects."""
+    changes.wrap(symbolic_shapes.ShapeEnv, "_constrain_range_for_size", _at_most_unbounded)
+
+
+def _at_most_unbounded(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def bound(self: Any, a: Any, min: int | None = None, max: int | None = None) -> Any:
+        return usual(self, a, min, max if max is None or max < _UNBOUNDED else _UNBOUNDED)
 
     return bound
 

@@ -701,6 +701,14 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (Takes(f"{_SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
     ),
     Patch(
+        "bounds of more than 64 bits",
+        ("frame",),
+        (f"{_SIZES}.ShapeEnv._constrain_range_for_size",),
+        empty_sizes.bounds_fit,
+        "what a mask selects has a bound that no integer has, where the mask's size is in the data",
+        (Takes(f"{_SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
+    ),
+    Patch(
         "factors that may be 0",
         ("frame",),
         (f"{_SIZES}.try_solve",),

@@ -236,3 +236,45 @@ def test_a_float_that_changes() -> None:
     finally:
         SCALE = 0.25
     assert 1 < len(graphs) <= 4, "one more for each of the three floats"
+
+
+_LARGE = 2**64
+
+
+def _compared(x: torch.Tensor) -> torch.Tensor:
+    n = x.shape[0]
+    return x + 1 if n < _LARGE and n != _LARGE and n > -_LARGE and n * _LARGE > 5 else x - 1
+
+
+def _checked(x: torch.Tensor) -> torch.Tensor:
+    found = x.nonzero()
+    torch._check(found.shape[0] < _LARGE)
+    return found * 2
+
+
+def _computed(x: torch.Tensor) -> torch.Tensor:
+    return x[: (x.shape[0] * _LARGE) // _LARGE - 1] + x.shape[0] % _LARGE
+
+
+def _known_remainder(x: torch.Tensor) -> torch.Tensor:
+    """With a guard that is not written in IR: Dynamo checks it."""
+    return x + 1 if x.shape[0] % _LARGE == x.shape[0] else x - 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "function"),
+    [
+        *(
+            (entry, function)
+            for entry in (symshape.compile, symshape.jit)
+            for function in (_compared, _checked, _computed)
+        ),
+        (symshape.compile, _known_remainder),
+    ],
+)
+def test_numbers_of_more_than_64_bits(entry: Callable[..., Any], function: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = entry(function)
+    for n in (3, 5, 2, 1):
+        x = torch.arange(4.0 * n).reshape(n, 4)
+        torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)

@@ -320,6 +320,22 @@ def program(x0, x1):
     return (v1, v0.clone())
 """
 
+SELECTED_OF_FOUND = """
+SIZES = [(3, 4), (5, 2), (1, 3)]
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    return [x0]
+
+def program(x0):
+    v0 = x0.nonzero()
+    v1 = v0[v0 > 1]
+    v2 = v0[:, None].expand(-1, 5, -1).masked_select((v0 > 0)[:, None])
+    v3 = torch.argwhere(v0 > 1)
+    v4 = (v0[:, None] > v0).nonzero()
+    return (v1, v2, v3, v4)
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -347,4 +363,5 @@ REGRESSIONS = {
     "a guard makes what floats are divided by 0": ("settings", VARIANCE_OF_ONE),
     "a size that is known, in a joint graph": ("symshape", KNOWN_SIZE_IN_A_JOINT_GRAPH),
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
+    "what is selected of found indices has a bound beyond 64 bits": ("settings", SELECTED_OF_FOUND),
 }

@@ -22,6 +22,7 @@ from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.graph_rewrites.masks.graph_walk import Found, Rewriter
 from symshape.frontend.graph_rewrites.masks.mask_space import Cannot, Compact, Scalar, Uniform
 from symshape.frontend.graph_rewrites.masks.node_writer import aten
+from symshape.prover.numbers.facts import INT64_MAX
 
 _DIVISIONS = frozenset({"div", "floor_divide", "remainder", "fmod"})
 _HALVES = (torch.float16, torch.bfloat16)
@@ -116,6 +117,8 @@ def _number(r: Rewriter, operand: Any, dtype: torch.dtype, device: torch.device)
     found = r.scalar(operand)
     if found is not None:
         return r.write.cast(found.tensor, dtype)
+    if isinstance(operand, int) and abs(operand) > INT64_MAX:
+        raise Cannot("no tensor has numbers of more than 64 bits")
     return r.write.call(aten.scalar_tensor.default, operand, dtype=dtype, device=device)
 
 
