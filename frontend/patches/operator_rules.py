@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -80,6 +81,41 @@ def _set_all(_mode: Any, _op: Any, x: torch.Tensor, memory: torch.UntypedStorage
     set_part: Any = torch.ops.aten.set_.source_Storage_storage_offset
     result: torch.Tensor = set_part(x, memory, 0, [count], [1])
     return result
+
+
+def writes_into_memory(changes: Changes) -> None:
+    """``as_strided_scatter`` writes where its strides say in the memory that a tensor is in, of which the tensor may be
+    a part: ``x[1:]``.
+
+    AOTAutograd writes so where inputs share memory, into a base that may be what another graph returned, which begins
+    anywhere. The usual rule takes the number of the base's elements for the size of the memory. Results are made anew
+    each time: those of the tracer's cache begin where their memory does.
+    """
+    changes.items(fake_impls.op_implementations_dict, {_WRITE: _write})
+    changes.wrap(fake_tensor.FakeTensorMode, "_validate_output_for_cache_entry", _uncached)
+
+
+_WRITE = torch.ops.aten.as_strided_scatter.default
+
+
+def _write(
+    _mode: Any, _op: Any, x: torch.Tensor, source: torch.Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> torch.Tensor:
+    count = x.untyped_storage().nbytes() // x.element_size()
+    first = x.storage_offset() if storage_offset is None else storage_offset
+    write: Any = torch.ops.prims.as_strided_scatter.default
+    written: torch.Tensor = write(x.as_strided((count,), (1,), 0), source, size, stride, first)
+    return written.as_strided(x.size(), x.stride(), x.storage_offset())
+
+
+def _uncached(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def validate(self: Any, state: Any, key: Any, func: Any, *rest: Any) -> None:
+        if func is _WRITE:
+            raise fake_tensor._BypassDispatchCache("what the cache returns, and is no view, has no storage offset")
+        usual(self, state, key, func, *rest)
+
+    return validate
 
 
 def inferred_rules_2_11(changes: Changes) -> None:

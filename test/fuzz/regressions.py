@@ -336,6 +336,24 @@ def program(x0):
     return (v1, v2, v3, v4)
 """
 
+PART_OF_A_MEMORY = """
+SIZES = [(2, 3), (5, 3), (4, 1), (7, 2)]
+
+def inputs(s, t):
+    x0 = normal(s)
+    x1 = normal(s, t)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x0.clone()[1:]
+    v1 = x1.clone()[1:]
+    v2 = v0.as_subclass(torch.Tensor)
+    v3 = v1.as_subclass(torch.Tensor)
+    v2.reshape(-1)[:2].zero_()
+    v3.reshape(-1)[:2].zero_()
+    return (v0.clone(), v1.clone(), v2 + 1, v3)
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -364,4 +382,5 @@ REGRESSIONS = {
     "a size that is known, in a joint graph": ("symshape", KNOWN_SIZE_IN_A_JOINT_GRAPH),
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
     "what is selected of found indices has a bound beyond 64 bits": ("settings", SELECTED_OF_FOUND),
+    "inputs share a memory, in the middle of which their base begins": ("symshape", PART_OF_A_MEMORY),
 }

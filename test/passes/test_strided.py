@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 import symshape
 
@@ -52,3 +56,50 @@ def test_elements_that_share_memory_cannot_be_written() -> None:
     for function in (program, compiled):
         with pytest.raises(RuntimeError, match="more than one element"):
             function(torch.randn(4, 3), torch.randn(5, 2))
+
+
+def part(memory: Tensor, offset: int, *sizes: int) -> Tensor:
+    """A tensor in the middle of a memory, and no view."""
+    return torch.empty(0).set_(memory.untyped_storage(), offset, sizes)
+
+
+def parts(x: Tensor, y: Tensor) -> list[Tensor]:
+    """Written to where the strides say in a memory, not in the part of it that the operand is."""
+    n = y.shape[0]
+    a = torch.as_strided_scatter(x, y, (n,), (1,), x.shape[1])  # begins where the first row does
+    b = torch.as_strided_scatter(x[1:] * 2, y, (n,), (2,), 0)
+    c = torch.as_strided_scatter(x[1:], y, (n,), (2,))
+    d = torch.as_strided_scatter(x[2:], y, (n,), (1,), x.shape[1])  # before the operand: nothing of it changes
+    e = torch.as_strided_scatter(c, y * 2, (n,), (2,), 2)
+    return [a, b, c, d, e, e.as_strided((n,), (1,), 2), c.as_strided((x.shape[1],), (1,), 0)]
+
+
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+def test_parts_of_a_memory(entry: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = entry(parts)
+    for n in (3, 5, 1, 8):
+        x, y = torch.randn(2 * n + 3, 2), torch.randn(n)
+        actual, expected = compiled(x, y), parts(x, y)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+        assert [one.stride() for one in actual] == [one.stride() for one in expected]
+
+
+@pytest.mark.parametrize("more", [(), (3,)], ids=["rows of one", "rows of three"])
+def test_inputs_in_the_middle_of_a_memory(more: tuple[int, ...]) -> None:
+    """Of two inputs of one memory one is the base of the other, and begins where it does."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("symshape")
+
+    def program(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        y.reshape(-1)[:2].zero_()
+        return x.clone(), y * 2
+
+    compiled = torch.compile(program, backend=counter, dynamic=True)
+    for n in (2, 5, 4, 9):
+        mine, eagers = torch.arange(100.0), torch.arange(100.0)
+        x, y = part(mine, n, n, *more), part(eagers, n, n, *more)
+        actual, expected = compiled(x, x.view_as(x)), program(y, y.view_as(y))
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+        assert torch.equal(mine, eagers) and not torch.equal(mine, torch.arange(100.0))
+    assert counter.frame_count == 1

@@ -30,7 +30,8 @@ def as_strided(b: Builder, x: Tensor, size: Any, stride: Sequence[Any], storage_
 def as_strided_scatter(
     b: Builder, x: Tensor, source: Tensor, size: Any, stride: Sequence[Any], storage_offset: Any = None
 ) -> Tensor:
-    """A copy of the storage is written to, at the address of each element, and read where ``x`` is in it."""
+    """A copy of the storage is written to, at the address of each element. The result is where ``x`` is in it: what is
+    around it there may be read by address, too."""
     layout, m = _layout(b, x), b.body
     sizes = [as_expr(one) for one in size]
     if source.rank != len(sizes) or not all(b.facts.equal(*pair) for pair in zip(source.sizes, sizes)):
@@ -38,10 +39,9 @@ def as_strided_scatter(
     if any(step == 0 and not b.facts.nonnegative(1 - n) for n, step in zip(sizes, map(as_expr, stride))):
         raise Unsupported("elements that share memory")  # eager's error, where there are several
     first = layout.offset if storage_offset is None else as_expr(storage_offset)
-    dense = _row_major(b, layout) and _within(b, layout, first, sizes, stride)
+    dense = layout.offset == ZERO and _row_major(b, layout) and _within(b, layout, first, sizes, stride)
     if dense:
         held = b.view(x, [product(x.sizes)], lambda *d: regroup(b, x.sizes, [product(x.sizes)], d))
-        first = first - layout.offset
     else:
         held = _storage(b, x, maximum(_end(first, sizes, stride), _end(layout.offset, x.sizes, layout.strides)))
 

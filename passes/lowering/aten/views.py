@@ -207,4 +207,5 @@ RULES: dict[str, Callable[..., Any]] = {
     "aten.lift_fresh.default": same,
 }
 # Results of these share the storage of their operand, with the strides that their bind says.
-ALIASING = frozenset({*RULES, "aten.as_strided.default"})
+# The results of the last are read in memory of their own, by addresses too: they are where the operand was in its own.
+ALIASING = frozenset({*RULES, "aten.as_strided.default", "aten.as_strided_scatter.default"})
