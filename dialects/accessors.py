@@ -14,7 +14,7 @@ from torch_mlir import ir
 from symshape.artifact.relations import OWN
 
 _KERNEL, _SUBGRAPH, _LAYER, _OUTPUTS = "symshape.kernel", "symshape.subgraph", "symshape.layer", "symshape.outputs"
-_RELATIONS = "symshape.relations"
+_RELATIONS, _WRITES = "symshape.relations", "symshape.writes"
 _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
 _BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
@@ -99,7 +99,7 @@ def set_output_template(returned: Any, text: str) -> None:
 
 
 def returned_relations(returned: Any) -> list[str]:
-    """``OWN``, ``VIEW`` or ``DETACHED`` for each operand of main's return."""
+    """``OWN``, ``VIEW``, ``DETACHED`` or ``OF_ARGUMENT`` for each operand of main's return."""
     if _RELATIONS not in returned.operation.attributes:
         return [OWN] * len(returned.operands)
     return _text(returned, _RELATIONS).split()
@@ -109,6 +109,22 @@ def set_returned_relations(returned: Any, relations: Sequence[str]) -> None:
     """See ``returned_relations``."""
     if any(one != OWN for one in relations):
         returned.operation.attributes[_RELATIONS] = ir.StringAttr.get(" ".join(relations))
+
+
+def written_arguments(returned: Any) -> list[int]:
+    """For each operand of main's return the position of the argument that it is to be copied to, which is returned in
+    its place; -1 where there is none."""
+    attributes = returned.operation.attributes
+    return list(ir.DenseI64ArrayAttr(attributes[_WRITES])) if _WRITES in attributes else [-1] * len(returned.operands)
+
+
+def set_written_arguments(returned: Any, positions: Sequence[int]) -> None:
+    """See ``written_arguments``."""
+    attributes = returned.operation.attributes
+    if any(one >= 0 for one in positions):
+        attributes[_WRITES] = ir.DenseI64ArrayAttr.get(list(positions))
+    elif _WRITES in attributes:
+        del attributes[_WRITES]
 
 
 # --- kernels -----------------------------------------------------------------------------------------------------

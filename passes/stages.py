@@ -22,6 +22,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "inline-layers",
         "sink-waits",
         "write-slices",
+        "write-inputs",
         "reuse-buffers",
     ),
     "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),

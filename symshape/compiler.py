@@ -26,7 +26,7 @@ from symshape.dialects.accessors import main_functions
 from symshape.dialects.verify import verify
 from symshape.errors import CompileError, KernelError, KernelFailure, OptionError, StepFailure, SymshapeError
 from symshape.fallbacks import Attempt, next_attempt, say, write_graph
-from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments
+from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions, merged_to_read
 from symshape.frontend.graph_rewrites.split_biases import split_biases
@@ -179,8 +179,10 @@ def _compile(
             split_biases(graph)
     context = ir.Context()
     dialects.load(context)
+    # A CUDA graph reads copies of inputs that move, and what is written to a copy is lost.
+    written = () if options.cuda_graphs else written_inputs(gm, kind)
     with timed("import-graph", timings), _importing(gm, options):
-        imported = import_graph(graph, context, env, kind=kind, device=device)
+        imported = import_graph(graph, context, env, kind=kind, device=device, written=written)
     if watch.recording is not None:
         watch.recording.imported(target, device, imported.constants)
     start = Start(

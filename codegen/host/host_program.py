@@ -42,6 +42,7 @@ from symshape.dialects.accessors import (
     symbol_binding,
     symbol_name,
     symbol_source,
+    written_arguments,
 )
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.in_flight import read_until
@@ -183,6 +184,8 @@ class Writer:
             if op.name == "symshape.bind":
                 continue
             operands = [self.roots[op.results[0]]] if op.name == "symshape.view" else list(op.operands)
+            if op.name == "func.return":
+                operands += [self.block.arguments[place] for place in written_arguments(op) if place >= 0]
             if op.name == "symshape.view" and op.results[0] not in self.used:
                 continue
             for value in (*operands, *in_flight.get(op, ()), *op.results):
@@ -444,9 +447,13 @@ def _return(w: Writer, op: Any) -> None:
     relations = returned_relations(op)
     owners = _owners(list(op.operands), relations)
     names = []
-    for i, value in enumerate(op.operands):
+    for i, (value, place) in enumerate(zip(op.operands, written_arguments(op))):
         text = w.operand(value)
-        if owners.get(value, i) != i:  # another tensor with the same elements
+        if place >= 0:  # the caller copies the argument to itself, which does nothing
+            argument = w.name(w.block.arguments[place])
+            w.lines.append(f"{argument}.copy_({text})")
+            text = argument
+        elif owners.get(value, i) != i:  # another tensor with the same elements
             layout = w.layout(w.alias.get(value, value))
             function = "differentiable_view" if relations[i] == VIEW else "reinterpret"
             text = f"{function}({text}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)}, 0)"

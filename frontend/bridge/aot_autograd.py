@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis
@@ -106,6 +106,49 @@ def base_arguments(gm: torch.fx.GraphModule) -> list[int]:
     kinds = (SyntheticBaseAOTInput, ViewBaseAOTInput)
     placeholders = gm.graph.find_nodes(op="placeholder")
     return [i for i, node in enumerate(placeholders) if isinstance(node.meta.get("desc"), kinds)]
+
+
+OTHER: Final = -1
+MADE_OF_INPUT: Final = -2
+
+
+def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
+    """For each result of a graph the position of the input that AOTAutograd copies it to after the call, if the graph may
+    as well write there itself: where autograd does not see it, and the layout stays. MADE_OF_INPUT for results in whose
+    place AOTAutograd returns an input, or a view that it makes of one; OTHER for all others. ``kind``: of the graph; a
+    backward one has none.
+    """
+    from torch._functorch._aot_autograd.descriptors import (
+        InputMutationAOTOutput,
+        MetadataMutationAOTOutput,
+        PlainAOTOutput,
+    )
+    from torch._functorch._aot_autograd.schemas import OutputType
+
+    (output,) = gm.graph.find_nodes(op="output")
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    told = output.meta.get("desc")
+    if kind == "backward" or metadata is None or not told or base_arguments(gm):
+        return []
+    made = (OutputType.is_input, OutputType.alias_of_input)
+    position = {node.meta.get("desc"): i for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    mutations = [one for one in told if isinstance(one, InputMutationAOTOutput | MetadataMutationAOTOutput)]
+    places: dict[Any, int] = {}
+    for index, one in zip(metadata.mutated_inp_runtime_indices, mutations, strict=True):
+        if isinstance(one, InputMutationAOTOutput) and _is_only_data(metadata.input_info[index]):
+            places[one] = position.get(one.mutated_input, OTHER)
+    for one in told:
+        if isinstance(one, PlainAOTOutput) and metadata.output_info[one.idx].output_type in made:
+            places[one] = MADE_OF_INPUT
+    return [places.get(one, OTHER) for one in told]
+
+
+def _is_only_data(info: Any) -> bool:
+    """Whether an input is written to without autograd, and keeps its sizes, strides and memory."""
+    unseen = info.mutations_hidden_from_autograd or info.mutations_under_no_grad_or_inference_mode
+    other = info.mutates_metadata or info.mutates_storage_metadata or info.mutation_inductor_storage_resize
+    return info.mutates_data and not other and (unseen or not info.requires_grad)
 
 
 def lasting_inputs(gm: torch.fx.GraphModule) -> frozenset[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch.utils._pytree as pytree
 from torch_mlir import ir
 
 from symshape.artifact.compiled_program import target_name
-from symshape.artifact.relations import OWN
+from symshape.artifact.relations import OF_ARGUMENT, OWN
 from symshape.dialects.accessors import (
     function_name,
     mark_call,
@@ -21,11 +21,13 @@ from symshape.dialects.accessors import (
     set_output_template,
     set_reason_kept,
     set_returned_relations,
+    set_written_arguments,
 )
 from symshape.dialects.conditions import read_condition
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Sizes
 from symshape.errors import CompileError
+from symshape.frontend.bridge.aot_autograd import MADE_OF_INPUT, OTHER
 from symshape.frontend.bridge.operators import returns_views
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.traced_values import fill_values
@@ -77,6 +79,7 @@ class Importer:
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)  # ir.Value | list of them | Constant | None
     files: dict[tuple[str, int], ir.Location] = field(default_factory=dict)
     kind: str = "inference"  # of the graph
+    written: Sequence[int] = ()  # for each result of the graph the argument that it is copied to (`written_inputs`)
     device: str = "cpu"  # that kernels run on
     collectives: int = 0  # of the function, so far
 
@@ -111,18 +114,20 @@ def import_graph(
     name: str = "main",
     kind: str = "inference",
     device: str = "cpu",
+    written: Sequence[int] = (),
 ) -> Imported:
     """Imports a functional ATen graph whose nodes carry fake values in ``meta["val"]``.
 
     The function's arguments are the placeholders in order: tensors, ``index`` for SymInt, ``f64`` for SymFloat,
     ``i1`` for SymBool, ``none`` for anything that is not a tensor or number. ``kind``: "inference", "forward" or
     "backward"; the last is only called after another one of the same ShapeEnv, which has checked the guards.
-    ``device``: that the graph's kernels run on; binds of tensors on others say so.
+    ``device``: that the graph's kernels run on; binds of tensors on others say so. ``written``: for each result the
+    argument that the caller copies it to (``written_inputs``).
     """
     with context, ir.Location.unknown(context):
         module = ir.Module.create()
         block, fakes = _create_function(module, gm, name)
-        importer = Importer(module, env, Sizes(block), kind=kind, device=device)
+        importer = Importer(module, env, Sizes(block), kind=kind, device=device, written=written)
         rows = collect_symbols(fakes, env, offsets_needed=kind != "backward" or _reads_offsets(gm))
         guards_hold = kind == "backward"
         _import_body(importer, gm, fakes, rows, functools.partial(import_constraints, importer.sizes, env, guards_hold))
@@ -414,6 +419,9 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     texts: dict[torch.fx.Node, str] = {}  # what is returned twice is one object
     parts: list[str] = []
     told: list[str] = []  # of each operand
+    places = _places(items, importer.written)
+    related = {**related, **{one: OF_ARGUMENT for one, place in places.items() if place == MADE_OF_INPUT}}
+    written: list[int] = []  # of each operand
     for item in items:
         one = item if isinstance(item, torch.fx.Node) else None
         text = texts.get(one) if one is not None else None
@@ -421,11 +429,24 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
         if one is not None:
             texts[one] = parts[-1]
         told += [related.get(one, OWN)] * (len(operands) - len(told))
+        written += [max(OTHER, places.get(one, OTHER))] * (len(operands) - len(written))
     op = ir.Operation.create("func.return", [], operands)
     # Which position of the result each operand takes, and the Nones and literals between them.
     set_output_template(op, f"({', '.join(parts)}{',' if len(parts) == 1 else ''})")
     set_returned_relations(op, told)
+    set_written_arguments(op, written)
     return [v.type for v in operands]
+
+
+def _places(items: Sequence[Any], written: Sequence[int]) -> dict[Any, int]:
+    """The argument that a result is copied to, and those that are made of an input: of nodes that are returned for
+    nothing else."""
+    found: dict[torch.fx.Node, set[int]] = {}
+    for item, place in zip(items, written):
+        if isinstance(item, torch.fx.Node):
+            found.setdefault(item, set()).add(place)
+    only = {node: max(places) for node, places in found.items() if OTHER not in places}
+    return {node: place for node, place in only.items() if len(found[node] - {MADE_OF_INPUT}) <= 1}
 
 
 def _import_subgraph_output(importer: Importer, subgraph: Subgraph) -> list[ir.Type]:

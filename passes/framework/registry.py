@@ -41,6 +41,7 @@ TABLE: dict[str, str] = {
     "inline-layers": "symshape.passes.layers.inline_layers:InlineLayers",
     "sink-waits": "symshape.passes.memory.sink_waits:SinkWaits",
     "write-slices": "symshape.passes.memory.write_slices:WriteSlices",
+    "write-inputs": "symshape.passes.memory.write_inputs:WriteInputs",
     "reuse-buffers": "symshape.passes.memory.reuse_buffers:ReuseBuffers",
 }
 

@@ -1,5 +1,6 @@
 """What a returned tensor is to the memory that it is in: the tensor that was made with it, a view of that to autograd,
-or another tensor in the same memory."""
+or another tensor in the same memory. Of those in whose place the caller returns an argument, or a view of one, it
+reads the sizes and strides only."""
 
 from __future__ import annotations
 
@@ -8,3 +9,4 @@ from typing import Final
 OWN: Final = "own"
 VIEW: Final = "view"
 DETACHED: Final = "detached"
+OF_ARGUMENT: Final = "argument"

@@ -29,7 +29,7 @@ from symshape.artifact.kernel_image import KernelImage
 from symshape.cache.graph_key import GraphKey, graph_key
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError, CompileError
-from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments
+from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.bridge.guards import guard_counts
 from symshape.frontend.bridge.shape_env import symbol_hints
@@ -157,6 +157,7 @@ def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind:
         "graph": graph.digest,
         "kind": kind,
         "returned": list(relations(gm.graph, kind).values()),
+        "written": [] if options.cuda_graphs else written_inputs(gm, kind),
         "versions": versions(),
         "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes), options.random],
         "pass files": [_digest(Path(file).read_bytes()) for file in options.pass_files],

@@ -18,7 +18,9 @@ from symshape.dialects.accessors import (
     returned_relations,
     set_output_template,
     set_returned_relations,
+    set_written_arguments,
     symbol_binding,
+    written_arguments,
 )
 from symshape.dialects.symbols import SYMBOLS
 from symshape.prover.numbers.facts import INT64_MAX
@@ -219,6 +221,11 @@ def erase_arguments(function: Any, positions: Collection[int]) -> None:
             text = _ARGUMENT.sub(lambda m: f"arg{_moved(int(m[1]), positions)}", symbol_binding(op))
             with op.context:
                 op.attributes["binding"] = ir.StringAttr.get(text)
+        if op.name == "func.return":
+            written = written_arguments(op)
+            with op.context:
+                left = (-1 if one in positions else _moved(one, positions) for one in written)
+                set_written_arguments(op, [one if old >= 0 else -1 for old, one in zip(written, left)])
     update_type(function)
 
 
@@ -230,13 +237,14 @@ def keep_outputs(function: Any, kept: Sequence[int]) -> None:
     """Makes main return only these of its values."""
     returned = body_of(function)[-1]
     operands, relations = list(returned.operands), returned_relations(returned)
-    template = output_template(returned)
+    template, written = output_template(returned), written_arguments(returned)
     with function.context, ir.InsertionPoint(returned), ir.Location.unknown():
         new = ir.Operation.create("func.return", [], [operands[i] for i in kept])
         if template is not None:
             names = {old: f"${i}" for i, old in enumerate(kept)}
             set_output_template(new, _renamed(template, names))
         set_returned_relations(new, [relations[i] for i in kept])
+        set_written_arguments(new, [written[i] for i in kept])
     returned.erase()
     update_type(function)
 

@@ -1,0 +1,220 @@
+"""write-inputs: what is to be copied to an argument is computed in the argument's memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch_mlir import ir
+
+from symshape.artifact.relations import OF_ARGUMENT
+from symshape.dialects.accessors import (
+    body_of,
+    callee_of,
+    destinations,
+    function_name,
+    in_place_of,
+    is_allocated,
+    is_fresh,
+    is_subgraph,
+    kernel_functions,
+    main_functions,
+    returned_relations,
+    set_written_arguments,
+    written_arguments,
+)
+from symshape.dialects.function_facts import facts_of
+from symshape.dialects.sizes import Sizes
+from symshape.dialects.types import dtype_of
+from symshape.passes.framework.base import Pass, PassContext
+
+# What reads tensors and hands on none of their memory, besides library calls that are declared to be so.
+_READERS = ("host.launch", "host.attention", "symshape.unbacked_symbol")
+
+
+@dataclass(frozen=True)
+class WriteInputs(Pass):
+    """A result that is to be copied to an argument (``symshape.writes``) is computed in the argument's memory.
+
+    Before::
+
+        func.func @main(%cache, %i, %v) {
+          %d0 = tensor.empty(%s0) : tensor<?xf32>
+          %c = "host.launch"(%cache, %d0, %s0) {callee = @copy}
+          %d1 = tensor.empty(%s0) : tensor<?xf32>
+          %r = "host.launch"(%c, %v, %i, %d1, %s0) {callee = @scatter}
+          return {symshape.writes = array<i64: 0>} %r
+
+    After::
+
+          %r = "host.launch"(%cache, %v, %i, %cache, %s0) {callee = @scatter}
+          return %r
+
+    PyTorch makes a graph functional: a step that writes one row of a key-value cache copies the cache, writes to the
+    copy, and all of it is copied back. The argument itself may be the destination where the kernel that makes the
+    result is the last to read it, point by point (``symshape.in_place``), or does not; where both have one layout; and
+    where the caller gets nothing else in that memory. A copy that only kept the argument for this goes. What is left is
+    copied when the program ends.
+
+    Inductor calls the same reinplacing (``torch/_inductor/fx_passes/reinplace.py``).
+    """
+
+    name: ClassVar[str] = "write-inputs"
+    statistics: ClassVar[dict[str, str]] = {
+        "written": "results that are computed in the memory of an argument",
+        "copies": "copies of arguments that nothing needs",
+        "left": "results that are copied to an argument at the end",
+    }
+
+    def run(self, module: ir.Module, context: PassContext) -> bool:
+        count = {"written": 0, "copies": 0, "left": 0}
+        kernels = {function_name(f): f for f in kernel_functions(module)}
+        for function in main_functions(module):
+            if is_subgraph(function):
+                continue
+            returned = body_of(function)[-1]
+            for operand, place in enumerate(written_arguments(returned)):
+                if place >= 0:
+                    # What was rewritten for one argument is read anew for the next.
+                    written = _Function(function, kernels, place).run(operand)
+                    count["copies"] += written > 1
+                    count["written" if written else "left"] += 1
+        self.count(context, **count)
+        return count["written"] > 0
+
+
+class _Function:
+    """A function, and one of its arguments that is written to."""
+
+    def __init__(self, function: Any, kernels: dict[str, Any], place: int) -> None:
+        self.kernels = kernels
+        self.argument: ir.Value = function.regions[0].blocks[0].arguments[place]
+        self.operations = body_of(function)
+        self.position = {op: i for i, op in enumerate(self.operations)}
+        self.sizes = Sizes(function.regions[0].blocks[0])
+        self.sizes.learn(self.operations)
+        self.facts = facts_of(function)
+        self.root: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose memory it is in
+        self.reads: dict[ir.Value, list[int]] = {}  # of a tensor's memory, by root: positions
+        self.kept: set[ir.Value] = set()  # roots whose memory may be known under another name
+        for i, op in enumerate(self.operations):
+            self._read(i, op)
+
+    def _read(self, position: int, op: Any) -> None:
+        if op.name == "symshape.bind":
+            return
+        tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+        roots = [self.root.get(v, v) for v in tensors]
+        if op.name == "symshape.view":
+            self.root[op.results[0]] = roots[0]
+            return
+        for root in roots:
+            self.reads.setdefault(root, []).append(position)
+        if op.name not in (*_READERS, "func.return", "symshape.expect_true") and not is_fresh(op):
+            self.kept.update(roots)
+
+    def run(self, operand: int) -> int:
+        """Computes an operand of the return in the argument's memory: 2 where a copy goes for that, 1 where none does,
+        0 where it may not be."""
+        returned = self.operations[-1]
+        values, relations, written = list(returned.operands), returned_relations(returned), written_arguments(returned)
+        value = values[operand]
+        told = [i for i, v in enumerate(values) if i != operand and self.root.get(v, v) == value]
+        seen = any(relations[i] != OF_ARGUMENT for i in told)
+        if seen or self.argument in self.kept or value in self.kept or not self._same_layout(value):
+            return 0
+        placed = self._place(value)
+        if placed:
+            set_written_arguments(returned, [*written[:operand], -1, *written[operand + 1 :]])
+        return placed
+
+    def _place(self, value: ir.Value) -> int:
+        launch = value.owner
+        if isinstance(launch, ir.Block) or launch.name != "host.launch":
+            return 0
+        output = list(launch.results).index(value)
+        dest = destinations(launch)[output]
+        if not is_allocated(dest) or dest.owner.name != "tensor.empty" or not self._may_write(launch, output):
+            return 0
+        before = self._source(launch, output)
+        copy = before is not None and self._is_copy(before)
+        if before is not None and copy:
+            self._leave_out(before)
+            before = None
+        placed = before is not None and self._place(before) > 0
+        self._replace(dest, before if placed else self.argument, launch)
+        self._at_argument(value)
+        return 2 if copy else 1
+
+    def _may_write(self, launch: Any, output: int) -> bool:
+        """Whether nothing reads what the argument had, once the launch has written there."""
+        position = self.position[launch]
+        reads = self.reads.get(self.argument, [])
+        if any(one > position for one in reads):
+            return False
+        at = [i for i, v in enumerate(self._inputs(launch)) if self.root.get(v, v) == self.argument]
+        pairs = in_place_of(self.kernels[callee_of(launch)])
+        whole = all(self._inputs(launch)[i] == self.argument for i in at)  # a view may begin elsewhere
+        return not at or (len(at) == 1 and whole and (at[0], output) in pairs)
+
+    def _source(self, launch: Any, output: int) -> ir.Value | None:
+        """An input that the launch may write over, and that nothing else needs: it may be in the same memory."""
+        inputs = self._inputs(launch)
+        for i, j in in_place_of(self.kernels[callee_of(launch)]):
+            value = inputs[i]
+            reads = self.reads.get(value, [])
+            only = value not in self.root and value not in self.kept and reads == [self.position[launch]]
+            if j == output and only and not isinstance(value.owner, ir.Block) and self._same_layout(value):
+                return value
+        return None
+
+    def _inputs(self, launch: Any) -> list[ir.Value]:
+        tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
+        return tensors[: len(tensors) - len(launch.results)]
+
+    def _same_layout(self, value: ir.Value) -> bool:
+        mine, theirs = (self.sizes.layouts.get(v) for v in (value, self.argument))
+        foreign = value in self.sizes.foreign or self.argument in self.sizes.foreign
+        if mine is None or theirs is None or foreign or dtype_of(value) != dtype_of(self.argument):
+            return False
+        pairs = zip((*mine.sizes, *mine.strides), (*theirs.sizes, *theirs.strides), strict=True)
+        return all(a == b or self.facts.equal(a, b) for a, b in pairs)
+
+    def _is_copy(self, value: ir.Value) -> bool:
+        """Whether a launch makes nothing but a copy of the argument."""
+        launch = value.owner
+        if launch.name != "host.launch" or len(launch.results) != 1 or self._inputs(launch) != [self.argument]:
+            return False
+        kernel = self.kernels[callee_of(launch)]
+        bodies = [op for op in body_of(kernel) if op.name == "linalg.generic"]
+        if in_place_of(kernel) != [(0, 0)] or len(bodies) != 1:
+            return False
+        block = bodies[0].regions[0].blocks[0]
+        (first, *others) = block.operations
+        return not others and list(first.operands) == [block.arguments[0]]
+
+    def _leave_out(self, copy: ir.Value) -> None:
+        launch = copy.owner
+        empty = destinations(launch)[0].owner
+        for use in list(copy.uses):
+            if use.owner.operation.name == "symshape.bind":
+                use.owner.operation.erase()
+        copy.replace_all_uses_with(self.argument)
+        launch.erase()
+        empty.operation.erase()
+
+    def _replace(self, dest: ir.Value, memory: ir.Value, launch: Any) -> None:
+        """The destination of a launch becomes the memory of ``memory``."""
+        empty = dest.owner
+        if memory != self.argument:
+            with ir.InsertionPoint(launch), empty.location:
+                memory = ir.Operation.create("symshape.reuse", [dest.type], [memory]).result
+        dest.replace_all_uses_with(memory)
+        empty.operation.erase()
+
+    def _at_argument(self, value: ir.Value) -> None:
+        """A view of the value begins where one of the argument does."""
+        for bound in [use.owner.operation for use in self.argument.uses if use.owner.operation.name == "symshape.bind"]:
+            for use in value.uses:
+                if (bind := use.owner.operation).name == "symshape.bind":
+                    bind.operands[len(bind.operands) - 1] = bound.operands[len(bound.operands) - 1]

@@ -1,0 +1,219 @@
+"""What a program writes to its inputs: eager's values, in the caller's memory, and no copies of what stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import symshape
+
+SHAPES = ((5,), (4, 3), (1,), (2, 1), (31, 17))
+
+
+def swap(x: Tensor, y: Tensor) -> None:
+    kept = x.clone()
+    x.copy_(y)
+    y.copy_(kept)
+
+
+def shift(x: Tensor, y: Tensor) -> None:
+    y.copy_(x)
+    x.sub_(x.sum())
+
+
+def at_other_points(x: Tensor, y: Tensor) -> None:
+    y.copy_(x)
+    x.copy_(x.flip(0).cumsum(0))
+
+
+def roll(x: Tensor, y: Tensor) -> Any:
+    x[:-1] = x[1:].clone()
+    x[-1] = y[0]
+    return x, x.sum()
+
+
+def one_value(x: Tensor, y: Tensor) -> Tensor:
+    """The result is in memory of its own: the caller may write to it."""
+    z = x + 1
+    x.copy_(z)
+    y.copy_(z)
+    return z
+
+
+def views(x: Tensor, y: Tensor) -> Any:
+    x.mul_(2)
+    part = x[1:]
+    y.add_(part.sum())
+    return part, x.unsqueeze(0)
+
+
+def transposed(x: Tensor, y: Tensor) -> None:
+    x.t().add_(1)
+    y[::2].zero_()
+
+
+def old_values(x: Tensor, y: Tensor) -> Tensor:
+    kept = x * 1
+    x.zero_()
+    y.copy_(kept)
+    return kept
+
+
+def in_steps(x: Tensor, y: Tensor) -> None:
+    x[0] = 1
+    x[-1] = 2
+    x.mul_(2)
+    x[0] += 3
+    y.copy_(x)
+
+
+def indexed(x: Tensor, y: Tensor) -> Tensor:
+    positions = torch.arange(x.shape[0])
+    x.index_copy_(0, positions.flip(0), y)
+    x.index_add_(0, positions, y)
+    return x.amax()
+
+
+def read_between(x: Tensor, y: Tensor) -> Any:
+    first = x.sum()
+    x.add_(1)
+    second = x.sum()
+    x.add_(y)
+    return first, second, x.sum()
+
+
+def exchanged_parts(x: Tensor, y: Tensor) -> None:
+    kept = x[:1].clone()
+    x.copy_(y)
+    y[:1] = kept
+
+
+PROGRAMS = (
+    swap,
+    shift,
+    at_other_points,
+    roll,
+    one_value,
+    views,
+    transposed,
+    old_values,
+    in_steps,
+    indexed,
+    read_between,
+    exchanged_parts,
+)
+
+
+def layouts(shape: tuple[int, ...]) -> list[Callable[[], Tensor]]:
+    """Contiguous, with transposed strides, and in the middle of other memory."""
+    count = torch.Size(shape).numel()
+    found: list[Callable[[], Tensor]] = [lambda: torch.randn(shape)]
+    found += [lambda: torch.randn(shape[::-1]).t()] * (len(shape) == 2)
+    return [*found, lambda: torch.randn(3 * count + 2)[2 : 2 + count].view(shape)]
+
+
+def shares(result: Tensor, inputs: tuple[Tensor, ...]) -> list[bool]:
+    return [result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for x in inputs]
+
+
+@pytest.mark.parametrize("entry", ["compile", "backend"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_inputs_are_written_to_as_in_eager_mode(program: Callable[..., Any], entry: str) -> None:
+    compiled: Any = symshape.compile(program)
+    if entry == "backend":
+        compiled = torch.compile(program, backend="symshape", dynamic=True)
+    for shape in SHAPES:
+        for make in layouts(shape):
+            torch.manual_seed(0)
+            inputs = make(), torch.randn(shape)
+            theirs = inputs[0].clone(memory_format=torch.preserve_format), inputs[1].clone()
+            versions = [x._version for x in inputs]
+            expected = program(*theirs)
+            actual = compiled(*inputs)
+            torch.testing.assert_close(inputs, theirs)
+            torch.testing.assert_close(actual, expected)
+            assert all(x._version > old for x, old in zip(inputs, versions) if x is inputs[0])
+            tensors = [() if found is None else pytree.tree_leaves(found) for found in (actual, expected)]
+            assert [shares(x, inputs) for x in tensors[0]] == [shares(x, theirs) for x in tensors[1]]
+
+
+def test_a_step_that_writes_a_row_of_a_cache_copies_none_of_it() -> None:
+    def step(cache: Tensor, position: Tensor, row: Tensor, query: Tensor) -> Tensor:
+        cache.index_copy_(2, position, row)
+        return (query * cache).sum(-1)
+
+    def inputs(length: int) -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        cache, row, query = torch.randn(1, 8, length, 32), torch.randn(1, 8, 1, 32), torch.randn(1, 8, 1, 32)
+        return cache, torch.tensor([length // 2]), row, query
+
+    (graph,) = symshape.explain(step, *inputs(100)).graphs
+    assert graph.statistics["write-inputs"] == {"written": 1, "copies": 1, "left": 0}
+    allocated = [line for line in graph.program_source.splitlines() if "empty_strided" in line]
+    assert len(allocated) == 2  # the position, and the result
+    compiled = symshape.compile(step)
+    for length in (100, 7, 1):
+        mine, theirs = inputs(length), inputs(length)
+        torch.testing.assert_close(compiled(*mine), step(*theirs))
+        torch.testing.assert_close(mine[0], theirs[0])
+
+
+def test_a_compiled_optimizer_writes_its_parameters_and_moments_in_place() -> None:
+    def optimizer() -> tuple[list[nn.Parameter], torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        parameters = [nn.Parameter(torch.randn(50, 40)) for _ in range(3)]
+        for one in parameters:
+            one.grad = torch.randn_like(one)
+        made = torch.optim.AdamW(parameters, lr=1e-2)
+        made.step()
+        return parameters, made
+
+    mine, compiled = optimizer()
+    theirs, eager = optimizer()
+    (graph,) = symshape.explain(compiled.step).graphs
+    assert graph.statistics["write-inputs"] == {"written": 12, "copies": 0, "left": 0}
+    step = symshape.compile(compiled.step)
+    for _ in range(4):
+        step()
+    for _ in range(5):  # explain has made one
+        eager.step()
+    torch.testing.assert_close([one.data for one in mine], [one.data for one in theirs])
+
+
+def test_running_statistics_change_twice_in_a_checkpoint_as_in_eager_mode() -> None:
+    """Recomputing ends as soon as all is saved that is needed: what is written after that is not written again."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    theirs = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    theirs.load_state_dict(module.state_dict())
+    compiled = symshape.compile(module)
+    for batch in (4, 1, 7):
+        x = torch.randn(batch, 3, 9, 9)
+        for each in (compiled, theirs):
+            checkpoint(each, x, use_reentrant=False).square().sum().backward()
+        torch.testing.assert_close(dict(module.state_dict()), dict(theirs.state_dict()))
+
+
+def test_what_is_saved_for_backward_stays() -> None:
+    def run(x: Tensor, weight: Tensor, state: Tensor) -> Tensor:
+        y = (x * state.exp()) @ weight
+        state.mul_(0.5)
+        return y
+
+    compiled = symshape.compile(run)
+    for size in (5, 2, 1):
+        torch.manual_seed(0)
+        x, weight, state = torch.randn(size, 4), torch.randn(4, 3), torch.randn(size, 4)
+        found = []
+        for each in (compiled, run):
+            leaves = x.clone().requires_grad_(), weight.clone().requires_grad_()
+            own = state.clone()
+            each(*leaves, own).square().sum().backward()
+            found.append((own, *(leaf.grad for leaf in leaves)))
+        torch.testing.assert_close(found[0], found[1])
