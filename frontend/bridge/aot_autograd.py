@@ -113,10 +113,10 @@ MADE_OF_INPUT: Final = -2
 
 
 def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
-    """For each result of a graph the position of the input that AOTAutograd copies it to after the call, if the graph may
-    as well write there itself: where autograd does not see it, and the layout stays. MADE_OF_INPUT for results in whose
-    place AOTAutograd returns an input, or a view that it makes of one; OTHER for all others. ``kind``: of the graph; a
-    backward one has none.
+    """For each result of a graph the position of the input that AOTAutograd copies it to after the call, if the graph
+    may as well write there itself: where autograd does not see it, and the layout stays. MADE_OF_INPUT for results in
+    whose place AOTAutograd returns an input, or a view that it makes of one; OTHER for all others. ``kind``: of the
+    graph; a backward one has none.
     """
     from torch._functorch._aot_autograd.descriptors import (
         InputMutationAOTOutput,
