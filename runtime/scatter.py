@@ -16,7 +16,7 @@ _library: Any = torch.library.Library
 _LIBRARY = _library("symshape", "FRAGMENT")
 _LIBRARY.define(
     "scatter(Tensor x, Tensor values, int[] value_dims, bool repeats, SymInt[] sizes, int[] dims, Tensor[] indices, "
-    "int[] index_dims, str combiner, bool wraps) -> Tensor"
+    "int[] index_dims, str combiner, bool wraps, bool checked=False) -> Tensor"
 )
 
 
@@ -31,6 +31,7 @@ def scatter(
     index_dims: Sequence[int],
     combiner: str,
     wraps: bool,
+    checked: bool = False,
 ) -> torch.Tensor:
     """A copy of ``x``, of its dtype, in which, for every point of a space of ``sizes`` in row-major order, one element
     is combined with the point's value.
@@ -39,7 +40,8 @@ def scatter(
     repeated, else it may be longer than the space. ``dims``: for each dim of ``x`` the dim of the space that it runs
     along, or -1: it is indexed by the next one of ``indices``. ``index_dims``: the dims of the space that the dims of
     the indices run along, of one index after the other. ``combiner``: "set" replaces (the last one stays), else "add",
-    "mul", "max" or "min". ``wraps``: negative indices count from the end. IndexError for an index out of range.
+    "mul", "max" or "min". ``wraps``: negative indices count from the end. ``checked``: all indices are in range, by an
+    earlier kernel. IndexError for an index out of range.
     """
     at, given = [], iter(indices)
     for dim, size in zip(dims, x.shape, strict=True):

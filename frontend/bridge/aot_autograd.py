@@ -115,8 +115,8 @@ MADE_OF_INPUT: Final = -2
 def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
     """For each result of a graph the position of the input that AOTAutograd copies it to after the call, if the graph
     may as well write there itself: where autograd does not see it, and the layout stays. MADE_OF_INPUT for results in
-    whose place AOTAutograd returns an input, or a view that it makes of one; OTHER for all others. ``kind``: of the
-    graph; a backward one has none.
+    whose place AOTAutograd returns an input, or a view that it makes of one; OTHER for all others. Empty where nothing
+    is to be written. ``kind``: of the graph; a backward one writes nothing.
     """
     from torch._functorch._aot_autograd.descriptors import (
         InputMutationAOTOutput,
@@ -134,14 +134,17 @@ def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
     made = (OutputType.is_input, OutputType.alias_of_input)
     position = {node.meta.get("desc"): i for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
     mutations = [one for one in told if isinstance(one, InputMutationAOTOutput | MetadataMutationAOTOutput)]
+    if len(mutations) != len(metadata.mutated_inp_runtime_indices):
+        return []  # a tensor subclass, whose parts are written to
     places: dict[Any, int] = {}
-    for index, one in zip(metadata.mutated_inp_runtime_indices, mutations, strict=True):
+    for index, one in zip(metadata.mutated_inp_runtime_indices, mutations):
         if isinstance(one, InputMutationAOTOutput) and _is_only_data(metadata.input_info[index]):
             places[one] = position.get(one.mutated_input, OTHER)
     for one in told:
         if isinstance(one, PlainAOTOutput) and metadata.output_info[one.idx].output_type in made:
             places[one] = MADE_OF_INPUT
-    return [places.get(one, OTHER) for one in told]
+    found = [places.get(one, OTHER) for one in told]
+    return found if max(found, default=OTHER) >= 0 else []
 
 
 def _is_only_data(info: Any) -> bool:

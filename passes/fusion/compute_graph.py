@@ -244,7 +244,7 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
         if name == "tensor.extract":
             captured.append(inner.operands[0])
         heavy |= name in HEAVY
-        raises |= name == "tensor.extract" or name in INTEGER_DIVISIONS and not _is_constant(inner.operands[1])
+        raises |= name == "tensor.extract" or name in INTEGER_DIVISIONS and not is_constant(inner.operands[1])
         weight += name not in FREE
     return captured, weight, heavy, raises
 
@@ -265,7 +265,7 @@ def is_outer_scalar(value: ir.Value, generic: Any) -> bool:
     return bool(value.owner.parent != generic)
 
 
-def _is_constant(value: ir.Value) -> bool:
+def is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.name == "arith.constant"
 
 

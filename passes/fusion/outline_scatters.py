@@ -25,7 +25,6 @@ from symshape.dialects.types import NATIVE, dtype_of
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.kernel_sizes import known_of
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor
-from symshape.passes.lowering.aten.scalar_body import Scalar
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
 
@@ -85,7 +84,7 @@ class _Function:
         template = call_arguments(call)
         operands = [self.sizes.expr(v) if v in self.sizes else v for v in call.operands]
         (x, values, value_dims, *others), _ = instantiate(template, operands)
-        repeats, space, dims, indices, index_dims, combiner, wraps = others
+        repeats, space, dims, indices, index_dims, combiner, wraps, *checked = others
         result = call.results[0]
         tensors = [x, values, *indices, result]
         layouts = self.sizes.layouts
@@ -97,7 +96,7 @@ class _Function:
         by_value = [i for i, value in enumerate(tensors) if value in self.sizes.foreign]
         writer = _Kernel(tensors, [layouts[v] for v in tensors], symbols, self.facts, by_value)
         with ir.InsertionPoint(self.module.body), ir.Location.unknown():
-            along = _Along(tuple(value_dims), repeats, tuple(dims), tuple(index_dims))
+            along = _Along(tuple(value_dims), repeats, tuple(dims), tuple(index_dims), any(checked))
             function = writer.write(space, along, combiner, wraps, call.location)
         self._launch(call, self._share(function), tensors[:-1], symbols)
 
@@ -132,13 +131,14 @@ class _Function:
 @dataclass(frozen=True)
 class _Along:
     """Which dims of the space the dims of tensors run along, as in ``symshape::scatter``. ``repeats``: values of size 1
-    are repeated; ``dims``: those of the destination, -1 for an indexed one; ``indices``: of one index after the other.
-    """
+    are repeated; ``dims``: those of the destination, -1 for an indexed one; ``indices``: of one index after the other,
+    which are known to be in range where they are ``checked``."""
 
     values: tuple[int, ...]
     repeats: bool
     dims: tuple[int, ...]
     indices: tuple[int, ...]
+    checked: bool
 
 
 class _Kernel:
@@ -213,7 +213,7 @@ class _Kernel:
         for dim, index in zip(indexed, indices, strict=True):
             view = self._over(b, index, left[: index.rank], space)
             left = left[index.rank :]
-            at.append(self._index(b, view, space, dest.sizes[dim], wraps, dim))
+            at.append(view if along.checked else b.checked_index(view, space, dest.sizes[dim], wraps, dim))
         value = b.cast(self._over(b, values, along.values, space, along.repeats), dest.dtype)
         operands = [value, source, dest, *at]
         i64 = ir.IntegerType.get_signless(64)
@@ -233,18 +233,6 @@ class _Kernel:
             return [d[dim] * step for dim, step in zip(dims, steps)]
 
         return b.view(x, space, read)
-
-    def _index(self, b: Builder, index: Tensor, space: list[Expr], size: Expr, wraps: bool, dim: int) -> Tensor:
-        m = b.body
-        message = f"index is out of bounds for dimension {dim}"
-
-        def code(value: Scalar) -> Scalar:
-            value = m.cast(value, "i64")
-            if wraps:
-                value = m.select(m.compare("lt", value, m.constant(0, "i64")), m.add(value, m.size(size)), value)
-            return m.op("arith.index_cast", "i64", m.check_index(value, size, message))
-
-        return b.pointwise(space, "i64", [index], code)
 
 
 def _expr(size: Any) -> Expr:

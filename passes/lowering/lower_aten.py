@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import call_arguments, call_target, reading_of, reason_kept
+from symshape.dialects.accessors import call_arguments, call_target, reading_of, reason_kept, written_arguments
 from symshape.dialects.foreign_tensors import Foreign
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.locations import node_names, source_line
@@ -72,7 +72,7 @@ JUMPING_OVERLOADS = frozenset({"aten.div.Tensor_mode", "aten.div.Scalar_mode"})
 
 @cache
 def rules() -> dict[str, Callable[..., Any]]:
-    """All rules, from the tables of ``passes/aten``."""
+    """All rules, from the tables of ``passes/lowering/aten``."""
     merged: dict[str, Callable[..., Any]] = {}
     for table in TABLES:
         merged |= importlib.import_module(f"symshape.passes.lowering.aten.{table}").RULES
@@ -129,7 +129,8 @@ class LowerAten(Pass):
         sizes = Sizes(block)
         operations = [view.operation for view in block.operations]
         sizes.learn(operations)
-        builder = Builder(sizes, facts_of(function, sizes), target_name)
+        written = [block.arguments[place] for place in written_arguments(operations[-1]) if place >= 0]
+        builder = Builder(sizes, facts_of(function, sizes), target_name, written)
         binds = _binds(block)
         table, keep = rules(), set(self.keep)
         calls = lowered = 0

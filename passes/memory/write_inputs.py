@@ -27,6 +27,7 @@ from symshape.dialects.function_facts import facts_of
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import dtype_of
 from symshape.passes.framework.base import Pass, PassContext
+from symshape.passes.memory.data_errors import errors_of, move_errors_up
 
 # What reads tensors and hands on none of their memory, besides library calls that are declared to be so.
 _READERS = ("host.launch", "host.attention", "symshape.unbacked_symbol")
@@ -56,6 +57,9 @@ class WriteInputs(Pass):
     where the caller gets nothing else in that memory. A copy that only kept the argument for this goes. What is left is
     copied when the program ends.
 
+    An error at run time leaves the argument as it was: what may raise one (an index out of range) runs first, and where
+    it can not, nothing is computed in place. Errors of what is computed of the result are later ones in eager mode too.
+
     Inductor calls the same reinplacing (``torch/_inductor/fx_passes/reinplace.py``).
     """
 
@@ -70,35 +74,58 @@ class WriteInputs(Pass):
         count = {"written": 0, "copies": 0, "left": 0}
         kernels = {function_name(f): f for f in kernel_functions(module)}
         for function in main_functions(module):
-            if is_subgraph(function):
+            if is_subgraph(function) or max(written_arguments(body_of(function)[-1]), default=-1) < 0:
                 continue
-            returned = body_of(function)[-1]
-            for operand, place in enumerate(written_arguments(returned)):
-                if place >= 0:
-                    # What was rewritten for one argument is read anew for the next.
-                    written = _Function(function, kernels, place).run(operand)
-                    count["copies"] += written > 1
-                    count["written" if written else "left"] += 1
+            for written in _Function(function, kernels).run():
+                count["copies"] += written > 1
+                count["written" if written else "left"] += 1
         self.count(context, **count)
         return count["written"] > 0
 
 
 class _Function:
-    """A function, and one of its arguments that is written to."""
+    """A function that writes to arguments."""
 
-    def __init__(self, function: Any, kernels: dict[str, Any], place: int) -> None:
+    def __init__(self, function: Any, kernels: dict[str, Any]) -> None:
         self.kernels = kernels
-        self.argument: ir.Value = function.regions[0].blocks[0].arguments[place]
+        self.arguments = list(function.regions[0].blocks[0].arguments)
         self.operations = body_of(function)
-        self.position = {op: i for i, op in enumerate(self.operations)}
+        self.returned = self.operations[-1]
+        self.values, self.written = list(self.returned.operands), written_arguments(self.returned)
         self.sizes = Sizes(function.regions[0].blocks[0])
         self.sizes.learn(self.operations)
         self.facts = facts_of(function)
+        self.position: dict[ir.Value, int] = {}  # by an operation's first result
         self.root: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose memory it is in
         self.reads: dict[ir.Value, list[int]] = {}  # of a tensor's memory, by root: positions
         self.kept: set[ir.Value] = set()  # roots whose memory may be known under another name
+        self.returns: dict[ir.Value, list[int]] = {}  # of a tensor's memory: operands of the return
+
+    def run(self) -> list[int]:
+        """For each result that is to be copied to an argument: 2 where it is computed there and a copy of the argument
+        goes for that, 1 where it is computed there, 0 where it may not be."""
+        writers = [_launch_of(value) for value, place in zip(self.values, self.written) if place >= 0]
+        move_errors_up(self.operations, self.kernels, [op for op in writers if op is not None])
+        self.operations = [view.operation for view in self.returned.operation.block.operations]
+        self.position = {op.results[0]: i for i, op in enumerate(self.operations) if len(op.results)}
+        found = ((i, errors_of(op, self.kernels)) for i, op in enumerate(self.operations))
+        self.errors = [(i, errors) for i, errors in found if errors]
         for i, op in enumerate(self.operations):
             self._read(i, op)
+        relations = returned_relations(self.returned)
+        for operand, value in enumerate(self.values):
+            self.returns.setdefault(self.root.get(value, value), []).append(operand)
+        placed = []
+        left = list(self.written)
+        for operand, (value, place) in enumerate(zip(self.values, self.written)):
+            if place < 0:
+                continue
+            others = [relations[i] for i in self.returns[self.root.get(value, value)] if i != operand]
+            self.argument = self.arguments[place]
+            placed.append(self._write(value) if all(one == OF_ARGUMENT for one in others) else 0)
+            left[operand] = -1 if placed[-1] else place
+        set_written_arguments(self.returned, left)
+        return placed
 
     def _read(self, position: int, op: Any) -> None:
         if op.name == "symshape.bind":
@@ -113,28 +140,18 @@ class _Function:
         if op.name not in (*_READERS, "func.return", "symshape.expect_true") and not is_fresh(op):
             self.kept.update(roots)
 
-    def run(self, operand: int) -> int:
-        """Computes an operand of the return in the argument's memory: 2 where a copy goes for that, 1 where none does,
-        0 where it may not be."""
-        returned = self.operations[-1]
-        values, relations, written = list(returned.operands), returned_relations(returned), written_arguments(returned)
-        value = values[operand]
-        told = [i for i, v in enumerate(values) if i != operand and self.root.get(v, v) == value]
-        seen = any(relations[i] != OF_ARGUMENT for i in told)
-        if seen or self.argument in self.kept or value in self.kept or not self._same_layout(value):
+    def _write(self, value: ir.Value) -> int:
+        if self.argument in self.kept or value in self.kept or not self._same_layout(value):
             return 0
-        placed = self._place(value)
-        if placed:
-            set_written_arguments(returned, [*written[:operand], -1, *written[operand + 1 :]])
-        return placed
+        return self._place(value)
 
     def _place(self, value: ir.Value) -> int:
-        launch = value.owner
-        if isinstance(launch, ir.Block) or launch.name != "host.launch":
+        launch = _launch_of(value)
+        if launch is None:
             return 0
         output = list(launch.results).index(value)
         dest = destinations(launch)[output]
-        if not is_allocated(dest) or dest.owner.name != "tensor.empty" or not self._may_write(launch, output):
+        if not is_allocated(dest) or not self._may_write(launch, output) or self._may_fail(launch):
             return 0
         before = self._source(launch, output)
         copy = before is not None and self._is_copy(before)
@@ -143,12 +160,26 @@ class _Function:
             before = None
         placed = before is not None and self._place(before) > 0
         self._replace(dest, before if placed else self.argument, launch)
+        self.reads.setdefault(self.argument, []).append(self.position[launch.results[0]])
         self._at_argument(value)
         return 2 if copy else 1
 
+    def _may_fail(self, launch: Any) -> bool:
+        """Whether the program may end in an error, once the launch has begun, that its result has no part in: an error
+        leaves the argument as it was then."""
+        position = self.position[launch.results[0]]
+        errors = [(i, decided_by) for i, decided_by in self.errors if i >= position]
+        if not errors:
+            return False
+        made = set(launch.results)
+        for op in self.operations[position + 1 :]:
+            if any(value in made for value in op.operands):
+                made.update(op.results)
+        return any(i == position or any(made.isdisjoint(one) for one in decided_by) for i, decided_by in errors)
+
     def _may_write(self, launch: Any, output: int) -> bool:
         """Whether nothing reads what the argument had, once the launch has written there."""
-        position = self.position[launch]
+        position = self.position[launch.results[0]]
         reads = self.reads.get(self.argument, [])
         if any(one > position for one in reads):
             return False
@@ -163,7 +194,7 @@ class _Function:
         for i, j in in_place_of(self.kernels[callee_of(launch)]):
             value = inputs[i]
             reads = self.reads.get(value, [])
-            only = value not in self.root and value not in self.kept and reads == [self.position[launch]]
+            only = value not in self.root and value not in self.kept and reads == [self.position[launch.results[0]]]
             if j == output and only and not isinstance(value.owner, ir.Block) and self._same_layout(value):
                 return value
         return None
@@ -182,8 +213,8 @@ class _Function:
 
     def _is_copy(self, value: ir.Value) -> bool:
         """Whether a launch makes nothing but a copy of the argument."""
-        launch = value.owner
-        if launch.name != "host.launch" or len(launch.results) != 1 or self._inputs(launch) != [self.argument]:
+        launch = _launch_of(value)
+        if launch is None or len(launch.results) != 1 or self._inputs(launch) != [self.argument]:
             return False
         kernel = self.kernels[callee_of(launch)]
         bodies = [op for op in body_of(kernel) if op.name == "linalg.generic"]
@@ -194,23 +225,25 @@ class _Function:
         return not others and list(first.operands) == [block.arguments[0]]
 
     def _leave_out(self, copy: ir.Value) -> None:
-        launch = copy.owner
-        empty = destinations(launch)[0].owner
+        launch = copy.owner.operation
+        empty = destinations(launch)[0].owner.operation
         for use in list(copy.uses):
             if use.owner.operation.name == "symshape.bind":
                 use.owner.operation.erase()
         copy.replace_all_uses_with(self.argument)
-        launch.erase()
-        empty.operation.erase()
+        for op in (launch, empty):
+            self.operations[self.position[op.results[0]]] = self.returned  # positions stay
+            op.erase()
 
     def _replace(self, dest: ir.Value, memory: ir.Value, launch: Any) -> None:
         """The destination of a launch becomes the memory of ``memory``."""
-        empty = dest.owner
+        empty = dest.owner.operation
         if memory != self.argument:
             with ir.InsertionPoint(launch), empty.location:
                 memory = ir.Operation.create("symshape.reuse", [dest.type], [memory]).result
         dest.replace_all_uses_with(memory)
-        empty.operation.erase()
+        self.operations[self.position[empty.results[0]]] = self.returned
+        empty.erase()
 
     def _at_argument(self, value: ir.Value) -> None:
         """A view of the value begins where one of the argument does."""
@@ -218,3 +251,9 @@ class _Function:
             for use in value.uses:
                 if (bind := use.owner.operation).name == "symshape.bind":
                     bind.operands[len(bind.operands) - 1] = bound.operands[len(bound.operands) - 1]
+
+
+def _launch_of(value: ir.Value) -> Any:
+    """The launch that makes a value, None if none does."""
+    owner = value.owner
+    return owner.operation if not isinstance(owner, ir.Block) and owner.name == "host.launch" else None

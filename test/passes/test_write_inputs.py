@@ -217,3 +217,67 @@ def test_what_is_saved_for_backward_stays() -> None:
             each(*leaves, own).square().sum().backward()
             found.append((own, *(leaf.grad for leaf in leaves)))
         torch.testing.assert_close(found[0], found[1])
+
+
+def test_an_error_of_a_later_layer_is_known_before_the_first_writes() -> None:
+    def step(caches: list[Tensor], positions: Tensor, row: Tensor, table: Tensor) -> Tensor:
+        for cache in caches:
+            row = row + table[positions]
+            cache[positions] = row
+            row = (cache.softmax(0) * cache).sum(0) + row
+        return row
+
+    def inputs(length: int, *positions: int) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        caches = [torch.randn(length, 4) for _ in range(3)]
+        return caches, torch.tensor(positions), torch.randn(len(positions), 4), torch.randn(length, 4)
+
+    (graph,) = symshape.explain(step, *inputs(9, 2, 3)).graphs
+    assert graph.statistics["write-inputs"]["written"] >= 1
+    compiled = symshape.compile(step)
+    for good in ((9, 2, 3), (7, -1), (5, 4, 0, 1)):
+        mine, theirs = inputs(*good), inputs(*good)
+        torch.testing.assert_close(compiled(*mine), step(*theirs))
+        torch.testing.assert_close(mine, theirs)
+    for bad in ((9, 2, 9), (7, -8), (5, 0, 100)):
+        mine = inputs(*bad)
+        with pytest.raises(IndexError):
+            compiled(*mine)
+        torch.testing.assert_close(mine, inputs(*bad))
+
+
+def test_indices_made_of_what_is_written_may_be_out_of_range_after_it_is() -> None:
+    def step(cache: Tensor, count: Tensor, row: Tensor, table: Tensor) -> Tensor:
+        cache.index_copy_(0, count, row)
+        return table[cache.sum(1).long()]
+
+    compiled = symshape.compile(step)
+    for value in (1.0, 0.0, 90.0):
+        found = []
+        for run in (compiled, step):
+            cache, count, table = torch.zeros(6, 2), torch.tensor([3]), torch.arange(12.0).view(6, 2)
+            try:
+                found.append((run(cache, count, torch.full((1, 2), value), table), cache))
+            except IndexError:
+                found.append(("error", cache))
+        torch.testing.assert_close(found[0][1], found[1][1])
+        assert type(found[0][0]) is type(found[1][0])
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (0, 3), (0, 0), (4, 2)])
+def test_an_index_is_checked_where_eager_mode_does(shape: tuple[int, ...]) -> None:
+    def step(x: Tensor, i: Tensor) -> None:
+        x[i] = 1.0
+
+    compiled = symshape.compile(step)
+    for index in ([], [0], [3], [-1], [9]):
+        found = []
+        for run in (compiled, step):
+            x = torch.zeros(shape)
+            try:
+                run(x, torch.tensor(index, dtype=torch.int64))
+                found.append((x, "written"))
+            except IndexError:
+                found.append((torch.zeros(shape), "error"))
+        torch.testing.assert_close(found[0][0], found[1][0])
+        assert found[0][1] == found[1][1], (shape, index, found)

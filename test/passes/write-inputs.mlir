@@ -138,3 +138,62 @@ func.func private @over_first(%x0: tensor<?xf32>, %x1: tensor<?xf32>, %dest: ten
     attributes {symshape.in_place = array<i64: 0, 0>, symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 2 : i64, symshape.num_outputs = 1 : i64} {
   return %dest : tensor<?xf32>
 }
+
+// -----
+
+// A check of an index runs before the argument is written to; one that does not depend on what is written keeps it unwritten.
+// CHECK-LABEL: func.func @checked(
+// CHECK-SAME:    %[[X:.*]]: tensor<?xf32>, %[[V:.*]]: tensor<?xf32>, %[[I:.*]]: tensor<?xi64>)
+// CHECK:         %[[E:.*]] = tensor.empty
+// CHECK:         "host.launch"(%[[V]], %[[I]], %[[E]], %{{.*}}) {callee = @read}
+// CHECK:         %[[R:.*]] = "host.launch"(%[[X]], %[[V]], %[[X]], %{{.*}}) {callee = @over_first}
+// CHECK:         return %[[R]]
+func.func @checked(%x: tensor<?xf32>, %v: tensor<?xf32>, %i: tensor<?xi64>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  "symshape.bind"(%v, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  "symshape.bind"(%i, %s0, %c1, %c0) : (tensor<?xi64>, index, index, index) -> ()
+  %e0 = tensor.empty(%s0) : tensor<?xf32>
+  %r = "host.launch"(%x, %v, %e0, %s0) {callee = @over_first} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%r, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e1 = tensor.empty(%s0) : tensor<?xf32>
+  %o = "host.launch"(%v, %i, %e1, %s0) {callee = @read} : (tensor<?xf32>, tensor<?xi64>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%o, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  return {symshape.writes = array<i64: 0, -1>} %r, %o : tensor<?xf32>, tensor<?xf32>
+}
+// CHECK-LABEL: func.func @checked_later(
+// CHECK-SAME:    %[[X:.*]]: tensor<?xf32>, %[[V:.*]]: tensor<?xf32>, %[[I:.*]]: tensor<?xi64>)
+// CHECK:         return {symshape.writes = array<i64: 0, -1>}
+func.func @checked_later(%x: tensor<?xf32>, %v: tensor<?xf32>, %i: tensor<?xi64>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  "symshape.bind"(%v, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  "symshape.bind"(%i, %s0, %c1, %c0) : (tensor<?xi64>, index, index, index) -> ()
+  %e0 = tensor.empty(%s0) : tensor<?xf32>
+  %r = "host.launch"(%x, %v, %e0, %s0) {callee = @over_first} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%r, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e1 = tensor.empty(%s0) : tensor<?xf32>
+  %o = "host.launch"(%r, %i, %e1, %s0) {callee = @read} : (tensor<?xf32>, tensor<?xi64>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%o, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  return {symshape.writes = array<i64: 0, -1>} %r, %o : tensor<?xf32>, tensor<?xf32>
+}
+func.func private @over_first(%x0: tensor<?xf32>, %x1: tensor<?xf32>, %dest: tensor<?xf32>, %s0: index) -> tensor<?xf32>
+    attributes {symshape.in_place = array<i64: 0, 0>, symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 2 : i64, symshape.num_outputs = 1 : i64} {
+  return %dest : tensor<?xf32>
+}
+func.func private @read(%x: tensor<?xf32>, %i: tensor<?xi64>, %dest: tensor<?xf32>, %s0: index) -> tensor<?xf32>
+    attributes {symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 2 : i64, symshape.num_outputs = 1 : i64} {
+  %e = tensor.empty(%s0) : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%i : tensor<?xi64>) outs(%e : tensor<?xf32>) {
+  ^bb0(%in: i64, %out: f32):
+    %k = arith.index_cast %in : i64 to index
+    %j = "symshape.check_index"(%k, %s0) {message = "index out of range in self"} : (index, index) -> index
+    %v = tensor.extract %x[%j] : tensor<?xf32>
+    linalg.yield %v : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}

@@ -75,10 +75,11 @@ def highest(dtype: str) -> Any:
 
 class Builder:
     """Writes at the current insertion point. ``results`` is what the call being lowered must produce; ``target``: "cpu"
-    or "triton"."""
+    or "triton"; ``written``: arguments that the caller wants results copied to."""
 
-    def __init__(self, sizes: Sizes, facts: Facts, target: str = "cpu") -> None:
+    def __init__(self, sizes: Sizes, facts: Facts, target: str = "cpu", written: Iterable[ir.Value] = ()) -> None:
         self.sizes, self.facts, self.target = sizes, facts, target
+        self._written = set(written)  # and what is made of one by scatters
         self.results: list[Result] = []
         self.decides = False  # whether a jump of the call's result is at stake: half operands are then rounded
         self.body = Body(self._size_before_body)
@@ -212,8 +213,16 @@ class Builder:
     ) -> Tensor:
         """``symshape::scatter`` into a copy of ``x``, in its dtype; ``outline-scatters`` makes a kernel of it, which
         writes into the copy. ``coordinates``: for each dim of ``x`` a dim of the space, or (index, its dims in the
-        space).
+        space). Where ``x`` is an argument that is written to, another kernel checks the indices, so that
+        ``write-inputs`` may let this one write to the argument itself.
         """
+        checked = x.value in self._written
+        if checked:
+            limits = enumerate(zip(coordinates, x.sizes, strict=True))
+            coordinates = [
+                one if isinstance(one, int) else (self._checked_before(one[0], sizes, limit, wraps, dim), one[1])
+                for dim, (one, limit) in limits
+            ]
         operands = [self.pointwise(x.sizes, x.dtype, [x], lambda v: v).value, values.value]
 
         def text(value: Any) -> str:
@@ -229,14 +238,42 @@ class Builder:
         index_dims = tuple(dim for _, runs_along in indexed for dim in runs_along)
         space = joined(map(text, sizes))
         arguments = (
-            f"($0, $1, {tuple(dims)}, {repeats}, {space}, {along}, [{indices}], {index_dims}, '{combiner}', {wraps})"
+            f"($0, $1, {tuple(dims)}, {repeats}, {space}, {along}, [{indices}], {index_dims}, '{combiner}', "
+            f"{wraps and not checked}, {checked})"
         )
         type_ = self.type(x.sizes, x.dtype)
         op = CallOp("symshape.scatter.default", arguments, operands, [type_], fresh=True).operation
         strides = [product(x.sizes[i + 1 :]) for i in range(x.rank)]
         layout = [self.sizes.value(e) for e in (*x.sizes, *strides, ZERO)]
         ir.Operation.create("symshape.bind", [], [op.results[0], *layout])
+        self._written.update(op.results if checked else ())
         return Tensor(op.results[0], x.sizes, x.dtype)
+
+    def _checked_before(self, index: Tensor, space: Sequence[Expr], size: Expr, wraps: bool, dim: int) -> Tensor:
+        """An index that is checked. Where the space has no points, any is in range of a size that is not 0."""
+        points = product(space)
+        if self.facts.less_equal(ONE, points):
+            return self.checked_index(index, index.sizes, size, wraps, dim)
+        m = self.body
+
+        def code(value: Scalar) -> Scalar:
+            value = m.cast(value, "i64")
+            some = m.compare("gt", m.size(minimum(points, ONE)), m.constant(0, "i64"))
+            return m.select(some, value, m.constant(0, "i64"))
+
+        return self.checked_index(self.pointwise(index.sizes, "i64", [index], code), index.sizes, size, wraps, dim)
+
+    def checked_index(self, index: Tensor, space: Sequence[Expr], size: Expr, wraps: bool, dim: int) -> Tensor:
+        """An index into dim ``dim`` of a destination, of ``size``, at every point of a space; negative ones count from
+        the end where it ``wraps``. Others are an error at run time."""
+        m = self.body
+        message = f"index is out of bounds for dimension {dim}"
+
+        def code(value: Scalar) -> Scalar:
+            value = m.wrapped(value, size) if wraps else m.cast(value, "i64")
+            return m.op("arith.index_cast", "i64", m.check_index(value, size, message))
+
+        return self.pointwise(space, "i64", [index], code)
 
     def cast(self, x: Tensor, dtype: str) -> Tensor:
         return x if x.dtype == dtype else self.pointwise(x.sizes, dtype, [x], lambda v: v)
