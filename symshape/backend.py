@@ -26,6 +26,7 @@ from symshape.frontend.importer.specialisations import check_marked, specialisat
 from symshape.frontend.opaque_calls.frame_decisions import Reanalyse
 from symshape.frontend.opaque_calls.selection import mark_failing_call, replace_marked
 from symshape.frontend.patches.dynamo_errors import passing_dynamo
+from symshape.frontend.patches.input_views import take_layouts_out
 from symshape.frontend.patches.patch import Scope, is_frame_of_ours
 from symshape.frontend.patches.registry import in_force, require_known, splitting
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
@@ -112,7 +113,8 @@ def _compiled(
     before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     remember(traced_env_of(gm))
-    _rewrite_before_tracing(gm, example_inputs, timings)
+    _rewrite_before_tracing(gm, timings)
+    lay_out = take_layouts_out(gm)
     put_together = take_results_apart(gm)
     while True:  # every round makes one more call opaque
         del masks[:], fallbacks[:], bases[:], staged[:]
@@ -123,11 +125,11 @@ def _compiled(
                 _require_fit(parsed, staged)
                 track_sources(traced_env_of(gm))
                 run = or_in_eager_mode(run, gm) if bases else run
-                return put_together(with_python_numbers(with_eager_errors(run, gm), gm))
+                return lay_out(put_together(with_python_numbers(with_eager_errors(run, gm), gm)))
         except Exception as error:
             del (reports or [])[before:]
             if not mark_failing_call(gm, error):
-                return put_together(_as_calls(gm, error, parsed, reports, assumed))
+                return lay_out(put_together(_as_calls(gm, error, parsed, reports, assumed)))
         replace_marked(gm)
 
 
@@ -175,11 +177,11 @@ def _without_masks(
     return graph
 
 
-def _rewrite_before_tracing(gm: torch.fx.GraphModule, example_inputs: list[Any], timings: Timings) -> None:
+def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
     """Changes of Dynamo's graph, in place, before AOTAutograd sees it."""
     for step in steps_on(DYNAMO):
         with timed(step.name, timings):
-            step.function()(gm, example_inputs) if step.inputs else step.function()(gm)
+            step.function()(gm)
 
 
 def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, timings: Timings) -> None:

@@ -32,7 +32,7 @@ Timings = list[tuple[str, float]]  # (step, seconds), in order
 class Step:
     """One step: its name, what it works on, ``module:name`` of its code, what it does.
 
-    ``optional``: the result is right without it. ``inputs``: it takes the example inputs too. ``stage``: of a pass.
+    ``optional``: the result is right without it. ``stage``: of a pass.
     """
 
     name: str
@@ -40,7 +40,6 @@ class Step:
     code: str
     does: str
     optional: bool = False
-    inputs: bool = False
     stage: str = ""
 
     def function(self) -> Callable[..., Any]:
@@ -57,7 +56,7 @@ def _passes() -> Iterator[Step]:
 
 
 _REWRITES: Final = "symshape.frontend.graph_rewrites"
-_CALLS, _VIEWS = "symshape.frontend.opaque_calls.selection", "symshape.frontend.patches.input_views"
+_CALLS = "symshape.frontend.opaque_calls.selection"
 _SIZES, _OFFSETS = "symshape.frontend.importer", "symshape.frontend.patches.storage_offsets"
 _IMPORT, _LOOPS = "symshape.frontend.importer.import_fx", "symshape.analysis"
 _KERNELS, _OBJECTS = "symshape.codegen", "symshape.codegen.cpu.objects.compile_objects"
@@ -67,7 +66,6 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("replace-marked", DYNAMO, f"{_CALLS}:replace_marked", "calls that cannot be traced become opaque"),
     Step("inline-calls", DYNAMO, f"{_REWRITES}.inlined_calls:inline_calls", "calls of subgraphs become their nodes"),
     Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "items of a known size are checked"),
-    Step("break-where-shared", DYNAMO, f"{_VIEWS}:break_where_shared", "in-place views of shared memory", inputs=True),
     Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
     Step(
         "leave-out-unread-blocks",

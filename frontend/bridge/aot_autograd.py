@@ -154,6 +154,16 @@ def _is_only_data(info: Any) -> bool:
     return info.mutates_data and not other and (unseen or not info.requires_grad)
 
 
+def laid_out_anew_and_written() -> list[int]:
+    """Inputs of the graph that is compiled which change their elements and their sizes or strides. AOTAutograd gives
+    them the layout of their new values, which are in memory of their own: it writes elsewhere where an input is a part
+    of other memory."""
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    infos = metadata.input_info if metadata is not None else ()
+    return [i for i, info in enumerate(infos) if info.mutates_data and info.mutates_metadata]
+
+
 def lasting_inputs(gm: torch.fx.GraphModule) -> frozenset[int]:
     """Positions of the inputs of a forward or backward graph that are parameters and buffers: their memory stays where
     it is from call to call, as a rule."""

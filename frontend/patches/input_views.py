@@ -1,8 +1,8 @@
 """In-place views of what a program is given: ``x.t_()``. Dynamo refuses them, AOTAutograd can do them.
 
 Dynamo changes the traced value of an input as the program does, but guards and sizes are read off it as it was. Here
-that value stays, another one with the same memory is changed, and the program's variable shows the changed one. What
-is changed of the tensor itself (sizes and strides) AOTAutograd does when the graph has run.
+that value stays, another one with the same memory is changed, and the program's variable shows the changed one. The
+tensor itself gets its sizes and strides when the graph has run.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 from symshape.frontend.bridge.dynamo import unimplemented
-from symshape.frontend.bridge.fake_tensors import storage_of
-from symshape.frontend.opaque_calls.frame_decisions import Reanalyse, call_site
 from symshape.frontend.patches.patch import Changes
 
 VIEWS = frozenset({"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_"})
@@ -90,22 +88,42 @@ def _method(usual: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
-def break_where_shared(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """`Reanalyse`, with the graph broken there, if the memory of an argument that becomes a view in place is that of
-    another argument too: AOTAutograd takes both for views of a third, whose sizes no guard knows."""
+def take_layouts_out(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Changes Dynamo's graph, in place. Returns what makes of a function with its results one that changes arguments.
+
+    Before: ``y = x.t_(); ...; return (y, z)``; after: ``y = x.t(); ...; return (y, z, y)``, and then x gets the layout
+    of y, and is returned in its place. AOTAutograd would lay an argument out as its new values are, which are in memory
+    of their own where the argument is written to, too: the argument may be a part of other memory.
+    """
     changed = [node for node in gm.graph.nodes if _MARK in node.meta]
     if not changed:
-        return
-    memory = [storage_of(x) for x in inputs if isinstance(x, torch.Tensor)]
+        return lambda run: run
+    (output,) = gm.graph.find_nodes(op="output")
+    results: Sequence[Any] = output.args[0]
+    shown = {node: _position_of_input(node) for node in changed}
+    last = {position: node for node, position in shown.items()}
+    returned = [shown.get(node) if isinstance(node, torch.fx.Node) else None for node in results]
     for node in changed:
-        if memory.count(_memory_of_input(node, inputs)) > 1:
-            raise Reanalyse(call_site(node), "the argument shares memory with another one")
+        node.target = str(node.target).removesuffix("_")
+    output.args = ((*results, *last.values()),)
+    gm.recompile()
+    return lambda run: lambda *args: _lay_out(args, run(*args), list(last), returned)
 
 
-def _memory_of_input(node: torch.fx.Node, inputs: Sequence[Any]) -> int:
+def _position_of_input(node: torch.fx.Node) -> int:
     while node.op != "placeholder":
         node = node.args[0]  # type: ignore[assignment]
-    return storage_of(inputs[node.graph.find_nodes(op="placeholder").index(node)])
+    return node.graph.find_nodes(op="placeholder").index(node)
+
+
+def _lay_out(args: Sequence[Any], found: Sequence[Any], changed: Sequence[int], returned: Sequence[Any]) -> Any:
+    """Results, of which the last ones are views of arguments at ``changed``; ``returned``: for each of the others the
+    argument that it is."""
+    results, views = found[: len(found) - len(changed)], found[len(found) - len(changed) :]
+    with torch.no_grad():
+        for position, view in zip(changed, views, strict=True):
+            args[position].as_strided_(view.size(), view.stride(), view.storage_offset())
+    return tuple(x if i is None else args[i] for x, i in zip(results, returned, strict=True))
 
 
 _MARK = "symshape_view_of_input"

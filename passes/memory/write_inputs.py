@@ -19,6 +19,7 @@ from symshape.dialects.accessors import (
     is_subgraph,
     kernel_functions,
     main_functions,
+    num_inputs,
     returned_relations,
     set_written_arguments,
     written_arguments,
@@ -97,6 +98,7 @@ class _Function:
         self.facts = facts_of(function)
         self.position: dict[ir.Value, int] = {}  # by an operation's first result
         self.root: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose memory it is in
+        self.inputs: dict[ir.Value, list[ir.Value]] = {}  # of launches, by the first result
         self.reads: dict[ir.Value, list[int]] = {}  # of a tensor's memory, by root: positions
         self.kept: set[ir.Value] = set()  # roots whose memory may be known under another name
         self.returns: dict[ir.Value, list[int]] = {}  # of a tensor's memory: operands of the return
@@ -149,8 +151,8 @@ class _Function:
         launch = _launch_of(value)
         if launch is None:
             return 0
-        output = list(launch.results).index(value)
-        dest = destinations(launch)[output]
+        output = ir.OpResult(value).result_number
+        dest = launch.operands[num_inputs(self.kernels[callee_of(launch)]) + output]
         if not is_allocated(dest) or not self._may_write(launch, output) or self._may_fail(launch):
             return 0
         before = self._source(launch, output)
@@ -200,8 +202,10 @@ class _Function:
         return None
 
     def _inputs(self, launch: Any) -> list[ir.Value]:
-        tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
-        return tensors[: len(tensors) - len(launch.results)]
+        first = launch.results[0]
+        if first not in self.inputs:
+            self.inputs[first] = list(launch.operands)[: num_inputs(self.kernels[callee_of(launch)])]
+        return self.inputs[first]
 
     def _same_layout(self, value: ir.Value) -> bool:
         mine, theirs = (self.sizes.layouts.get(v) for v in (value, self.argument))
@@ -230,6 +234,7 @@ class _Function:
         for use in list(copy.uses):
             if use.owner.operation.name == "symshape.bind":
                 use.owner.operation.erase()
+        self.inputs.clear()
         copy.replace_all_uses_with(self.argument)
         for op in (launch, empty):
             self.operations[self.position[op.results[0]]] = self.returned  # positions stay

@@ -14,7 +14,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
-from symshape.frontend.bridge.aot_autograd import mark_lasting
+from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, mark_lasting
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
@@ -151,6 +151,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
     def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
         if kind != "backward":
             _reject_constants(graph)
+            _reject_layouts()
             _insert_assertions(graph, trace)
         mark_lasting(graph, range(len(state)))
         compiled = compile_or_reuse(graph, options, kind=kind)
@@ -206,6 +207,15 @@ def _reject_constants(graph: torch.fx.GraphModule) -> None:
                 where=with_text(_location_of(node)),
                 next_step="pass it as an argument, or use symshape.compile",
             )
+
+
+def _reject_layouts() -> None:
+    """CompileError for an argument that is changed in its layout and written to."""
+    if laid_out_anew_and_written():
+        raise CompileError(
+            "an argument is written to that gets other sizes or strides in place (`t_`, `unsqueeze_`)",
+            next_step="change a view of it (`t`, `unsqueeze`), or use symshape.compile",
+        )
 
 
 def _for(compiler: Callable[..., Any], kind: str) -> Callable[..., Any]:

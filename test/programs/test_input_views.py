@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import symshape
+from symshape.errors import CompileError
 from symshape.frontend.bridge.guards import track_sources
 
 SHAPES = ((3, 4), (5, 2), (1, 3), (4, 1), (0, 3), (2, 2))
@@ -52,6 +53,56 @@ def test_like_eager_mode(f):
         torch.testing.assert_close(x, y)
         strides = [[s for s, n in zip(t.stride(), t.shape) if n > 1] for t in (x, y)]
         assert strides[0] == strides[1] or not x.numel()
+
+
+PARTS = {
+    "dense": lambda: torch.arange(24.0).view(4, 6),
+    "offset": lambda: torch.arange(24.0).view(4, 6)[1:],
+    "strided": lambda: torch.arange(60.0).view(6, 10)[::2, 1:7:3],
+    "transposed": lambda: torch.arange(24.0).view(4, 6)[1:, 2:].t(),
+    "empty": lambda: torch.arange(24.0).view(4, 6)[4:],
+}
+
+
+def turned_around_with_its_rows_doubled(x):
+    x.t_()
+    x[::2].mul_(2)
+    return x.sum(0)
+
+
+def laid_out_anew_twice(x, z):
+    x.unsqueeze_(0)
+    z.copy_(x[0])
+    x.transpose_(0, 2)
+    x.sub_(1)
+    z.t_()
+    return x * 2, z.shape
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("f", [turned_around_with_its_rows_doubled, turned_around_and_written_to, laid_out_anew_twice])
+def test_what_is_written_is_written_into_the_part_of_the_memory_that_it_is(f, part):
+    compiled = symshape.compile(f)
+    for name in ("dense", part, "strided"):
+        found = []
+        for run in (compiled, f):
+            x = PARTS[name]()
+            base = x._base if x._base is not None else x
+            inputs = (x,) if f is not laid_out_anew_twice else (x, torch.zeros(x.shape))
+            found.append((run(*inputs), [(one, one.stride(), one.storage_offset()) for one in inputs], base))
+        torch.testing.assert_close(found[0], found[1])
+
+
+def test_jit_refuses_an_argument_that_it_would_write_elsewhere():
+    def turned(x):
+        return x.t_() + 1
+
+    x = torch.randn(5, 3)
+    y = x.clone()
+    torch.testing.assert_close(symshape.jit(turned)(x), turned(y))
+    torch.testing.assert_close(x, y)
+    with pytest.raises(CompileError, match="sizes or strides in place"):
+        symshape.jit(turned_around_with_its_rows_doubled)(torch.randn(4, 3))
 
 
 def test_the_argument_itself_is_returned():
