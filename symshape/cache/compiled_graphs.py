@@ -159,6 +159,7 @@ def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind:
         "returned": list(relations(gm.graph, kind).values()),
         "versions": versions(),
         "options": [options.target, options.opt_level, options.passes, sorted(options.disable_passes), options.random],
+        "pass options": options.pass_options,
         "pass files": [_digest(Path(file).read_bytes()) for file in options.pass_files],
         "device": _device(gm, options),
     }

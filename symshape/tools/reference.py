@@ -109,7 +109,7 @@ def _passes() -> Iterable[str]:
 
     yield from _head("Passes", "passes/")
     yield "`symshape-opt in.mlir --NAME`, `--pass-pipeline='builtin.module(NAME{option=value})'`, and the options"
-    yield "`passes` and `disable_passes` take these names.\n"
+    yield "`passes`, `pass_options` and `disable_passes` take these names.\n"
     yield from _table(
         ("stage", "passes that make it, in order"),
         [(f"`{stage}`", ", ".join(_link(name) for name in names) or "the importer") for stage, names in STAGES.items()],
