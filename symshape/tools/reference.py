@@ -5,7 +5,7 @@
 ``options``      ``symshape.options.Options``
 ``environment``  ``symshape.knobs``
 ``report``       the dataclasses of ``symshape.tools.report``
-``patches``      the table of ``frontend/patches/registry.py``
+``patches``      the rows of ``frontend/patches/tables/``
 ``operators``    which operators of ATen have a rule, are taken apart, or are library calls
 
 With ``--check`` nothing is written: the exit status is 1 where a page is not what its declarations say.
@@ -226,20 +226,11 @@ def _members(cls: type) -> Iterable[tuple[str, str, str]]:
 def _patches() -> Iterable[str]:
     from symshape.frontend.patches import registry
 
-    yield from _head("Patches", "frontend/patches/registry.py")
+    yield from _head("Patches", "frontend/patches/tables/")
     yield "All that symshape changes of PyTorch, and only while it traces: `symshape patches` prints this table, and"
     yield "`symshape patches --probe` says whether the installed PyTorch is what each row needs. The first compile of a"
     yield "process asks the same of the rows that it uses, and raises a `PatchError` where something has changed."
-    for title, when, rows in (
-        ("Settings", "While Dynamo traces a frame, or `symshape.jit` a function.", registry.SETTINGS),
-        ("Frames", "While Dynamo traces a frame, or `symshape.jit` a function.", registry.FRAME_PATCHES),
-        ("Graphs", "While AOTAutograd traces a graph, or splits it.", registry.GRAPH_PATCHES),
-        (
-            "symshape.jit",
-            "While `symshape.jit` traces, and while the user's function runs in it.",
-            registry.JIT_PATCHES,
-        ),
-    ):
+    for title, when, rows in registry.TABLES:
         yield f"\n## {title}\n\n{when}"
         for patch in rows:
             yield f"\n### {patch.name}\n"
