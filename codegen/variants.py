@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from torch_mlir import ir
 
 from symshape.analysis.loops import LoopKernel
 from symshape.dialects.accessors import function_name, iterators
-from symshape.dialects.plans import FORMS, PlanSizes, address_name
+from symshape.dialects.plans import ALIGNMENT, FORMS, VARIANT_FIELDS, PlanSizes, address_name, multiple_of
 from symshape.errors import KernelError
 from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
 
 __all__ = ["FORMS", "Variant", "address_name", "condition_text", "for_loops", "general", "read_variants"]
-
-ALIGNMENT: Final = 16
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def for_loops(variants: Iterable[Variant], kernel: LoopKernel) -> tuple[Variant,
 
 def _read(op: Any, sizes: PlanSizes) -> Variant:
     fields: dict[str, Any] = {}
-    for key in _FIELDS:
+    for key in VARIANT_FIELDS:
         value = op.attributes[key]
         fields[key] = tuple(ir.StringAttr(a).value for a in value) if isinstance(value, ir.ArrayAttr) else value.value
     condition, *splits = op.operands
@@ -113,24 +111,12 @@ def _read(op: Any, sizes: PlanSizes) -> Variant:
     return Variant(condition=sizes.condition(condition), **fields)
 
 
-_FIELDS: Final = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
-
-
 def condition_text(condition: Condition) -> str:
     """A condition as Python source; all that has to divide by 16 is tested at once: ``(a | b | c) & 15 == 0``."""
     parts = condition.operands if condition.kind == "and" else (condition,)
-    multiples = [base for part in parts if (base := _multiple(part)) is not None]
+    multiples = [base for part in parts if (base := multiple_of(part)) is not None]
     if len(multiples) < 2:
         return condition.python()
-    texts = [f"({part})" if part.kind == "or" else part.python() for part in parts if _multiple(part) is None]
+    texts = [f"({part})" if part.kind == "or" else part.python() for part in parts if multiple_of(part) is None]
     joined = " | ".join(f"({base})" if len(base.terms) > 1 else base.python() for base in multiples)
     return " and ".join([*texts, f"({joined}) & {ALIGNMENT - 1} == 0"])
-
-
-def _multiple(condition: Condition) -> Expr | None:
-    """e of a condition e % 16 == 0."""
-    if condition.kind != "eq" or len(condition.expr.terms) != 1:
-        return None
-    ((coefficient, atoms),) = condition.expr.terms
-    atom: Any = atoms[0] if coefficient == 1 and len(atoms) == 1 else None
-    return atom.args[0] if getattr(atom, "kind", "") == "mod" and atom.args[1] == ALIGNMENT else None

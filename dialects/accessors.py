@@ -6,7 +6,7 @@ either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from torch_mlir import ir
@@ -151,6 +151,20 @@ def kernel_attributes(
     if by_value:
         attributes[_BY_VALUE] = ir.DenseI64ArrayAttr.get(list(by_value))
     return attributes
+
+
+def new_kernel(
+    types: Sequence[ir.Type], results: Sequence[ir.Type], attributes: Mapping[str, ir.Attribute]
+) -> ir.Operation:
+    """A private function "kernel" with these ``kernel_attributes`` and an empty block of arguments; in no module."""
+    named = {
+        "sym_name": ir.StringAttr.get("kernel"),
+        "sym_visibility": ir.StringAttr.get("private"),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
+    }
+    function = ir.Operation.create("func.func", regions=1, attributes={**named, **attributes})
+    function.regions[0].blocks.append(*types)
+    return function
 
 
 def kernel_kind(function: Any) -> str:
@@ -466,6 +480,11 @@ def destinations(launch: Any) -> list[ir.Value]:
     """The tensors that a launch writes: its last ones, one for each result."""
     tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
     return tensors[len(tensors) - len(launch.results) :]
+
+
+def is_read(result: ir.Value) -> bool:
+    """Whether anything but its bind reads a result."""
+    return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
 
 
 def is_allocated(dest: ir.Value) -> bool:

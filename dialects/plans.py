@@ -13,13 +13,15 @@ from torch_mlir.dialects import ext
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.symshape import Op, bad
-from symshape.prover.numbers.condition import Condition
+from symshape.prover.numbers.condition import Condition, equals
 from symshape.prover.numbers.expr import Expr
 
 SPLIT = ("split", "split_persistent")
 REDUCTIONS = ("persistent", "headed", "looped", *SPLIT)
 FORMS = ("pointwise", "tile", *REDUCTIONS)
+VARIANT_FIELDS = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
 PROCESSORS = "processors"
+ALIGNMENT = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
 INDEX_BITS = (32, 64)
 _MAX_WARPS = 32
 
@@ -114,6 +116,20 @@ class VariantOp(Op, name="variant"):
                 return bad(self, f"{key} {value} is no power of two")
         warps = self.num_warps.value
         return warps <= _MAX_WARPS or bad(self, f"num_warps {warps} is more than {_MAX_WARPS}")
+
+
+def divides(expr: Expr) -> Condition:
+    """Whether it is a multiple of ``ALIGNMENT``."""
+    return equals(expr % ALIGNMENT, 0)
+
+
+def multiple_of(condition: Condition) -> Expr | None:
+    """e of a condition ``divides(e)``; None for another one."""
+    if condition.kind != "eq" or len(condition.expr.terms) != 1:
+        return None
+    ((coefficient, atoms),) = condition.expr.terms
+    atom: Any = atoms[0] if coefficient == 1 and len(atoms) == 1 else None
+    return atom.args[0] if getattr(atom, "kind", "") == "mod" and atom.args[1] == ALIGNMENT else None
 
 
 def address_name(position: int) -> str:

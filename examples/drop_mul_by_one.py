@@ -1,9 +1,16 @@
 # RUN: symshape-opt %S/Inputs/mul_by_one.mlir --load-pass=%s --drop-mul-by-one | filecheck %s
+# RUN: symshape-opt %S/Inputs/mul_by_one.mlir --load-pass=%s --drop-mul-by-one --mlir-pass-statistics 2>&1 >%t \
+# RUN:   | filecheck %s --check-prefix=COUNT
 # RUN: symshape ablate %s:scaled --load-pass %s --with drop-mul-by-one --rounds 1 | filecheck %s --check-prefix=ROW
 # CHECK-LABEL: func.func @scaled
 # CHECK:      ^bb0(%[[IN:[a-z0-9_]+]]: f32,
 # CHECK-NOT:  arith.mulf
 # CHECK:      linalg.yield %[[IN]]
+# CHECK-LABEL: func.func @chained
+# CHECK:      ^bb0(%[[IN:[a-z0-9_]+]]: f32,
+# CHECK-NOT:  arith.mulf
+# CHECK:      linalg.yield %[[IN]]
+# COUNT: (S) 5 dropped
 # ROW: pipeline
 # ROW: with drop-mul-by-one
 # ROW: dropped: 2
@@ -27,30 +34,42 @@ from symshape.passes.framework.base import Pass, PassContext
 
 @dataclass(frozen=True)
 class DropMulByOne(Pass):
-    """In the bodies of ``linalg.generic``, ``x * 1`` is ``x``."""
+    """In the bodies of ``linalg.generic``, ``x * 1`` is ``x``.
+
+    Before::
+
+        %one = arith.constant 1.0 : f32
+        %product = arith.mulf %in, %one : f32
+        linalg.yield %product : f32
+
+    After::
+
+        linalg.yield %in : f32
+    """
 
     name: ClassVar[str] = "drop-mul-by-one"
     statistics: ClassVar[dict[str, str]] = {"dropped": "multiplications by 1"}
 
     def run(self, module: ir.Module, context: PassContext) -> None:
-        found = [(op, kept) for op in products(module) for kept in (op.lhs, op.rhs) if is_one(other(op, kept))]
-        for op, kept in found:
-            op.result.replace_all_uses_with(kept)
-            op.operation.erase()
-        self.count(context, dropped=len(found))
+        dropped = 0
+        for op in list(products(module)):  # a list: operations are erased on the way
+            # Asked when it is the product's turn: its factors may have become other values since the walk.
+            kept = op.rhs if is_one(op.lhs) else op.lhs if is_one(op.rhs) else None
+            if kept is not None:
+                op.result.replace_all_uses_with(kept)
+                op.operation.erase()
+                dropped += 1
+        self.count(context, dropped=dropped)
 
 
 def products(module: ir.Module) -> Iterator[Any]:
+    """The products in the bodies of ``linalg.generic``, in order."""
     for function in module.body.operations:
         for op in function.regions[0].blocks[0].operations:
             if op.operation.name == "linalg.generic":
                 yield from (
                     inner for inner in op.regions[0].blocks[0].operations if inner.operation.name == "arith.mulf"
                 )
-
-
-def other(op: Any, kept: ir.Value) -> ir.Value:
-    return op.rhs if kept == op.lhs else op.lhs
 
 
 def is_one(value: ir.Value) -> bool:

@@ -39,8 +39,8 @@ from symshape.options import Options
 from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.passes.framework.diagnostics import collect_diagnostics
 from symshape.passes.framework.manager import Hooks, UnverifiedFailure, run_pipeline, write_ir
-from symshape.passes.framework.pipeline_text import parse_pipeline, step_name
-from symshape.passes.framework.registry import load_pass_file
+from symshape.passes.framework.pipeline_text import parse_pipeline, pass_with, step_name
+from symshape.passes.framework.registry import passes_of_file
 from symshape.passes.lowering.lower_aten import LowerAten
 from symshape.passes.stages import STAGES, TARGETS, stages_after
 from symshape.pipeline import Timings, check_optional, timed
@@ -266,12 +266,12 @@ def stage_pipelines(
     options: Options, attempt: Attempt | None = None, target: str = "triton"
 ) -> list[tuple[str, list[Any]]]:
     """The passes of each stage, after the user's additions and removals, and those of an ``attempt``; without stages
-    that are for other targets only."""
+    that are for other targets only. OptionError for what no pass is called, or has no such option."""
     attempt = attempt or Attempt()
-    for file in options.pass_files:
-        load_pass_file(file)
-    extra = [step for element in options.passes for step in parse_pipeline(element)]
-    check_optional(options.disable_passes, (step_name(step) for step in extra))
+    own = {cls.name: cls for file in options.pass_files for cls in passes_of_file(file)}
+    extra = [step for element in options.passes for step in parse_pipeline(element, own)]
+    check_optional(options.disable_passes, [step_name(step) for step in extra])
+    changed = {name: pass_with(name, text) for name, text in options.pass_options}
     disabled = {*options.disable_passes, *attempt.without}
     if extra or disabled & {"lower-aten", "inline-layers"}:  # the user's passes see every layer
         disabled.add("outline-layers")
@@ -279,10 +279,10 @@ def stage_pipelines(
     for stage, elements in STAGES.items():
         if target not in TARGETS.get(stage, (target,)):
             continue
-        steps = [step for element in elements for step in parse_pipeline(element)]
+        steps = [changed.get(name) or step for name in elements for step in parse_pipeline(name)]
         steps += extra if stage == "linalg" else []
         steps = [kept for step in steps for kept in _unless(disabled, step)]
-        steps = [replace(s, keep=attempt.calls) if isinstance(s, LowerAten) and attempt.calls else s for s in steps]
+        steps = [replace(s, keep=(*s.keep, *attempt.calls)) if isinstance(s, LowerAten) else s for s in steps]
         if steps:
             pipelines.append((stage, steps))
     return pipelines

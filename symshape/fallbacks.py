@@ -31,7 +31,6 @@ from symshape.errors import (
 )
 from symshape.frontend.bridge.dynamo import is_control_flow
 from symshape.options import Options
-from symshape.passes.framework import registry
 from symshape.passes.framework.manager import PassFailure, UnverifiedFailure, writable
 from symshape.tools.report import Fallback, GraphReport
 
@@ -67,14 +66,13 @@ def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path)
     failure = error if isinstance(error, StepFailure) else None
     step = failure.step if failure is not None else "compile"
     calls = [name for name in failure.operations if name not in attempt.calls] if failure is not None else []
-    may_leave = isinstance(error, PassFailure) and step not in attempt.without
     if calls and (isinstance(error, KernelFailure) or step in _BY_OPERATION) and attempt.rounds < _ROUNDS:
         action = f"library calls for {', '.join(calls)}"
         found = Attempt(attempt.without, (*attempt.calls, *calls), rounds=attempt.rounds + 1)
-    elif may_leave:
+    elif isinstance(error, PassFailure) and step not in attempt.without:
         action = f"the graph was compiled without the pass {step}"
-        if (cls := registry.lookup(step)) is not None and cls.instead:
-            action = f"the graph was compiled with {cls.instead}"
+        if error.instead:
+            action = f"the graph was compiled with {error.instead}"
         found = Attempt((*attempt.without, step), attempt.calls, rounds=attempt.rounds)
     else:
         action = "the graph is run as library calls"

@@ -29,6 +29,9 @@ class Options:
     ``passes``          further passes, run between lowering and fusion: pipeline elements such as "my-pass{n=2}"
     ``pass_files``      Python files that define passes
     ``disable_passes``  names of passes to leave out (fuse-kernels cannot be left out: each operation is then a kernel)
+    ``pass_options``    options of the pipeline's own passes: {"unroll-reductions": "max-points=4"} as in the text of a
+                        pipeline, or {"unroll-reductions": {"max-points": 4}} (docs/reference/passes.md lists them); a
+                        pass of ``passes`` takes its options there
     ``assume``          facts about sizes, such as "x.size(1) % 8 == 0": the compiler may use them, a guard checks them
     ``debug_dir``       where the IR before a failing pass is written
     ``opt_level``       LLVM's optimisation level for CPU code, 0 to 3: that of its middle end
@@ -61,6 +64,7 @@ class Options:
     passes: tuple[str, ...] = ()
     pass_files: tuple[str, ...] = ()
     disable_passes: tuple[str, ...] = ()
+    pass_options: tuple[tuple[str, str], ...] = ()
     assume: tuple[str, ...] = ()
     debug_dir: str = "symshape-debug"
     opt_level: int = 0
@@ -88,6 +92,7 @@ class Options:
                 raise OptionError(f"unknown option {name!r}", next_step=f"{hint}options: {', '.join(sorted(fields))}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
         values["stage"] = _stages(values.get("stage", ()))
+        values["pass_options"] = _pass_options(values.get("pass_options", ()))
         if mode in _AUTOTUNING:
             values.setdefault("autotune", True)
         if mode in _CAPTURING:
@@ -120,6 +125,40 @@ class Options:
             if not isinstance(value, tuple) or not all(isinstance(item, kinds) for item in value):
                 shown = list(value) if isinstance(value, tuple) else value
                 raise OptionError(f"{name} cannot be {shown!r}", next_step="it is a list of texts")
+        for name, text in self.pass_options:
+            if name in self.disable_passes:
+                hint = "leave it out of one of them"
+                raise OptionError(f"'{name}' is in disable_passes, and pass_options says '{text}'", next_step=hint)
+
+
+def _pass_options(given: Any) -> tuple[tuple[str, str], ...]:
+    """Passes and the text of their options, in the order of names. OptionError for what is no such mapping, or a name
+    that no pass of the pipeline has; the options themselves are read with the pass, by the compiler."""
+    pairs = tuple(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(pairs, tuple) or not all(isinstance(p, tuple) and len(p) == 2 for p in pairs):
+        hint = 'it maps passes to options: {"unroll-reductions": "max-points=4"}'
+        raise OptionError(f"pass_options cannot be {given!r}", next_step=hint)
+    known = [name for names in STAGES.values() for name in names]
+    for name, options in pairs:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            hint = f"did you mean {near[0]!r}? " if near else "a pass of `passes` takes its options there; "
+            raise OptionError(
+                f"pass_options: the pipeline has no pass {name!r}", next_step=f"{hint}passes: {', '.join(known)}"
+            )
+        if not isinstance(options, (str, Mapping)):
+            hint = 'they are a text such as "max-points=4", or a mapping'
+            raise OptionError(f"pass_options: options of '{name}' cannot be {options!r}", next_step=hint)
+    return tuple(sorted((name, o if isinstance(o, str) else _options_text(o)) for name, o in pairs))
+
+
+def _options_text(options: Mapping[str, Any]) -> str:
+    """As they stand between the braces of a pipeline element."""
+    texts = {
+        key: ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        for key, value in options.items()
+    }
+    return " ".join(f'{key}="{text}"' for key, text in texts.items())
 
 
 def _stages(given: Any) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import operator
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -104,14 +104,20 @@ def steps_on(what: str) -> list[Step]:
     return [step for step in PIPELINE if step.on == what]
 
 
-def check_optional(wanted: Iterable[str], more: Iterable[str] = ()) -> None:
-    """OptionError for a name that is no optional step, no pass of a plugin and none of ``more``."""
+def check_optional(wanted: Collection[str], more: Collection[str] = ()) -> None:
+    """OptionError for a name that is no optional step, no pass of a plugin and none of ``more``, the user's further
+    steps; and for a pass of ours among those, where two are meant by one name."""
+    if not wanted:
+        return
     known = [*(name for name in OPTIONAL if name not in TABLE), *names()]
     needed = [name for name in wanted if any(s.name == name and not s.optional for s in PIPELINE)]
     if needed:
         raise OptionError(
             f"disable_passes: {', '.join(needed)} cannot be left out", next_step=f"passes: {', '.join(known)}"
         )
+    if both := sorted({*wanted} & {*more} & {*TABLE}):
+        hint = 'options={"pass_options": {"NAME": "option=value"}} is for options of the pipeline\'s own pass'
+        raise OptionError(f"{', '.join(both)}: disable_passes leaves out what passes adds", next_step=hint)
     unknown = sorted(set(wanted) - set(known) - set(more))
     if unknown:
         raise OptionError(

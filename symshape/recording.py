@@ -218,6 +218,7 @@ def _options(options: Options, folder: Path) -> dict[str, Any]:
     values = dataclasses.asdict(options)
     values["pass_files"] = [_copied(f"{i}-", file, folder) for i, file in enumerate(options.pass_files)]
     values["stage"] = {stage: _copied(f"{stage}-", file, folder) for stage, file in options.stage}
+    values["pass_options"] = dict(options.pass_options)
     return {**values, "debug_dir": str(options.debug_dir)}
 
 

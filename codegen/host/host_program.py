@@ -33,6 +33,7 @@ from symshape.dialects.accessors import (
     calls_subgraphs,
     function_name,
     is_checked,
+    is_read,
     is_subgraph,
     message_of,
     output_template,
@@ -260,10 +261,6 @@ class Writer:
             return f"({condition.python()})"
         return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
 
-    def is_used(self, result: ir.Value) -> bool:
-        """Whether anything but its bind reads a result."""
-        return any(use.owner.operation.name != "symshape.bind" for use in result.uses)
-
     def result_name(self, result: ir.Value) -> str:
         """What a result is assigned to."""
         if result in self.sizes:  # an integer result is a symbol of its own name
@@ -273,7 +270,7 @@ class Writer:
     def ensure_layout(self, result: ir.Value) -> None:
         """Results may come back with other strides than the tracer foresaw: no kernel may read them wrongly."""
         layout = self.sizes.layouts.get(result)
-        if layout is None or not layout.sizes or not self.is_used(result):
+        if layout is None or not layout.sizes or not is_read(result):
             return
         pending = [e for e in (*layout.sizes, *layout.strides) if not all(map(self.is_defined, e.symbols))]
         if not pending:
@@ -382,7 +379,7 @@ def _call(w: Writer, op: Any) -> None:
         return
     python_name = "".join(c if c.isalnum() else "_" for c in target)
     w.text.targets[python_name] = target
-    w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(w.is_used, op.results)]))))
+    w.text.calls.append(LibraryCall(target, tuple(w.buffers([*op.operands, *filter(is_read, op.results)]))))
     text = f"{python_name}{_call_arguments(arguments)}"
     results = list(op.results)
     if not results:
@@ -411,7 +408,7 @@ def _call_arguments(arguments: str) -> str:
 def _ensure_promised(w: Writer, result: ir.Value, target: str, line: str) -> None:
     """Sizes and type of a custom operator's result are what its rule says, or an error: kernels rely on them."""
     layout = w.sizes.layouts.get(result)
-    if layout is None or not w.is_used(result):
+    if layout is None or not is_read(result):
         return
 
     def known(exprs: Sequence[Expr]) -> bool:

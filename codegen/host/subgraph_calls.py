@@ -10,6 +10,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import (
     branches_of,
     carried_count,
+    is_read,
     lists_count,
     sliced_count,
     stacks_steps,
@@ -40,7 +41,7 @@ def write_while(w: Writer, op: Any) -> None:
     count, stacked = carried_count(op), stacks_steps(op)
     given = [w.operand(value) for value in op.operands]
     carried = [f"carried{i}" if stacked else w.result_name(op.results[i]) for i in range(count)]
-    stacks = {i: w.result_name(op.results[i]) for i in range(count) if stacked and w.is_used(op.results[i])}
+    stacks = {i: w.result_name(op.results[i]) for i in range(count) if stacked and is_read(op.results[i])}
     arguments = ", ".join([*carried, *given[count:]])
     w.lines.append(f"{_targets(carried)}{_tuple(given[:count])}")
     w.lines += [f"steps{i} = []" for i in stacks]
@@ -68,7 +69,7 @@ def write_scan(w: Writer, op: Any) -> None:
     stacks: dict[int, str] = {}  # the slice of each
     for i in range(count, len(op.results)):
         result = op.results[i]
-        if i in written or w.is_used(result):
+        if i in written or is_read(result):
             layout, dtype = w.layout(result), TORCH_NAMES[dtype_of(result)]
             sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
             w.lines.append(f"{w.name(result)} = empty_strided({sizes}, {strides}, {dtype})")

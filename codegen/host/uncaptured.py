@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from torch_mlir import ir
-
 from symshape.dialects.accessors import (
     body_of,
     call_target,
     collective_number,
     destinations,
     is_fresh,
+    is_read,
     is_subgraph,
     symbol_binding,
 )
@@ -76,7 +75,7 @@ def _reason(op: Any, arguments: set[Any]) -> str:
     if op.name == "symshape.bind":
         foreign = foreign_of(op)
         return f"a tensor is {foreign}" if foreign is not None and foreign.device else ""
-    if op.name == "symshape.symbol" and symbol_binding(op).endswith(".offset") and _is_used(op.results[0]):
+    if op.name == "symshape.symbol" and symbol_binding(op).endswith(".offset") and is_read(op.results[0]):
         return "it is read where an input lies in its memory, and copies lie elsewhere"
     if op.name == "host.launch":
         return "an input is written to" if arguments.intersection(destinations(op)) else ""
@@ -90,13 +89,9 @@ def _reason_of_call(call: Any) -> str:
         return f"{target} meets other processes"
     if name in _ATTENTION:
         drawn = list(call.results)[_ATTENTION[name] :]
-        return f"{target} returns a random state" if any(map(_is_used, drawn)) else ""
+        return f"{target} returns a random state" if any(map(is_read, drawn)) else ""
     if name not in _ENQUEUES:
         return f"{target} is not known to do nothing but to enqueue work"
     if target != "symshape.constant" and not is_fresh(call):
         return f"{target} returns or changes memory that is not its own"
     return ""
-
-
-def _is_used(result: ir.Value) -> bool:
-    return any(use.owner.operation.name != "symshape.bind" for use in result.uses)

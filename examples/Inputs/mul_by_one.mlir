@@ -15,3 +15,17 @@ func.func @scaled(%x: tensor<?xf32>) -> tensor<?xf32> {
   "symshape.bind"(%r, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
   return %r : tensor<?xf32>
 }
+// The result of a product by 1 is the factor of another one; and 1 * 1.
+func.func @chained(%x: tensor<?xf32>, %e: tensor<?xf32>) -> tensor<?xf32> {
+  %r = linalg.generic {indexing_maps = [#row, #row], iterator_types = ["parallel"]}
+    ins(%x : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %one = arith.constant 1.0 : f32
+      %p = arith.mulf %in, %one : f32
+      %q = arith.mulf %one, %p : f32
+      %s = arith.mulf %one, %one : f32
+      %t = arith.mulf %q, %s : f32
+      linalg.yield %t : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}

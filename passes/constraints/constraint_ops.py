@@ -9,6 +9,7 @@ from torch_mlir import ir
 
 from symshape.dialects.accessors import message_of, set_message
 from symshape.dialects.conditions import JOIN, PREDICATES, emit_condition, read_condition, sides_of
+from symshape.dialects.locations import parts_of
 from symshape.dialects.sizes import Sizes
 from symshape.passes.constraints.constraint_facts import Knowledge, backed_symbols, trusted_rows
 from symshape.passes.constraints.constraint_table import (
@@ -78,14 +79,10 @@ def branch_condition(op: Any, inner: ir.Block, sizes: Sizes) -> Condition | None
 
 def merge(kept: Any, other: Any) -> None:
     """Takes over the other's locations, and its message if it says something else."""
-    kept.location = ir.Location.fused(_parts(kept.location) + _parts(other.location))
+    kept.location = ir.Location.fused(parts_of(kept.location) + parts_of(other.location))
     texts = dict.fromkeys([*message_of(kept).split("; "), *message_of(other).split("; ")])
     if kept.name != "symshape.assume":
         set_message(kept, "; ".join(texts))
-
-
-def _parts(location: ir.Location) -> list[ir.Location]:
-    return list(location.locations) if isinstance(location, ir.FusedLoc) else [location]
 
 
 def create(op: Any, condition: ir.Value) -> Any:

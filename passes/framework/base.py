@@ -108,6 +108,8 @@ class Pass:
             if name not in fields:
                 known = ", ".join(sorted(fields)) or "none"
                 raise OptionError(f"pass '{cls.name}' has no option '{key}'", next_step=f"its options: {known}")
+            if name in values:
+                raise OptionError(f"pass '{cls.name}': option '{key}' is given twice", next_step="give it once")
             values[name] = _parse_value(cls.name, key, types[name], text)
         return cls(**values)
 

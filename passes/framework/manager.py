@@ -43,12 +43,14 @@ class Hooks:
 
 
 class PassFailure(StepFailure):
-    """A pass failed or left invalid IR behind. ``dump`` holds the IR before it; ``diagnostics`` what MLIR said."""
+    """A pass failed or left invalid IR behind. ``dump`` holds the IR before it; ``diagnostics`` what MLIR said;
+    ``instead``: what takes the place of the pass (``Pass.instead``)."""
 
     def __init__(
         self, step: Step, reason: str, diagnostics: Sequence[Diagnostic], dump: Path | None, command: str
     ) -> None:
         self.diagnostics, self.dump = tuple(diagnostics), dump
+        self.instead = step.instead if isinstance(step, Pass) else ""
         super().__init__(
             f"pass '{step_name(step)}' failed: {reason}",
             step=step_name(step),
@@ -183,7 +185,7 @@ def _dump(before: ir.OpView, step: Step, folder: Path) -> tuple[Path | None, str
     """Writes the IR and returns its path with the one command that runs the failing pass on it again."""
     file = write_ir(before, step_name(step), folder)
     command = ["symshape-opt", str(file), f"--pass-pipeline={print_pipeline([step])}"]
-    if plugin := registry.plugin_file(step_name(step)):
+    if isinstance(step, Pass) and (plugin := registry.file_of(type(step))):
         command.append(f"--load-pass={plugin}")
     return file, shlex.join(command)
 

@@ -7,7 +7,7 @@ text and is run by MLIR.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from symshape.errors import OptionError
 from symshape.passes.framework import registry
@@ -23,21 +23,35 @@ _OPEN, _CLOSE = "([{", ")]}"
 _ELEMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\{(?P<options>.*)\})?", re.DOTALL)
 
 
-def parse_pipeline(text: str) -> list[Step]:
-    """The steps of a pipeline, with or without the ``builtin.module(...)`` around it."""
+def parse_pipeline(text: str, own: Mapping[str, type[Pass]] | None = None) -> list[Step]:
+    """The steps of a pipeline, with or without the ``builtin.module(...)`` around it. ``own``: passes by name besides
+    those of the registry, which go before them."""
     text = text.strip()
     if text.startswith("builtin.module(") and text.endswith(")"):
         text = text[len("builtin.module(") : -1]
-    return [parse_step(element) for element in split_top_level(text, ",")]
+    return [parse_step(element, own) for element in split_top_level(text, ",")]
 
 
-def parse_step(element: str) -> Step:
+def parse_step(element: str, own: Mapping[str, type[Pass]] | None = None) -> Step:
     """One element: a ``Pass`` built from ``name{opt=value ...}`` if the name is ours, else the text itself."""
     match = _ELEMENT.fullmatch(element.strip())
-    cls = registry.lookup(match["name"]) if match else None
-    if match is None or cls is None:
+    if match is None:
         return element.strip()
-    return cls.from_options(_parse_options(match["name"], match["options"] or ""))
+    cls = (own or {}).get(match["name"]) or registry.lookup(match["name"])
+    return element.strip() if cls is None else _built(cls, match["options"] or "")
+
+
+def pass_with(name: str, options: str) -> Pass:
+    """The pass of the registry with this name, from the text of its options: ``opt=value ...``. OptionError for a name
+    that is none, and for options that it does not have."""
+    cls = registry.lookup(name)
+    if cls is None:
+        raise OptionError(f"no pass is called '{name}'", next_step=f"passes: {', '.join(registry.names())}")
+    return _built(cls, options)
+
+
+def _built(cls: type[Pass], options: str) -> Pass:
+    return cls.from_options(_parse_options(cls.name, options))
 
 
 def print_pipeline(steps: Iterable[Step]) -> str:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 import zlib
 from collections.abc import Sequence
 from importlib.metadata import entry_points
@@ -48,7 +49,9 @@ TABLE: dict[str, str] = {
 ENTRY_POINT_GROUP = "symshape.passes"
 
 _plugins: dict[str, type[Pass]] = {}  # registered at run time
-_plugin_files: dict[str, Path] = {}  # pass name -> the file it came from, for replay commands
+_MODULE = "symshape_plugin_"  # how modules begin that are made of files of passes
+_ran: dict[Path, tuple[bytes, tuple[type[Pass], ...]]] = {}  # files of passes: the text that was run, and its passes
+_running = threading.RLock()  # a file is run once, also where threads compile side by side
 
 
 def lookup(name: str) -> type[Pass] | None:
@@ -71,6 +74,12 @@ def names() -> list[str]:
 
 def register(cls: type[Pass]) -> type[Pass]:
     """Adds a pass class under its name (usable as a decorator). Registering the same name again replaces it."""
+    _check_name(cls)
+    _plugins[cls.name] = cls
+    return cls
+
+
+def _check_name(cls: type[Pass]) -> None:
     if not cls.name:
         raise OptionError(
             f"pass class {cls.__qualname__} has no name", next_step="set `name: ClassVar[str] = 'my-pass'`"
@@ -79,18 +88,36 @@ def register(cls: type[Pass]) -> type[Pass]:
         raise OptionError(
             f"'{cls.name}' is the name of a built-in pass", next_step="give the plugin's pass another name"
         )
-    _plugins[cls.name] = cls
-    return cls
 
 
-def load_pass_file(path: str | Path) -> list[type[Pass]]:
-    """Runs a Python file and registers every ``Pass`` subclass defined in it."""
+def load_pass_file(path: str | Path) -> tuple[type[Pass], ...]:
+    """Registers the passes of a Python file (``passes_of_file``), for a tool that names passes in its arguments."""
+    found = passes_of_file(path)
+    for cls in found:
+        register(cls)
+    return found
+
+
+def passes_of_file(path: str | Path) -> tuple[type[Pass], ...]:
+    """Every ``Pass`` subclass that a Python file defines. The file is run once, and again when it has another text.
+
+    OptionError for a file that is none, cannot be run, or defines no pass, and for a pass with a name of ours.
+    """
+    file = Path(path).resolve()
+    if file.suffix != ".py" or not file.is_file():
+        raise OptionError(f"no Python file with passes at '{path}'", next_step="give the path of a .py file")
+    with _running:
+        text = file.read_bytes()
+        if file not in _ran or _ran[file][0] != text:
+            _ran[file] = text, _run(file, path)
+        return _ran[file][1]
+
+
+def _run(file: Path, path: str | Path) -> tuple[type[Pass], ...]:
     from symshape.passes.framework.base import Pass
 
-    file = Path(path).resolve()
-    spec = importlib.util.spec_from_file_location(f"symshape_plugin_{zlib.crc32(bytes(file)):x}_{file.stem}", file)
-    if spec is None or spec.loader is None or not file.is_file():
-        raise OptionError(f"no Python file with passes at '{path}'", next_step="give the path of a .py file")
+    spec = importlib.util.spec_from_file_location(f"{_MODULE}{zlib.crc32(bytes(file)):x}_{file.stem}", file)
+    assert spec is not None and spec.loader is not None  # there are, for a name that ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up while the file runs
     try:
@@ -100,30 +127,33 @@ def load_pass_file(path: str | Path) -> list[type[Pass]]:
             f"the file of passes '{path}' cannot be run: {type(error).__name__}: {error}",
             next_step=f"run it by itself (python {path}), or leave it out",
         ) from error
-    own = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass) and c.__module__ == spec.name]
+    classes = [c for c in vars(module).values() if inspect.isclass(c) and issubclass(c, Pass)]
+    own = tuple(dict.fromkeys(c for c in classes if c.__module__ == spec.name))  # a class may have two names
     if not own:
         raise OptionError(
             f"'{path}' defines no pass",
             next_step="define a subclass of symshape.passes.framework.base.Pass with a name",
         )
     for cls in own:
-        register(cls)
-        _plugin_files[cls.name] = file
+        _check_name(cls)
     return own
 
 
 def is_from(element: str, files: Sequence[str | Path]) -> bool:
-    """Whether the pass of a pipeline element is a built-in one, MLIR's, or one that these files define."""
+    """Whether the pass of a pipeline element is a built-in one, MLIR's, or one that these files define.
+
+    No file is run for that, which would load MLIR: what a file defines is known once the compiler has run it.
+    """
     name = element.partition("{")[0].strip()
-    file = _plugin_files.get(name)
-    if file is not None:
-        return file in [Path(one).resolve() for one in files]
+    ran = [cls for file in files if (known := _ran.get(Path(file).resolve())) for cls in known[1]]
+    if name in TABLE or any(cls.name == name for cls in ran):
+        return True
     return name not in _plugins and all(entry.name != name for entry in entry_points(group=ENTRY_POINT_GROUP))
 
 
-def plugin_file(name: str) -> Path | None:
-    """The file that ``load_pass_file`` read the pass from, or None."""
-    return _plugin_files.get(name)
+def file_of(cls: type[Pass]) -> Path | None:
+    """The file of passes that defines it; None for one of an importable module."""
+    return Path(inspect.getfile(cls)) if cls.__module__.startswith(_MODULE) else None
 
 
 def _import(name: str, target: str) -> type[Pass]:

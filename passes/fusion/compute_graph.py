@@ -7,6 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.analysis.loops import INTEGER_DIVISIONS
 from symshape.dialects.accessors import ASSOCIATIVE_SCAN, combiner_of, is_scan, orders_of, scan_results, symbol_name
 from symshape.dialects.reals import sizes_in
 from symshape.dialects.sizes import Layout, Sizes
@@ -36,17 +37,6 @@ HEAVY = frozenset(
     }
 )
 FREE = frozenset({"arith.constant", "linalg.yield", "linalg.index", "arith.index_cast", "arith.extf", "arith.truncf"})
-INTEGER_DIVISIONS = frozenset(
-    {
-        "arith.divsi",
-        "arith.divui",
-        "arith.remsi",
-        "arith.remui",
-        "arith.floordivsi",
-        "arith.ceildivsi",
-        "arith.ceildivui",
-    }
-)
 
 
 def dim_symbols(prefix: str, count: int) -> list[Expr]:
@@ -95,6 +85,11 @@ class Compute:
     def accumulates(self) -> bool:
         """Whether a point is computed of others: a reduction or a scan."""
         return any(self.reduced)
+
+    @property
+    def has_index(self) -> bool:
+        """Whether its body asks at which point it is."""
+        return any(view.operation.name == "linalg.index" for view in self.op.regions[0].blocks[0].operations)
 
     @property
     def result_dims(self) -> list[int]:

@@ -24,6 +24,7 @@ from symshape.dialects.accessors import (
     kernel_functions,
     kernel_kind,
     main_functions,
+    new_kernel,
     num_inputs,
     rename_function,
     scatter_dims,
@@ -256,17 +257,8 @@ class _Writer:
     def write(self) -> Any:
         dest, index = destinations(self.scatter.op)[0], ir.IndexType.get()
         types = [v.type for v in (*self.inputs, dest)] + [index] * len(self.symbols)
-        function = ir.Operation.create(
-            "func.func",
-            regions=1,
-            attributes={
-                "sym_name": ir.StringAttr.get("kernel"),
-                "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [dest.type])),
-                **self._attributes(),
-            },
-        )
-        block = function.regions[0].blocks.append(*types)
+        function = new_kernel(types, [dest.type], self._attributes())
+        block = function.regions[0].blocks[0]
         arguments, tensors = list(block.arguments), len(self.inputs) + 1
         sizes = Sizes(block)
         with ir.InsertionPoint(block):

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes, scan_results
+from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes, new_kernel, scan_results
 from symshape.dialects.affine_maps import affine_map
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.reals import rebuild, sizes_in
@@ -53,17 +53,8 @@ class KernelWriter:
         tensors = [*plan.inputs, *(s.value for s in plan.stores)]
         types = [self._buffer_type(v) for v in tensors] + [index] * len(self.taken.arguments)
         results = types[len(plan.inputs) : len(tensors)]
-        function = ir.Operation.create(
-            "func.func",
-            regions=1,
-            attributes={
-                "sym_name": ir.StringAttr.get("kernel"),
-                "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, results)),
-                **self._attributes(),
-            },
-        )
-        block = function.regions[0].blocks.append(*types)
+        function = new_kernel(types, results, self._attributes())
+        block = function.regions[0].blocks[0]
         arguments = list(block.arguments)
         self.sizes = Sizes(block)
         self.arguments = dict(zip(plan.inputs, arguments))

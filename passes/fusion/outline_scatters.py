@@ -13,6 +13,7 @@ from symshape.dialects.accessors import (
     kernel_attributes,
     kernel_functions,
     main_functions,
+    new_kernel,
     rename_function,
     text_of_kernel,
 )
@@ -162,17 +163,8 @@ class _Kernel:
         index = ir.IndexType.get()
         types = [v.type for v in self.tensors] + [index] * len(self.symbols)
         dest_type = self.tensors[-1].type
-        function = ir.Operation.create(
-            "func.func",
-            regions=1,
-            attributes={
-                "sym_name": ir.StringAttr.get("kernel"),
-                "sym_visibility": ir.StringAttr.get("private"),
-                "function_type": ir.TypeAttr.get(ir.FunctionType.get(types, [dest_type])),
-                **self._attributes(),
-            },
-        )
-        block = function.regions[0].blocks.append(*types)
+        function = new_kernel(types, [dest_type], self._attributes())
+        block = function.regions[0].blocks[0]
         arguments = list(block.arguments)
         self.sizes = Sizes(block)
         with ir.InsertionPoint(block):

@@ -154,7 +154,7 @@ def _read(graph: Graph, access: Access, indices: dict[str, Expr]) -> _Value | No
     if node is None or node.accumulates or node.raises or _is_stored(graph, access.base):
         leaf = _Value(access.base, index)
         return leaf if not leaf.is_gathered() or all(_is_simple(e) for e in index) else None
-    if _has_index(node) and not all(_is_simple(e) for e in index):
+    if node.has_index and not all(_is_simple(e) for e in index):
         return None
     own = {f"d{i}": e for i, e in enumerate(index)}
     inputs = [_read(graph, one, own) for one in node.inputs]
@@ -169,10 +169,6 @@ def _is_simple(expr: Expr) -> bool:
 def _is_stored(graph: Graph, value: ir.Value) -> bool:
     """Does something other than gathers need it in memory?"""
     return any(not isinstance(user, Compute) for user in graph.buffer_uses.get(value, ()))
-
-
-def _has_index(node: Compute) -> bool:
-    return any(v.operation.name == "linalg.index" for v in node.op.regions[0].blocks[0].operations)
 
 
 class _Writer:

@@ -25,14 +25,22 @@ from symshape.passes.lowering.aten.builder import Builder, Result, Tensor, Unsup
 from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
 from symshape.passes.lowering.aten.views import ALIASING
 
-# One file each.
+# The files of ``passes/lowering/aten/`` that have rules (``RULES``).
 TABLES = (
+    "arithmetic",
+    "unary",
+    "activations",
+    "special",
+    "bits",
+    "integers",
+    "polynomials",
     "pointwise",
     "factories",
     "views",
     "reductions",
     "scans",
     "indexing",
+    "joining",
     "jagged",
     "segments",
     "scatters",
@@ -70,12 +78,18 @@ JUMPING = frozenset(
 JUMPING_OVERLOADS = frozenset({"aten.div.Tensor_mode", "aten.div.Scalar_mode"})
 
 
+def rules_of(table: str) -> Mapping[str, Callable[..., Any]]:
+    """The rules of one of ``TABLES``: overload name to function."""
+    found: Mapping[str, Callable[..., Any]] = importlib.import_module(f"symshape.passes.lowering.aten.{table}").RULES
+    return found
+
+
 @cache
 def rules() -> dict[str, Callable[..., Any]]:
-    """All rules, from the tables of ``passes/lowering/aten``."""
+    """All rules, of all ``TABLES``."""
     merged: dict[str, Callable[..., Any]] = {}
     for table in TABLES:
-        merged |= importlib.import_module(f"symshape.passes.lowering.aten.{table}").RULES
+        merged |= rules_of(table)
     return merged
 
 

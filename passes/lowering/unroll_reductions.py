@@ -61,7 +61,7 @@ class UnrollReductions(Pass):
             return 0  # the usual case: the graph is not read for nothing
         graph = read_graph(block)
         few = [n for n in graph.computes if n.is_reduction and self._points(n.op)]
-        chosen = [n for n in few if _is_alone(graph, n) and _stays_small(n) and not _has_index(n)]
+        chosen = [n for n in few if _is_alone(graph, n) and _stays_small(n) and not n.has_index]
         for node in chosen:
             with ir.InsertionPoint(node.op), node.op.location:
                 _write(graph, node)
@@ -78,11 +78,6 @@ class UnrollReductions(Pass):
         sizes = [-1 if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i, reduced in enumerate(kinds) if reduced]
         points = math.prod(sizes) if min(sizes, default=-1) > 0 else 0
         return points if points <= self.max_points else 0
-
-
-def _has_index(node: Compute) -> bool:
-    """Does the body ask where it is?"""
-    return any(v.operation.name == "linalg.index" for v in node.op.regions[0].blocks[0].operations)
 
 
 def _is_alone(graph: Graph, node: Compute) -> bool:

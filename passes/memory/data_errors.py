@@ -7,8 +7,9 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.analysis.loops import INTEGER_DIVISIONS
 from symshape.dialects.accessors import body_of, call_target, callee_of, in_place_of, is_fresh
-from symshape.passes.fusion.compute_graph import INTEGER_DIVISIONS, is_constant
+from symshape.passes.fusion.compute_graph import is_constant
 
 _NONE = frozenset(
     {

@@ -12,6 +12,7 @@ from symshape.dialects.accessors import (
     call_target,
     collective_number,
     destinations,
+    is_allocated,
     is_fresh,
     is_wait,
     main_functions,
@@ -82,15 +83,11 @@ def _sink(operations: list[Any], position: int) -> bool:
 def _may_run_before(op: Any) -> bool:
     """Whether an operation that does not use the result writes to no memory that the collective may read."""
     if op.name == "host.launch":
-        return all(_is_allocated(dest) for dest in destinations(op))
+        return all(is_allocated(dest) for dest in destinations(op))
     if op.name == "host.call":
         constant = call_target(op) == "symshape.constant"
         return constant or is_fresh(op) or collective_number(op) is not None or is_wait(op)
     return op.name in _QUIET or op.name.startswith("arith.")
-
-
-def _is_allocated(dest: ir.Value) -> bool:
-    return not isinstance(dest.owner, ir.Block) and dest.owner.name == "tensor.empty"
 
 
 _QUIET = frozenset(

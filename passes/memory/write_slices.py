@@ -14,7 +14,9 @@ from symshape.dialects.accessors import (
     carried_count,
     destinations,
     function_name,
+    is_allocated,
     is_fresh,
+    is_read,
     main_functions,
     set_written_results,
     subgraphs_of,
@@ -77,7 +79,7 @@ class WriteSlices(Pass):
             if scan.name not in _STACKING:
                 continue
             (body,) = subgraphs_of(scan)
-            stacks = [i for i in range(carried_count(scan), len(scan.results)) if _is_used(scan.results[i])]
+            stacks = [i for i in range(carried_count(scan), len(scan.results)) if is_read(scan.results[i])]
             found = _written(scan, stacks, function, functions[body]) if callers[body] == 1 else []
             if found:
                 set_written_results(scan, found)
@@ -112,9 +114,9 @@ def _take_destination(function: Any, value: ir.Value) -> bool:
     """Makes the destination of a launch's result the last argument of a function; False where it is no own memory."""
     block = function.regions[0].blocks[0]
     dest = next(d for d, result in zip(destinations(value.owner), value.owner.results) if result == value)
-    empty = dest.owner
-    if isinstance(empty, ir.Block) or empty.name != "tensor.empty":
+    if not is_allocated(dest):
         return False
+    empty = dest.owner
     argument = block.add_argument(dest.type, empty.location)
     dest.replace_all_uses_with(argument)
     empty.erase()
@@ -145,7 +147,3 @@ def _may_return(op: Any, returned: list[ir.Value]) -> bool:
     if op.name in ("host.launch", "symshape.bind", "symshape.unbacked_symbol", "func.return"):
         return False
     return not is_fresh(op)
-
-
-def _is_used(value: ir.Value) -> bool:
-    return any(use.owner.operation.name != "symshape.bind" for use in value.uses)

@@ -8,8 +8,7 @@ from typing import Final
 
 from symshape.analysis.access_patterns import Access, KernelAccesses
 from symshape.analysis.loops import Dim
-from symshape.dialects.plans import address_name
-from symshape.passes.plans.variant_table import ALIGNMENT
+from symshape.dialects.plans import ALIGNMENT, address_name
 from symshape.prover.numbers.atoms import Function, Symbol
 from symshape.prover.numbers.expr import Expr
 

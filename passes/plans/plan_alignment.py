@@ -10,10 +10,11 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
+from symshape.dialects.plans import ALIGNMENT, divides
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.addresses import allocated_arguments
 from symshape.passes.plans.alignment import Needs, needs_of
-from symshape.passes.plans.variant_table import ALIGNMENT, MOST_VARIANTS, Row, divides, tables, write_all
+from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, tables, write_all
 from symshape.prover.numbers.condition import all_of
 
 _TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing, or little

@@ -13,16 +13,14 @@ from symshape.analysis.loop_form import LoopSteps, read_loops
 from symshape.analysis.loops import LoopKernel
 from symshape.dialects.accessors import function_name, kernel_functions, kernel_kind
 from symshape.dialects.conditions import emit_condition, emit_multiples, read_condition
-from symshape.dialects.plans import PROCESSORS, PlanSizes
+from symshape.dialects.plans import ALIGNMENT, PROCESSORS, VARIANT_FIELDS, PlanSizes, divides, multiple_of
 from symshape.dialects.symshape import attribute
 from symshape.passes.framework.base import LOOPS, PassContext
 from symshape.prover.numbers.atoms import Function
-from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least, equals
+from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
 
 MOST_VARIANTS: Final = 40
-ALIGNMENT: Final = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
-_ATTRIBUTES: Final = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Table:
 
     def _read(self, op: Any) -> Row:
         fields: dict[str, Any] = {}
-        for name in _ATTRIBUTES:
+        for name in VARIANT_FIELDS:
             value = op.attributes[name]
             is_array = isinstance(value, ir.ArrayAttr)
             fields[name] = tuple(ir.StringAttr(a).value for a in value) if is_array else value.value
@@ -107,13 +105,13 @@ class Table:
     def _create(self, row: Row) -> Any:
         operands = [self._condition(row.condition)]
         operands += [] if row.splits is None else [self.sizes.value(row.splits)]
-        attributes = {name: self._attribute(getattr(row, name)) for name in _ATTRIBUTES}
+        attributes = {name: self._attribute(getattr(row, name)) for name in VARIANT_FIELDS}
         return ir.Operation.create("symshape.variant", [], operands, attributes)
 
     def _update(self, row: Row, old: Row) -> None:
         if row.condition != old.condition:
             row.op.operands[0] = self._condition(row.condition)
-        for name in _ATTRIBUTES:
+        for name in VARIANT_FIELDS:
             if getattr(row, name) != getattr(old, name):
                 row.op.attributes[name] = self._attribute(getattr(row, name))
         row.op.move_before(self.operations[-1])
@@ -233,20 +231,6 @@ def remaining(condition: Condition, kernel: KernelAccesses) -> Condition:
 def _is_simple(expr: Expr) -> bool:
     """Worth a proof: what max, min and divisions of products say is rarely known; alignment is proven by its pass."""
     return not any(isinstance(atom, Function) for atom in expr.atoms)
-
-
-def divides(expr: Expr) -> Condition:
-    """Whether it is a multiple of 16."""
-    return equals(expr % ALIGNMENT, 0)
-
-
-def multiple_of(condition: Condition) -> Expr | None:
-    """e of a condition e % 16 == 0."""
-    if condition.kind != "eq" or len(condition.expr.terms) != 1:
-        return None
-    ((coefficient, atoms),) = condition.expr.terms
-    atom: Any = atoms[0] if coefficient == 1 and len(atoms) == 1 else None
-    return atom.args[0] if getattr(atom, "kind", "") == "mod" and atom.args[1] == ALIGNMENT else None
 
 
 def processors() -> Expr:

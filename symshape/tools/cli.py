@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     explain.add_argument("model", help="a model of symshape.tools.zoo (t5, ...), FILE.py:FUNCTION or MODULE:FUNCTION")
     stages = ", ".join(STAGES)
     explain.add_argument("--stage", choices=list(STAGES), metavar="STAGE", help=f"print the IR of this stage: {stages}")
-    explain.add_argument("--source", action="store_true", help="print the host program and the kernels")
+    code = explain.add_mutually_exclusive_group()
+    code.add_argument("--source", action="store_true", help="print the host program and the kernels")
+    code.add_argument("--kernel", metavar="NAME", help="print this kernel, and when each way to run it is taken")
     explain.set_defaults(run=_explain)
     report = commands.add_parser("report", help="compile models, and write what was made of each as an HTML page")
     report.add_argument("models", nargs="+", metavar="model", help="as for explain")
@@ -90,16 +92,34 @@ def _explain(args: Any, _rest: list[str]) -> int:
 
     found = subject(args.model)
     report = symshape.explain(found.fn, *found.inputs, **found.keywords)
-    print(report, file=sys.stderr if args.stage or args.source else sys.stdout)
+    kernels = list(_kernels_called(args.kernel, report)) if args.kernel else []
+    print(report, file=sys.stderr if args.stage or args.source or kernels else sys.stdout)
     if args.stage:
         parts = [f"// graph {i}\n{print_short(graph.stage(args.stage))}" for i, graph in enumerate(report.graphs)]
         print("\n// -----\n".join(parts))
     for i, graph in enumerate(report.graphs if args.source else ()):
         print(f"\n# graph {i}: host program\n{graph.program_source}")
         for kernel in graph.kernels:
-            origin = "".join(f"\n# {line}" for line in kernel.lines)
-            print(f"\n# {kernel.name} ({kernel.kind}), of{origin}\n{kernel.source}")
+            print(f"\n{_origin(kernel)}\n{kernel.source}")
+    for i, kernel in kernels:
+        ways = "".join(f"\n# {way.name} if {way.condition}: {way.does}" for way in kernel.choices)
+        print(f"# graph {i}\n{_origin(kernel)}\n# of the ways to run it the first whose condition holds:{ways}")
+        print(kernel.source)
     return 0
+
+
+def _origin(kernel: Any) -> str:
+    """The lines of comments above a kernel's source."""
+    return f"# {kernel.name} ({kernel.kind}), of" + "".join(f"\n# {line}" for line in kernel.lines)
+
+
+def _kernels_called(name: str, report: Any) -> Iterator[tuple[int, Any]]:
+    """The kernels of this name with the numbers of their graphs; each graph may have one. OptionError for none."""
+    found = [(i, kernel) for i, graph in enumerate(report.graphs) for kernel in graph.kernels]
+    if name not in {kernel.name for _, kernel in found}:
+        known = ", ".join(dict.fromkeys(kernel.name for _, kernel in found)) or "there are none"
+        raise OptionError(f"no kernel is called {name!r}", next_step=f"kernels: {known}")
+    return ((i, kernel) for i, kernel in found if kernel.name == name)
 
 
 def _report(args: Any, _rest: list[str]) -> int:

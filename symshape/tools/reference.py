@@ -5,7 +5,8 @@
 ``options``      ``symshape.options.Options``
 ``environment``  ``symshape.knobs``
 ``report``       the dataclasses of ``symshape.tools.report``
-``patches``      the table of ``frontend/patches/registry.py``
+``patches``      the rows of ``frontend/patches/tables/``
+``operators``    which operators of ATen have a rule, are taken apart, or are library calls
 
 With ``--check`` nothing is written: the exit status is 1 where a page is not what its declarations say.
 """
@@ -109,7 +110,7 @@ def _passes() -> Iterable[str]:
 
     yield from _head("Passes", "passes/")
     yield "`symshape-opt in.mlir --NAME`, `--pass-pipeline='builtin.module(NAME{option=value})'`, and the options"
-    yield "`passes` and `disable_passes` take these names.\n"
+    yield "`passes`, `pass_options` and `disable_passes` take these names.\n"
     yield from _table(
         ("stage", "passes that make it, in order"),
         [(f"`{stage}`", ", ".join(_link(name) for name in names) or "the importer") for stage, names in STAGES.items()],
@@ -225,26 +226,48 @@ def _members(cls: type) -> Iterable[tuple[str, str, str]]:
 def _patches() -> Iterable[str]:
     from symshape.frontend.patches import registry
 
-    yield from _head("Patches", "frontend/patches/registry.py")
+    yield from _head("Patches", "frontend/patches/tables/")
     yield "All that symshape changes of PyTorch, and only while it traces: `symshape patches` prints this table, and"
     yield "`symshape patches --probe` says whether the installed PyTorch is what each row needs. The first compile of a"
     yield "process asks the same of the rows that it uses, and raises a `PatchError` where something has changed."
-    for title, when, rows in (
-        ("Settings", "While Dynamo traces a frame, or `symshape.jit` a function.", registry.SETTINGS),
-        ("Frames", "While Dynamo traces a frame, or `symshape.jit` a function.", registry.FRAME_PATCHES),
-        ("Graphs", "While AOTAutograd traces a graph, or splits it.", registry.GRAPH_PATCHES),
-        (
-            "symshape.jit",
-            "While `symshape.jit` traces, and while the user's function runs in it.",
-            registry.JIT_PATCHES,
-        ),
-    ):
+    for title, when, rows in registry.TABLES:
         yield f"\n## {title}\n\n{when}"
         for patch in rows:
             yield f"\n### {patch.name}\n"
             yield f"{patch.why}.\n"
             for label, text in patch.facts():
                 yield f"- {label}: {text}"
+
+
+def _operators() -> Iterable[str]:
+    from symshape.frontend.bridge.operators import core_operators
+    from symshape.frontend.decompositions.table import decomposition_table
+    from symshape.passes.lowering.lower_aten import TABLES, rules, rules_of
+
+    core, apart, native = core_operators(), {str(op) for op in decomposition_table()}, rules()
+    left = [name for name in core if name not in native and name not in apart]
+    yield from _head("Operators", "passes/lowering/ and frontend/decompositions/table.py")
+    yield "What becomes of an operator: where there is a decomposition, others take its place while it is traced; where"
+    yield "there is a rule, `lower-aten` makes native code of it; else it stays a call of PyTorch's. A rule or a"
+    yield "decomposition may leave single calls alone: the report says which and why."
+    yield "[CONTRIBUTING.md](../../CONTRIBUTING.md#a-rule-for-an-aten-operator) says how to add one.\n"
+    yield f"Of PyTorch's core operators (`torch.Tag.core`) {len(core)} return tensors and write to none; {len(left)} of"
+    yield "them are always library calls.\n"
+    yield "## Core operators that are library calls\n"
+    yield _listed(left)
+    yield "\n## Core operators without a rule that are taken apart\n"
+    yield _listed(name for name in core if name not in native and name in apart)
+    yield "\n## Operators with a rule\n"
+    rows = [(_rules_file(table), _listed(sorted(rules_of(table)))) for table in TABLES]
+    yield from _table(("file of `passes/lowering/aten/`", "operators"), rows)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _rules_file(table: str) -> str:
+    return f"[{table}.py](../../passes/lowering/aten/{table}.py)"
 
 
 _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
@@ -254,6 +277,7 @@ _PAGES: Mapping[str, Callable[[], Iterable[str]]] = {
     "environment": _environment,
     "report": _report,
     "patches": _patches,
+    "operators": _operators,
 }
 
 # --- text -------------------------------------------------------------------------------------------------------------

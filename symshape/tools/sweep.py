@@ -13,11 +13,10 @@ needed.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from symshape.api import explain
 from symshape.errors import OptionError
 from symshape.options import Options
 from symshape.passes.framework import registry
-from symshape.passes.framework.pipeline_text import parse_step
+from symshape.passes.framework.pipeline_text import pass_with
 from symshape.passes.stages import STAGES
 from symshape.tools import commit, plot_results, plots
 from symshape.tools.measure import CLOCKS, environment, relative_error, samples, write_result
@@ -60,26 +59,11 @@ class Parameter:
         return next((stage for stage, names in STAGES.items() if self.owner in names), "")
 
     def options(self, value: str) -> dict[str, Any]:
-        """Those of a compile at this value, as far as they are options."""
+        """Those of a compile at this value."""
         if self.owner:
-            return {"cache": False, "strict": True}
+            return {"pass_options": {self.owner: f"{self.option}={value}"}, "cache": False, "strict": True}
         kind = next(str(one.type) for one in fields(Options) if one.name == self.option)
         return {"strict": True, self.option: _read(self.name, kind, value), "cache": False}
-
-    @contextlib.contextmanager
-    def at(self, value: str) -> Iterator[None]:
-        """What is compiled inside is compiled with the pass at this value."""
-        if not self.owner:
-            yield
-            return
-        element = f"{self.owner}{{{self.option}={value}}}"
-        stage = self.stage
-        before = STAGES[stage]
-        STAGES[stage] = tuple(element if name == self.owner else name for name in before)
-        try:
-            yield
-        finally:
-            STAGES[stage] = before
 
 
 def _read(name: str, kind: str, value: str) -> Any:
@@ -112,10 +96,9 @@ def parameter(text: str, values: Sequence[str], device: str) -> Parameter:
         raise OptionError(f"nothing is called {text!r}", next_step=f"parameters: {', '.join(parameters())}")
     found = Parameter(owner, option if owner else option.replace("-", "_"))
     for value in values:
+        Options.parse(found.options(value))
         if owner:
-            parse_step(f"{owner}{{{option}={value}}}")
-        else:
-            Options.parse(found.options(value))
+            pass_with(owner, f"{option}={value}")
     on_gpus_only = found.stage == _FOR_GPUS or found.name in ("autotune", "cuda_graphs", "pad_products")
     if on_gpus_only and device == "cpu":
         step = "add --device cuda" if torch.cuda.is_available() else "run it on a machine with a GPU, --device cuda"
@@ -153,10 +136,9 @@ def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequ
         errors: dict[tuple[str, Size], float] = {}
         for value in values:
             progress.say(f"{what.name}={value}")
-            with what.at(value):
-                for size, (given, named) in inputs.items():
-                    compiled[value] = _called(compiled.get(value), fn, what.options(value), given, named)
-                    errors[value, size] = relative_error(compiled[value].result, expected[size])
+            for size, (given, named) in inputs.items():
+                compiled[value] = _called(compiled.get(value), fn, what.options(value), given, named)
+                errors[value, size] = relative_error(compiled[value].result, expected[size])
             progress.step()
         codes, here = _codes(compiled, what), _origin()
         rows = []

@@ -1,4 +1,4 @@
-"""Every file that the documentation or a comment names exists."""
+"""Every file and folder that the documentation or a comment names exists."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("frontend", "analysis", "dialects", "passes", "codegen", "runtime", "prover")
 OWN = (*PACKAGES, "cache", "jitted", "tools")
 PATH = re.compile(r"(?<![\w/.{}<>*$~@%-])((?:[\w.-]+/)+[\w-]+\.(?:py|md|mlir|toml|json))\b")
+# In text a folder, or a module without its ending; what goes on with a pattern or a dot is none.
+FOLDER = re.compile(
+    rf"(?<![\w/.{{}}<>*$~@%-])((?:{'|'.join((*PACKAGES, 'symshape', 'test', 'docs', 'bench', 'examples', 'corpus'))})"
+    r"(?:/[\w-]+)+)/?(?![\w.*<{/-])"
+)
 BARE = re.compile(r"`(\w+\.py)`")
 MODULE = re.compile(rf"(?<![\w.])symshape((?:\.(?:{'|'.join(OWN)}))(?:\.[a-z_]\w*)*)")
 # Files of others, and of users in examples.
 FOREIGN = ("torch/", "triton/", "llvm/", "mlir/", "torch_mlir/", "transformers/", "aten/")
 USERS = ("train.py", "model.py", "my_pass.py")
+ANY = ("symshape/X",)  # any folder of the package
 
 
 @cache
@@ -42,6 +48,11 @@ def _pages() -> list[str]:
 
 def _sources() -> list[str]:
     return sorted(name for name in _files() if name.endswith(".py"))
+
+
+def _others() -> list[str]:
+    """Files besides whose comments name some."""
+    return sorted(name for name in _files() if name.endswith((".mlir", ".toml", ".cfg", "Makefile", ".txt")))
 
 
 def _exists(path: str, at: str) -> bool:
@@ -84,7 +95,8 @@ def _module_exists(tail: str) -> bool:
 
 def _missing(text: str, at: str) -> list[str]:
     paths = [p for p in PATH.findall(text) if not p.startswith(FOREIGN) and not _exists(p, at)]
-    return paths + [f"symshape{m}" for m in MODULE.findall(text) if not _module_exists(m)]
+    folders = [p for p in FOLDER.findall(text) if p not in ANY and not _exists(p, at) and not _exists(f"{p}.py", at)]
+    return paths + folders + [f"symshape{m}" for m in MODULE.findall(text) if not _module_exists(m)]
 
 
 @pytest.mark.parametrize("page", _pages())
@@ -107,6 +119,18 @@ def test_comments_name_files_that_exist() -> None:
         f"{source}: {path}" for source in _sources() for text in _prose(source) for path in _missing(text, source)
     }
     assert not {one for one in missing if "bench/results/" not in one}  # which scripts write when they run
+
+
+def test_other_files_name_files_that_exist() -> None:
+    named = {other: _missing((ROOT / other).read_text(), other) for other in _others()}
+    assert not {other: missing for other, missing in named.items() if missing}
+
+
+def test_a_path_of_before_a_move_is_found() -> None:
+    gone = "from the tables of ``passes/aten``, see `passes/aten/bits.py`, symshape.passes.aten and test/no/such/"
+    assert _missing(gone, "README.md") == ["passes/aten/bits.py", "passes/aten", "test/no/such", "symshape.passes.aten"]
+    there = "`passes/lowering/aten`, passes/lowering/aten/, test/passes, `codegen/cpu/emit/sorted_scatter`, passes/*/x"
+    assert not _missing(there, "README.md")
 
 
 def test_the_architecture_names_every_package() -> None:

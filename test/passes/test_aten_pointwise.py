@@ -1,8 +1,9 @@
-"""Every rule of the pointwise table against eager: all dtypes eager takes, pairs of special values, two sizes."""
+"""Every rule of a pointwise operator against eager: all dtypes eager takes, pairs of special values, two sizes."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from lowering import Lowered, compare, lower_graph
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from symshape.passes.lowering.aten import pointwise
+from symshape.passes.lowering import lower_aten
+from symshape.passes.lowering.lower_aten import TABLES, rules, rules_of
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -95,6 +97,10 @@ ONLY = {"aten.hardsigmoid_backward.default": (torch.float32,)}
 # Eager's own errors are larger than what is allowed here: test_special_functions.py. Two results, none for half types,
 # unsigned order: test_unusual_operators.py.
 ELSEWHERE = ("special_bessel_", "chebyshev", "hermite", "airy", "gcd", "frexp", "nextafter")
+# Tables of other operators than pointwise ones.
+OTHERS = ("factories", "views", "reductions", "scans", "indexing", "joining", "jagged", "segments", "scatters")
+OTHERS += ("strided", "compact_reads")
+POINTWISE = [name for table in TABLES if table not in OTHERS for name in rules_of(table)]
 
 
 def overload(target: str) -> Any:
@@ -169,7 +175,7 @@ class CallGraph:
         return lower_graph(torch.fx.GraphModule({}, self.graph))
 
 
-@pytest.mark.parametrize("target", sorted(t for t in pointwise.RULES if not any(name in t for name in ELSEWHERE)))
+@pytest.mark.parametrize("target", sorted(t for t in POINTWISE if not any(name in t for name in ELSEWHERE)))
 def test_rule(target: str) -> None:
     """As many values as special pairs, then fewer in another order."""
     samples = {dtype: tensors(target, dtype) for dtype in ONLY.get(target, DTYPES)}
@@ -188,6 +194,13 @@ def test_rule(target: str) -> None:
         actual = lowered.run([resized[dtype][name] for dtype, name in graph.inputs])
         for (dtype, case), mine in zip(chosen, actual, strict=True):
             compare(mine, eager(target, case, resized[dtype]), f"{target} {dtype} {case} at size {size}")
+
+
+def test_every_file_of_rules_is_in_the_table() -> None:
+    folder = Path(lower_aten.__file__).parent / "aten"
+    found = {file.stem for file in folder.glob("*.py") if "\nRULES" in file.read_text()}
+    assert found == set(TABLES)
+    assert sum(len(rules_of(table)) for table in TABLES) == len(rules())  # no rule hides another one
 
 
 def has_bound_beyond(target: str, case: tuple[Any, ...], dtype: torch.dtype) -> bool:

@@ -97,7 +97,6 @@ def test_what_an_entry_requires_is_required_again(outcomes: Callable[[], list[st
         assert graphs.read().graphs == 2
     # 6 rows cannot be required to be blocks of 4: backward is compiled for blocks of 2, and that is what is kept.
     assert outcomes() == ["hit", "hit", "hit", "miss", "stored"]
-    registry._plugins.pop("need-blocks")
 
 
 def test_passes_from_elsewhere_are_not_cached(outcomes: Callable[[], list[str]]) -> None:
@@ -106,8 +105,18 @@ def test_passes_from_elsewhere_are_not_cached(outcomes: Callable[[], list[str]])
         _again(lambda x: x + 1, torch.ones(4), passes=["need-blocks"])
     finally:
         registry._plugins.pop("need-blocks")
-        registry._plugin_files.pop("need-blocks")
     assert outcomes() == ["not cached: the pass need-blocks is defined outside of pass_files"]
+
+
+def test_options_of_passes_are_in_the_key(outcomes: Callable[[], list[str]]) -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.exp().sum(-1)
+
+    x = torch.randn(3, 4)
+    for options in ("max-points=2", "max-points=8", "max-points=2"):
+        actual = _again(fn, x, pass_options={"unroll-reductions": options})
+        torch.testing.assert_close(actual, fn(x))
+    assert outcomes() == ["miss", "stored"] * 2 + ["hit"]
 
 
 CHECKED = """

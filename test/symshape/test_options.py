@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 import subprocess
 import sys
@@ -61,11 +62,32 @@ BAD_OPTIONS = [
     ({"debug_dir": 5}, r"debug_dir cannot be 5\n  next: it is the path of a folder"),
     ({"passes": "cse"}, r"passes cannot be 'cse'\n  next: it is a list of texts"),
     ({"passes": [3]}, r"passes cannot be \[3\]\n  next: it is a list of texts"),
+    ({"pass_options": "fuse-kernels"}, r"pass_options cannot be 'fuse-kernels'\n  next: it maps passes to options"),
+    ({"pass_options": {"fuse-kernels": 3}}, r"options of 'fuse-kernels' cannot be 3\n  next: they are a text such as"),
+    (
+        {"pass_options": {"fuse-kernel": "max-members=3"}},
+        r"the pipeline has no pass 'fuse-kernel'\n  next: did you mean 'fuse-kernels'\? passes: simplify-constraints, ",
+    ),
+    ({"pass_options": {"my-pass": "n=3"}}, r"no pass 'my-pass'\n  next: a pass of `passes` takes its options there"),
+    (
+        {"pass_options": {"reuse-buffers": "max-writers=2"}, "disable_passes": ["reuse-buffers"]},
+        r"'reuse-buffers' is in disable_passes, and pass_options says 'max-writers=2'",
+    ),
 ]
 BAD_PASSES = [
     ({"disable_passes": ["fuse"]}, r"no pass is called fuse\n  next: passes: .*fuse-kernels, .*lower-aten"),
     ({"passes": ["fuse"]}, r"no such pass or option: 'fuse'.*\n  next: .*fuse-kernels, .*lower-aten.*of mlir-opt"),
     ({"passes": ["lower-aten{never=1}"]}, r"pass 'lower-aten' has no option 'never'\n  next: its options: keep, only"),
+    ({"pass_options": {"lower-aten": "never=1"}}, r"'lower-aten' has no option 'never'\n  next: its options: keep, "),
+    ({"pass_options": {"fuse-kernels": {"max_members": "many"}}}, r"option 'max_members' cannot be 'many'"),
+    (
+        {"pass_options": {"fuse-kernels": "max-members=3 max_members=4"}},
+        r"pass 'fuse-kernels': option 'max_members' is given twice",
+    ),
+    (
+        {"disable_passes": ["lower-aten"], "passes": ["lower-aten{only=aten.exp.default}"]},
+        r"lower-aten: disable_passes leaves out what passes adds\n  next: options=.\"pass_options\"",
+    ),
     ({"pass_files": ["/no/such/file.py"]}, r"no Python file with passes at '/no/such/file.py'"),
 ]
 
@@ -136,11 +158,79 @@ def test_passes_can_be_left_out(disabled: list[str], target: str) -> None:
 
 
 def test_a_pass_of_a_file_runs() -> None:
-    assert len(EXAMPLE.read_text().splitlines()) <= 50
+    code = ast.parse(EXAMPLE.read_text())
+    for node in [code, *(node for node in code.body if isinstance(node, ast.ClassDef))]:
+        node.body = node.body[1:]  # without what explains it
+    assert len([line for line in ast.unparse(code).splitlines() if line]) <= 25
     options = {"pass_files": [str(EXAMPLE)], "passes": ["drop-noop-views{limit=3}", "canonicalize", "func.func(cse)"]}
     run(options=options)
     (graph,) = symshape.explain(fn, *inputs(4), options={**options, "pass_files": [EXAMPLE]}).graphs
     assert "dropped" in graph.statistics["drop-noop-views"]
+
+
+@pytest.mark.parametrize(
+    ("options", "unrolled"),
+    [(None, 1), ("max-points=2", 0), ({"max-points": 2}, 0), ({"max_points": 4}, 1), ("", 1)],
+    ids=str,
+)
+def test_options_of_the_pipelines_passes(options: Any, unrolled: int) -> None:
+    def row_sums(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(-1, 4).sum(-1) + 1
+
+    given = {} if options is None else {"pass_options": {"unroll-reductions": options}}
+    for rows in (0, 1, 5):
+        x = torch.randn(rows, 4)
+        report = symshape.explain(row_sums, x, options={**given, "strict": True, "cache": False})
+        torch.testing.assert_close(report.result, row_sums(x))
+        assert report.graphs[0].statistics["unroll-reductions"] == {"unrolled": unrolled}
+    torch.testing.assert_close(symshape.jit(row_sums, options=given)(x), row_sums(x))
+
+
+def test_options_of_passes_take_lists_and_switches() -> None:
+    both = {"lower-aten": {"only": ("aten.exp.default", "aten.mm.default")}, "fuse-kernels": {"vertical": False}}
+    run(options={"pass_options": both})
+    (graph,) = symshape.explain(fn, *inputs(4), options={"pass_options": both}).graphs
+    assert "aten.permute.default" in graph.library_calls
+    # The order of a mapping is not a part of it: the same options are the same backend.
+    assert Options.parse({"pass_options": both}) == Options.parse({"pass_options": dict(reversed(both.items()))})
+
+
+LOGGED = """
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from symshape.passes.framework.base import Pass
+
+with (Path(__file__).parent / "ran.txt").open("a") as log:
+    log.write("x")
+
+
+@dataclass(frozen=True)
+class Logged(Pass):
+    \"\"\"Counts what VALUE says.\"\"\"
+
+    name: ClassVar[str] = "logged"
+    statistics: ClassVar[dict[str, str]] = {"value": "of this version"}
+
+    def run(self, module, context):
+        self.count(context, value=1)
+        return False
+"""
+
+
+def test_a_file_of_passes_is_run_once_for_each_text(tmp_path: Path) -> None:
+    file = tmp_path / "logged.py"
+    options = {"pass_files": [str(file)], "passes": ["logged"], "strict": True, "cache": False}
+    for runs, value in enumerate((1, 2), start=1):
+        file.write_text(LOGGED.replace("value=1", f"value={value}"))
+        x = torch.randn(3, 4, requires_grad=True)
+        report = symshape.explain(lambda x: x.sin().sum(0) * 2, x, options=options)
+        assert len(report.graphs) == 2  # forward and backward
+        assert [graph.statistics["logged"] for graph in report.graphs] == [{"value": value}] * 2
+        assert (tmp_path / "ran.txt").read_text() == "x" * runs
+    with pytest.raises(OptionError, match="no such pass or option: 'logged'"):  # it was the other compiles' alone
+        run(options={"passes": ["logged"]})
 
 
 def _failure(options: dict[str, Any]) -> str:

@@ -1,7 +1,9 @@
 // RUN: symshape-opt %s --load-pass=%S/../../examples/drop_noop_views.py --drop-noop-views | filecheck %s
 // RUN: symshape-opt --load-pass=%S/../../examples/drop_noop_views.py --list-passes | filecheck %s --check-prefix=LIST
 // RUN: symshape-opt %s --load-pass=%S/../../examples/drop_noop_views.py --pass-pipeline='builtin.module(canonicalize,drop-noop-views{limit=0})' | filecheck %s --check-prefix=LIMIT
+// RUN: symshape-opt %s --load-pass=%S/../../examples/drop_noop_views.py --drop-noop-views=limit=0 --mlir-pass-statistics 2>&1 >%t | filecheck %s --check-prefix=COUNT
 
+// COUNT: (S) 0 dropped
 // LIST: --drop-noop-views  {{.*}}Removes views that change nothing
 
 // CHECK-LABEL: func.func @noop(

@@ -59,6 +59,16 @@ def test_lines_of_a_kernel(model: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert f"# kernel_0 (pointwise), of\n# {model}:6\n" in capfd.readouterr().out
 
 
+def test_one_kernel(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", f"{model}:two_kernels", "--kernel", "kernel_1"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out.startswith(f"# graph 0\n# kernel_1 (pointwise), of\n# {model}:7\n# of the ways")
+    assert "@kernel_1" in printed.out and "@kernel_0" not in printed.out and "def program" not in printed.out
+    assert "\n# usual if true: " in printed.out.lower() and "2 kernels" in printed.err
+    assert cli.main(["explain", f"{model}:two_kernels", "--kernel", "kernel_7"]) == 1
+    assert "no kernel is called 'kernel_7'\n  next: kernels: kernel_0, kernel_1" in capfd.readouterr().err
+
+
 def test_what_matters_comes_first() -> None:
     def branch(x: torch.Tensor) -> torch.Tensor:
         return x.exp() if x.size(0) > 4 else x.sin()

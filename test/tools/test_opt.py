@@ -117,6 +117,7 @@ def test_what_translate_cannot_print(
         ["cache", "show", "--all"],
         ["explain", "bert", "--stage=lnialg"],
         ["explain", "bert", "more"],
+        ["explain", "bert", "--source", "--kernel=kernel_0"],
     ],
 )
 def test_the_command_knows_its_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

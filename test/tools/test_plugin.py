@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import symshape
 from symshape.backend import symshape_backend
 from symshape.errors import OptionError
 from symshape.passes.framework import registry
@@ -45,6 +46,17 @@ def test_a_pass_can_be_switched_off() -> None:
     options = {"pass_files": [FILE], "passes": ["drop-noop-views"], "disable_passes": ["drop-noop-views"]}
     (report,) = _compile(options)
     assert "drop-noop-views" not in report.statistics
+
+
+def test_the_example_drops_products_of_products() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.elu(x * 1.0 * 1.0) * 1.0
+
+    options = {"pass_files": [str(ROOT / "examples" / "drop_mul_by_one.py")], "passes": ["drop-mul-by-one"]}
+    x = torch.randn(3, 5)
+    report = symshape.explain(fn, x, options={**options, "strict": True})
+    torch.testing.assert_close(report.result, fn(x))
+    assert report.graphs[0].statistics["drop-mul-by-one"]["dropped"] >= 3
 
 
 def test_a_failing_pass_is_named_with_a_replay_command(tmp_path: Path) -> None:

@@ -130,6 +130,13 @@ def test_jit(root: Path) -> None:
     assert replay(root, "--check", "--run") == 0
 
 
+def test_options_of_passes(root: Path) -> None:
+    symshape.compile(program, pass_options={"fuse-kernels": {"vertical": False}})(*inputs())
+    (folder,) = recordings_in(root)
+    assert read_recording(folder).options.pass_options == (("fuse-kernels", 'vertical="False"'),)
+    assert replay(root, "--check") == 0
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SYMSHAPE_RECORD", str(tmp_path / "file"))

@@ -292,6 +292,8 @@ def test_options_that_a_file_says() -> None:
     assert said.startswith('torch.compile(fn, backend="symshape", options={')
     given = eval(said.partition("options=")[2][:-1])
     assert given == {"cache": False, "strict": True, "target": "triton", "disable_passes": ["lower-aten"]}
+    said = compiled_text("symshape.compile", Options.parse({"pass_options": {"fuse-kernels": "max-members=3"}}))
+    assert "'pass_options': {'fuse-kernels': 'max-members=3'}" in said
 
 
 def test_rounding_is_no_difference() -> None:

@@ -18,13 +18,13 @@ from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel, side_by_side
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
 from symshape.codegen.cpu.schedule.sweep_order import weight
 from symshape.prover.numbers.expr import Expr, ceildiv, product
 
 _COPIES: Final = 4  # vectors of rows of a unit: whole cache lines of neighbours
 _LONG: Final = 12  # of a step, in cheap operations: from here on rows are worth reading with gathers
 _FEW: Final = 2  # rows that take less time one by one than as a vector with gathers
-_BLOCK: Final = "scan_block"
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Plan:
     gathers: bool = False
 
     @property
-    def counters(self) -> list[tuple[str, Expr]]:
+    def counters(self) -> tuple[tuple[str, Expr], ...]:
         """What numbers a unit: parallel dims, then the block of the lane dim."""
-        outer = [(d.name, d.size) for d in self.kernel.dims if not d.reduced and d is not self.lane]
-        return [*outer, (_BLOCK, ceildiv(self.lane.size, self.block))] if self.lane is not None else outer
+        blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
+        return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
 
     @property
     def units(self) -> Expr:
-        return product(size for _, size in self.counters)
+        return unit_count(self.counters)
 
     @property
     def work(self) -> Expr:
@@ -119,7 +119,7 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
             _row(state, plan)
             return
         length, size = state.constant(plan.block, "i64"), scalar(state, lane.size)
-        first = pure(f"arith.muli {counters[_BLOCK]}, {length} : i64")
+        first = pure(f"arith.muli {counters[BLOCK_INDEX]}, {length} : i64")
         last = pure(f"arith.addi {first}, {length} : i64")
         whole = pure(f"arith.cmpi sle, {last}, {size} : i64")
 

@@ -16,13 +16,13 @@ from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
 from symshape.codegen.scatter_kernels import operation
 from symshape.prover.numbers.expr import Expr, ceildiv
 
 COST: Final = 8  # of a point, in elementwise operations
 _LINES = 512  # elements of the innermost parallel dim that a unit has, if they lie side by side
 _APART = 16  # and if they do not
-_BLOCK = "scatter_block"
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,14 @@ class Plan:
     vectors: bool
 
     @property
-    def counters(self) -> list[tuple[str, Expr]]:
+    def counters(self) -> tuple[tuple[str, Expr], ...]:
         """What numbers a unit: parallel dims, then the block of the lane dim."""
-        outer = [(d.name, d.size) for d in self.kernel.dims if not d.reduced and d is not self.lane]
-        return [*outer, (_BLOCK, ceildiv(self.lane.size, self.block))] if self.lane is not None else outer
+        blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
+        return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
 
     @property
     def units(self) -> Expr:
-        total = Expr.const(1)
-        for _, size in self.counters:
-            total = total * size
-        return total
+        return unit_count(self.counters)
 
 
 def plan(kernel: LoopKernel) -> Plan:
@@ -94,7 +91,7 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
         if plan.lane is None:
             _nest(state, reduced, lambda: _point(state, {}, plan.kernel.code))
             return
-        first = pure(f"arith.muli {counters[_BLOCK]}, {state.constant(plan.block, 'i64')} : i64")
+        first = pure(f"arith.muli {counters[BLOCK_INDEX]}, {state.constant(plan.block, 'i64')} : i64")
         after = pure(f"arith.addi {first}, {state.constant(plan.block, 'i64')} : i64")
         last = pure(f"arith.minsi {after}, {scalar(state, plan.lane.size)} : i64")
         if plan.inner:

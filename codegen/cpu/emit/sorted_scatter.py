@@ -17,15 +17,15 @@ from symshape.codegen.cpu.emit.body import for_units
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.emit.sweep import Values, instruction, peel, side_by_side
+from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, unit_count, unit_counters
 from symshape.codegen.scatter_kernels import operation
-from symshape.prover.numbers.expr import Expr, ceildiv, product
+from symshape.prover.numbers.expr import Expr, ceildiv
 
 _LEAST: Final = 1024  # points: to look at the index of fewer gains nothing
 _ELEMENTS = 16  # that a row combines on average: with fewer, to see where rows end costs more than is gained
 _TESTED = 4096  # points whose order a unit looks at
 _POINTS = 2048  # of a unit
 _VECTORS = 4  # of a row, side by side
-_BLOCK = "sorted_block"
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,13 @@ class Plan:
         return ceildiv(self.points.size, _TESTED)
 
     @property
-    def counters(self) -> list[tuple[str, Expr]]:
+    def counters(self) -> tuple[tuple[str, Expr], ...]:
         """What numbers a unit of the rows: parallel dims, then the block of points."""
-        outer = [(d.name, d.size) for d in self.kernel.dims if not d.reduced and d is not self.lane]
-        return [*outer, (_BLOCK, ceildiv(self.points.size, _POINTS))]
+        return unit_counters((d for d in self.kernel.dims if d is not self.lane), ceildiv(self.points.size, _POINTS))
 
     @property
     def units(self) -> Expr:
-        return product(size for _, size in self.counters)
+        return unit_count(self.counters)
 
 
 def plan(usual: scatter.Plan) -> Plan | None:
@@ -197,7 +196,7 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
     def unit(_: str, counters: dict[str, str]) -> None:
         state.uniform_depth = state.writer.depth
         length = state.constant(_POINTS, "i64")
-        first = pure(f"arith.muli {counters[_BLOCK]}, {length} : i64")
+        first = pure(f"arith.muli {counters[BLOCK_INDEX]}, {length} : i64")
         after = pure(f"arith.addi {first}, {length} : i64")
         last = pure(f"arith.minsi {after}, {size} : i64")
         start = _row_after(state, plan, first, last)

@@ -7,7 +7,7 @@ the number of threads, so results do not either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from symshape.analysis.loops import Dim, Instr, LoopKernel
@@ -26,6 +26,18 @@ _LARGE = 240  # cheap operations in an iteration that are enough to keep the CPU
 _PEELED = 48  # cheap operations per element: above, masks do not matter
 LIGHT = 8  # the same: several vectors in one iteration cost little code, and sums wait for each other
 _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: whole cache lines, independent sums
+
+
+def unit_counters(dims: Iterable[Dim], blocks: Expr | None = None) -> tuple[tuple[str, Expr], ...]:
+    """What makes up the number of a unit: those of ``dims`` that are parallel, then ``blocks``, if there are some; the
+    last one runs fastest."""
+    outer = tuple((dim.name, dim.size) for dim in dims if not dim.reduced)
+    return outer if blocks is None else (*outer, (BLOCK_INDEX, blocks))
+
+
+def unit_count(counters: Iterable[tuple[str, Expr]]) -> Expr:
+    """How many units there are."""
+    return product(size for _, size in counters)
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Layout:
 
     @property
     def units(self) -> Expr:
-        return product(size for _, size in self.counters)
+        return unit_count(self.counters)
 
     @property
     def rows_apart(self) -> Expr:

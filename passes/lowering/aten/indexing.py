@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from torch_mlir import ir
 
-from symshape.passes.lowering.aten import joining
 from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Result, Tensor, Unsupported
 from symshape.passes.lowering.aten.elementwise import Rule
 from symshape.passes.lowering.aten.scalar_body import Scalar
@@ -161,7 +160,6 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
 
 
 RULES: dict[str, Rule] = {
-    **joining.RULES,
     "aten.embedding.default": embedding,
     "aten.index_select.default": without_dims(index_select),
     "aten.gather.default": without_dims(gather),

@@ -1,10 +1,9 @@
-"""The table of pointwise ops: its families, and the ops that copy, cast or choose."""
+"""Rules of pointwise ops that copy, cast or choose."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from symshape.passes.lowering.aten import activations, arithmetic, bits, integers, polynomials, special, unary
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.elementwise import Rule, apply, body_op, to_result
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type
@@ -54,13 +53,6 @@ def _ignoring_format(b: Builder, x: Tensor, *, memory_format: Any = None) -> Ten
 
 
 RULES: dict[str, Rule] = {
-    **arithmetic.RULES,
-    **unary.RULES,
-    **activations.RULES,
-    **special.RULES,
-    **bits.RULES,
-    **integers.RULES,
-    **polynomials.RULES,
     "aten.clone.default": _ignoring_format,
     "aten.lift_fresh_copy.default": _ignoring_format,
     "aten.alias_copy.default": _ignoring_format,

@@ -11,7 +11,7 @@ from symshape.tools.dashboard import history
 from symshape.tools.dashboard.charts import charts
 from symshape.tools.dashboard.figures import FIGURES, OURS, TITLES, TOLERANCE, ModelFigures, at_sizes, means, passes
 from symshape.tools.dashboard.operator_databases import OperatorResult
-from symshape.tools.html_report.libraries import library
+from symshape.tools.html_report.libraries import template_environment
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _REPORT_STYLES = Path(__file__).parents[1] / "html_report" / "templates" / "page.css"
@@ -37,14 +37,7 @@ def html(
     rows: Sequence[ModelFigures], runs: Sequence[history.Run], operators: Sequence[OperatorResult], shown: Sequence[Any]
 ) -> str:
     """The text of the file."""
-    jinja2 = library("jinja2")
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = template_environment(_TEMPLATES)
     environment.filters["figure"] = _three_digits
     new = runs[-1]
     old = history.before(runs, new)

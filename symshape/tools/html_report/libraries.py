@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 from symshape.errors import OptionError
+
+
+def template_environment(folder: Path) -> Any:
+    """Jinja's environment for the templates of a folder, in which a name that is missing is an error. OptionError where
+    jinja2 is missing."""
+    jinja2 = library("jinja2")
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
 
 
 def library(name: str) -> Any:

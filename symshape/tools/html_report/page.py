@@ -13,7 +13,7 @@ from typing import Any
 from symshape.frontend.importer.specialisations import plain_source
 from symshape.prover.numbers.facts import INT64_MAX
 from symshape.tools.html_report.graph_data import graph_data
-from symshape.tools.html_report.libraries import library
+from symshape.tools.html_report.libraries import library, template_environment
 from symshape.tools.html_report.sources import Highlighter, SourceLines
 from symshape.tools.html_report.stages_view import kernels_by_line, stages_data
 from symshape.tools.html_report.timeline import GROUPS, compile_seconds, timeline
@@ -24,16 +24,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def html_page(report: Report, title: str = "") -> str:
     """The text of the file. OptionError where jinja2 or pygments is missing."""
-    jinja2 = library("jinja2")
     highlight = Highlighter()
     lines = SourceLines(highlight)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = template_environment(_TEMPLATES)
     environment.filters["source"] = lines.shown
     graphs = [_graph(number, graph, lines, highlight) for number, graph in enumerate(report.graphs)]
     bars = timeline(report)

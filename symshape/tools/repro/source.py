@@ -80,14 +80,15 @@ class How:
 
 def compiled_text(entry: str, options: Options) -> str:
     """The call that compiles. Nothing falls back in it, and nothing is taken from the cache."""
-    kept = ("policy", "stage", "cache", "strict", "debug_dir")
+    kept = ("policy", "stage", "pass_options", "cache", "strict", "debug_dir")
     given: dict[str, Any] = {"cache": False, "strict": True}
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if field.name not in kept and value != getattr(Options(), field.name):
             given[field.name] = list(map(str, value)) if isinstance(value, tuple) else value
-    if options.stage:
-        given["stage"] = dict(options.stage)
+    for name in ("stage", "pass_options"):
+        if getattr(options, name):
+            given[name] = dict(getattr(options, name))
     if entry == "torch.compile":
         return f'torch.compile(fn, backend="symshape", options={given!r})'
     return f"symshape.compile(fn, options={given!r})"

@@ -1,0 +1,241 @@
+"""Changes while AOTAutograd traces a graph, or splits it."""
+
+from __future__ import annotations
+
+from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
+from symshape.frontend.decompositions.data_dependent import gradient_kernels
+from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
+from symshape.frontend.patches import (
+    associative_scan_gradients,
+    autograd_kernels,
+    lost_sizes,
+    operator_rules,
+    random_draws,
+    silent_logs,
+)
+from symshape.frontend.patches.patch import Patch
+from symshape.frontend.patches.probes import Exists, Says, Takes, added
+from symshape.frontend.patches.settings import FUNCTORCH, setting
+from symshape.frontend.patches.tables.torch_names import (
+    ASSOCIATIVE,
+    AUTOGRAD,
+    CAPTURE,
+    FAKE_MODE,
+    HIGHER_ORDER,
+    MATERIALIZE,
+    PARTITIONERS,
+    VIEWS,
+)
+
+GRAPH_PATCHES: tuple[Patch, ...] = (
+    Patch(
+        "gradients of associative scans",
+        ("frame", "graph", "jit"),
+        (f"{ASSOCIATIVE}.associative_scan_op.py_kernels",),
+        associative_scan_gradients.gradients_step_by_step,
+        "PyTorch's rule makes a matrix of all pairs of steps, is right for one operand alone, and refuses closures",
+        (
+            Exists(f"{ASSOCIATIVE}.associative_scan_op.py_kernels", "dict"),
+            Exists(f"{ASSOCIATIVE}.associative_scan_op._dispatch_cache", "dict"),
+            Takes(f"{HIGHER_ORDER}.utils.materialize_as_graph", MATERIALIZE),
+            Takes(f"{HIGHER_ORDER}.utils.split_into_chunks", "iterable, chunk_sizes"),
+            Takes(f"{HIGHER_ORDER}.utils.save_values_for_backward", "ctx, args"),
+            Takes(f"{HIGHER_ORDER}.utils.saved_values", "ctx"),
+        ),
+    ),
+    setting(
+        FUNCTORCH,
+        "force_non_lazy_backward_lowering",
+        True,
+        ("graph", "jit"),
+        "an exception in backward must surface, and what it requires of inputs must still reach the guards",
+    ),
+    setting(
+        FUNCTORCH,
+        "unlift_effect_tokens",
+        True,
+        ("jit",),
+        "tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it",
+    ),
+    setting(FUNCTORCH, "cse", False, ("split",), "PyTorch's CSE merges more than may be (common_subexpressions.py)"),
+    setting(
+        FUNCTORCH,
+        "graphsafe_rng_functionalization",
+        False,
+        ("split",),
+        "generators as arguments of graphs are for CUDA graphs",
+    ),
+    setting(
+        "torch._inductor.config",
+        "fallback_random",
+        True,
+        ("graph", "jit"),
+        "dead code elimination would drop draws that nothing reads",
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "graphs in silent logs",
+        ("graph",),
+        (f"{AUTOGRAD}._log_joint_graph", f"{AUTOGRAD}._log_fw_bw_graphs"),
+        silent_logs.no_graphs_for_silent_logs,
+        "AOTAutograd prints forward, backward and both together, for logs that are off",
+        (
+            Takes(f"{AUTOGRAD}._log_joint_graph", "fx_g, aot_config"),
+            Takes(
+                f"{AUTOGRAD}._log_fw_bw_graphs", "fw_module, bw_module, maybe_subclass_meta, fw_metadata, aot_config"
+            ),
+            Exists(f"{AUTOGRAD}.aot_joint_log", "Logger"),
+            Exists(f"{AUTOGRAD}.aot_graphs_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+            Says(f"{AUTOGRAD}.aot_stage2_autograd", "_log_fw_bw_graphs"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
+        "inputs of one memory",
+        ("graph", "jit"),
+        (added(f"{VIEWS}.op_implementations_dict[aten.set_.source_Storage]"),),
+        operator_rules.memory_of_unknown_size,
+        "the tracer's rule for a tensor of a whole memory reads its size as a number",
+        (
+            Exists(f"{VIEWS}.op_implementations_dict", "dict"),
+            Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
+            Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+            Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
+        ),
+    ),
+    Patch(
+        "writes into a part of a memory",
+        ("graph", "jit"),
+        (
+            added(f"{VIEWS}.op_implementations_dict[aten.as_strided_scatter.default]"),
+            f"{FAKE_MODE}._validate_output_for_cache_entry",
+        ),
+        operator_rules.writes_into_memory,
+        "the tracer's rule for a write by strides takes a tensor's elements for all of the memory that it is in",
+        (
+            Takes(f"{FAKE_MODE}._validate_output_for_cache_entry", "self, state, key, func, args, kwargs, output"),
+            Exists("torch._subclasses.fake_tensor._BypassDispatchCache", "type"),
+            Exists(f"{VIEWS}.op_implementations_dict", "dict"),
+            Exists("torch.ops.prims.as_strided_scatter.default", "OpOverload"),
+            Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+        ),
+    ),
+    Patch(
+        "dropout",
+        ("graph", "jit"),
+        ("torch.ops.aten.dropout.default.py_kernels",),
+        random_draws.dropout_as_eager,
+        "the tracer makes native_dropout of it, which draws other numbers than eager mode on a CPU",
+        (
+            Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.Autograd]"),
+            Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.CompositeImplicitAutograd]"),
+            Exists("torch.ops.aten.dropout.default._dispatch_cache", "dict"),
+        ),
+        issue="pytorch/pytorch#113169",
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "fills",
+        ("graph", "jit"),
+        random_draws.fill_targets,
+        random_draws.fills_as_eager,
+        "functionalisation fills a contiguous tensor, whatever the layout: other numbers than eager mode's",
+        (
+            Exists("torch.ops.aten.normal_.default.python_key_table", "dict"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensorMode"),
+        ),
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "draws in subgraphs",
+        ("graph", "jit"),
+        ("torch.fx.Node.is_impure",),
+        random_draws.draws_are_impure,
+        "dead code elimination would drop higher-order operators whose subgraphs draw",
+        (
+            Takes("torch.fx.Node.is_impure", "self, impure_random"),
+            Says("torch.fx.Graph.eliminate_dead_code", "is_impure"),
+        ),
+        when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "conds in checkpoints",
+        ("graph", "jit"),
+        (added("torch.utils.checkpoint._CachingTorchDispatchMode.supports_higher_order_operators"),),
+        random_draws.conds_in_checkpoints,
+        "a cond in a checkpoint is marked to be computed again like other operators",
+        (
+            Exists("torch.utils.checkpoint._CachingTorchDispatchMode"),
+            Says("torch._ops.HigherOrderOperator.dispatch", "supports_higher_order_operators"),
+        ),
+    ),
+    Patch(
+        "order of backward",
+        ("graph", "jit"),
+        (f"{PARTITIONERS}.reordering_to_mimic_autograd_engine",),
+        random_draws.backward_keeps_order,
+        "the partitioner's reordering drops draws that nothing reads, and changes their order",
+        (
+            Takes(f"{PARTITIONERS}.reordering_to_mimic_autograd_engine", "gm"),
+            Says(f"{PARTITIONERS}.min_cut_rematerialization_partition", "reordering_to_mimic_autograd_engine"),
+        ),
+    ),
+    Patch(
+        "states of checkpoints",
+        ("graph", "jit"),
+        (f"{PARTITIONERS}.functionalize_rng_ops",),
+        random_draws.states_have_values,
+        "the calls that the partitioner writes for draws in a checkpoint have no values",
+        (
+            Takes(f"{PARTITIONERS}.functionalize_rng_ops", "joint_module, fw_module, bw_module, num_sym_nodes"),
+            Says(f"{PARTITIONERS}.min_cut_rematerialization_partition", "functionalize_rng_ops"),
+        ),
+    ),
+    Patch(
+        "gradients of unbacked sizes",
+        ("graph",),
+        autograd_kernels.kernel_targets(gradient_kernels),
+        autograd_kernels.gradients_of_unknown_sizes,
+        "the usual gradients ask how many elements there are",
+        autograd_kernels.KERNEL_PROBES,
+    ),
+    Patch(
+        "sizes lost before a trace",
+        ("graph", "jit"),
+        (f"{CAPTURE}._create_graph",),
+        lost_sizes.are_not_looked_for,
+        "a slice, up to a number of the data, of what is written to has a size that AOTAutograd loses and then misses",
+        (
+            Takes(f"{CAPTURE}._create_graph", "f, args, args_descs, aot_config"),
+            Says("torch.fx.experimental.symbolic_shapes.compute_unbacked_bindings", "pending_fresh_unbacked_symbols"),
+        ),
+    ),
+    Patch(
+        "margin losses of several targets",
+        ("graph", "jit"),
+        autograd_kernels.kernel_targets(margin_loss_kernels),
+        autograd_kernels.margin_losses,
+        "the decomposition of multilabel_margin_loss counts targets behind the first -1 as class 0",
+        (
+            *autograd_kernels.KERNEL_PROBES,
+            Takes("torch._decomp.decompositions.multilabel_margin_loss_forward", "input, target, reduction, out"),
+        ),
+    ),
+    Patch(
+        "broadcasts in transforms",
+        ("frame", "graph", "jit"),
+        autograd_kernels.transform_targets(transformed_kernels),
+        autograd_kernels.broadcasts_in_transforms,
+        "a transform of torch.func differentiates with sizes that are not known to be 1",
+        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
+    ),
+    Patch(
+        "gradients of broadcasts",
+        ("graph", "jit"),
+        autograd_kernels.kernel_targets(broadcasting_kernels),
+        autograd_kernels.gradients_of_broadcasts,
+        "the gradient of an operand that may be repeated is summed where it was",
+        autograd_kernels.KERNEL_PROBES,
+    ),
+)

@@ -1,0 +1,128 @@
+"""Changes while `symshape.jit` traces, and while the user's function runs in it."""
+
+from __future__ import annotations
+
+from symshape.frontend.patches import (
+    associative_scans,
+    generators,
+    jit_tracing,
+)
+from symshape.frontend.patches.patch import Patch, Versions
+from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes, added
+from symshape.frontend.patches.tables.torch_names import (
+    ASSOCIATIVE,
+    AUTOGRAD,
+    HIGHER_ORDER,
+)
+
+JIT_PATCHES: tuple[Patch, ...] = (
+    Patch(
+        "associative scans without Dynamo",
+        ("function",),
+        (f"{ASSOCIATIVE}.generic_associative_scan",),
+        associative_scans.one_operator_for_jit,
+        "the generic mode would be traced as its recursion, which is a graph for each length",
+        (
+            Takes(f"{HIGHER_ORDER}.utils._maybe_compile_and_run_fn", "fn, *args"),
+            Takes("torch._functorch.apis.vmap", "func, in_dims, out_dims, randomness, chunk_size"),
+        ),
+    ),
+    Patch(
+        "Python scalars",
+        ("jit",),
+        (f"{AUTOGRAD}.tensorify_python_scalars",),
+        jit_tracing.scalars_stay_numbers,
+        "it is for floats that Dynamo made symbols, and relies on sizes that Dynamo made arguments",
+        (
+            Takes(f"{AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
+            Says(f"{AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
+        ),
+    ),
+    Patch(
+        "compiled functions",
+        ("jit",),
+        ("torch._dynamo.eval_frame._callback_from_stance",),
+        jit_tracing.compiled_functions_are_inlined,
+        "what torch.compile made of a function is to be part of the trace",
+        (
+            Takes("torch._dynamo.eval_frame._callback_from_stance", "callback"),
+            Takes("torch._higher_order_ops.utils._in_hop_compile", ""),
+        ),
+    ),
+    Patch(
+        "as_subclass",
+        ("function",),
+        (added("torch.Tensor.as_subclass"),),
+        jit_tracing.tensors_keep_their_class,
+        "of a traced tensor it would make one of another class, which the tracer does not see; modes are not asked",
+        (
+            Exists("torch.Tensor.as_subclass", "method_descriptor"),
+            Exists("torch.ops.aten.alias.default", "OpOverload"),
+        ),
+    ),
+    Patch(
+        "torch.compiler.is_compiling",
+        ("function",),
+        ("torch.compiler._is_compiling_flag",),
+        jit_tracing.function_sees_compiler,
+        "the user's function asks whether it is being compiled",
+        (
+            Exists("torch.compiler._is_compiling_flag", "bool"),
+            Says("torch.compiler.is_compiling", "_is_compiling_flag"),
+        ),
+    ),
+    Patch(
+        "nested tensors of values and offsets",
+        ("function",),
+        ("torch.fx._symbolic_trace.is_fx_tracing",),
+        jit_tracing.nested_tensors_are_made,
+        "nested_tensor_from_jagged takes every trace for one that calls no operators, and refuses it",
+        (
+            Takes("torch.fx._symbolic_trace.is_fx_tracing", ""),
+            Says("torch.nested.nested_tensor_from_jagged", "is_fx_tracing"),
+        ),
+    ),
+    Patch(
+        "count of frames",
+        ("function",),
+        ("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count",),
+        jit_tracing.frames_are_not_counted,
+        "a compiled function inside, which must be one graph, would be told that nothing was compiled",
+        (Exists("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count", "builtin_function_or_method"),),
+        versions=Versions(first="2.12"),  # before, Dynamo counts none
+    ),
+    Patch(
+        "generators in graphs",
+        ("jit",),
+        ("torch.fx._symbolic_trace.is_opaque_type", "torch.fx._symbolic_trace.is_opaque_reference_type"),
+        jit_tracing.generators_are_attributes,
+        "the tracer takes no generator for an argument of a draw",
+        (
+            Takes("torch.fx._symbolic_trace.is_opaque_type", "cls"),
+            Takes("torch.fx._symbolic_trace.is_opaque_reference_type", "cls"),
+            Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_type"),
+            Says("torch.fx._symbolic_trace.Tracer.create_arg", "is_opaque_reference_type"),
+        ),
+        versions=Versions(last="2.12"),  # then PyTorch registers the type itself
+    ),
+    Patch(
+        "methods of generators",
+        ("function",),
+        generators.method_targets,
+        generators.generators_are_not_asked,
+        "torch.manual_seed, g.manual_seed and their like would be run once, by the trace",
+        (
+            Exists("torch.Generator.manual_seed"),
+            Exists("torch.Generator.set_state"),
+            Behaves("torch.Generator", generators.methods_can_be_replaced, slow=False),
+        ),
+    ),
+    Patch(
+        "new generators",
+        ("function",),
+        ("torch.Generator",),
+        generators.generators_are_not_made,
+        "a generator that the function makes would be made once, by the trace",
+        (Exists("torch.Generator.device"),),
+    ),
+)

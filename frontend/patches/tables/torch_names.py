@@ -1,0 +1,30 @@
+"""Dotted names of PyTorch that several rows name, and parameters that several probes look for."""
+
+from __future__ import annotations
+
+SIZES = "torch.fx.experimental.symbolic_shapes"
+NODE = "torch.fx.experimental.sym_node.SymNode"
+FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"
+STUB = "torch._subclasses._fake_tensor_utils._SymIntOutputStub"
+VARIABLES = "torch._dynamo.variables"
+TENSOR = f"{VARIABLES}.tensor.TensorVariable"
+IN_GRAPH = f"{VARIABLES}.torch.TorchInGraphFunctionVariable"
+TRANSLATOR = "torch._dynamo.symbolic_convert.InstructionTranslatorBase"
+OUTPUT = "torch._dynamo.output_graph"
+PARTITIONERS = "torch._functorch.partitioners"
+AUTOGRAD = "torch._functorch._aot_autograd.graph_compile"
+CAPTURE = "torch._functorch._aot_autograd.graph_capture"
+CHECKPOINT = f"{VARIABLES}.higher_order_ops.CheckpointHigherOrderVariable"
+NESTED = "torch.nested._internal.nested_tensor.NestedTensor"
+BUILDER = f"{VARIABLES}.builder"
+REGIONS = f"{VARIABLES}.invoke_subgraph"
+VIEWS = "torch._subclasses.fake_impls"
+RULES = "torch._library.utils"
+DEBUG = "torch._dynamo.repro.after_dynamo.WrapBackendDebug"
+HIGHER_ORDER = "torch._higher_order_ops"
+ASSOCIATIVE = f"{HIGHER_ORDER}.associative_scan"
+MATERIALIZE = "fn, args, include_key_set, exclude_key_set, force_enable_grad, subgraph_decomp_table"
+ASSOCIATIVE_VARIABLE = f"{VARIABLES}.higher_order_ops.AssociativeScanHigherOrderVariable"
+PARTIAL = "self, func, args, keywords, original_cache_hash, **kwargs"
+DIVISIONS = ("mod", "int_floordiv", "int_truediv", "float_truediv", "float_pow")
+FUNCTIONS = ("_sym_sqrt", "_sym_log2", "_sym_asin", "_sym_acos")
