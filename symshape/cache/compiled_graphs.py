@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import importlib
 import logging
 import os
 import platform
@@ -24,9 +23,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
+import symshape
 from symshape.artifact.compiled_program import Program, target_name
 from symshape.artifact.kernel_image import KernelImage
 from symshape.cache.graph_key import GraphKey, graph_key
+from symshape.cache.own_files import own_digest
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError, CompileError
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments
@@ -149,7 +150,10 @@ def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages:
 
 
 def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind: str) -> str:
-    """Of everything that the compiled program depends on. CacheError for passes that no file of the options defines."""
+    """Of everything that the compiled program depends on. CacheError for passes that no file of the options defines,
+    and where our own code cannot be read."""
+    if not _IMPORTED:
+        raise CacheError("symshape's own files cannot be read, so that versions of its code cannot be told apart")
     for element in options.passes:
         if not registry.is_from(element, options.pass_files):
             raise CacheError(f"the pass {element} is defined outside of pass_files")
@@ -172,29 +176,17 @@ def _digest(data: bytes) -> str:
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """Of all that makes or runs compiled code; ours is a digest of our own files."""
+    """Of all that makes or runs compiled code; ours with a digest of our own files, since it may be edited."""
     found = {"python": sys.version, "torch": f"{torch.__version__} {torch.version.git_version}"}
     for name in ("torch-mlir", "triton", "llvmlite", "islpy", "sympy"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = ""
-    return {**found, "symshape": _IMPORTED}
+    return {**found, "symshape": f"{symshape.__version__} {_IMPORTED}".rstrip()}
 
 
-def own_digest() -> str:
-    files = (os.path.basename(file).encode() + b"\0" + Path(file).read_bytes() for file in _own_files())
-    return _digest(b"\0".join(files))
-
-
-def _own_files() -> list[str]:
-    """Our Python files. In a checkout the folders of the package are links, which are followed."""
-    package = importlib.import_module(__name__.partition(".")[0])
-    folders = (found for root in package.__path__ for found in os.walk(root, followlinks=True))
-    return sorted(os.path.join(path, name) for path, _, names in folders for name in names if name.endswith(".py"))
-
-
-# Of the files that this process has imported: somebody may edit them while it runs.
+# Of the files as this process has imported them: somebody may edit them while it runs.
 _IMPORTED = own_digest()
 
 
