@@ -7,6 +7,7 @@ the inputs again. Constants of the graph are not in it: the program takes those 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -317,8 +318,9 @@ def _load(
         kernels = load_kernels(image, autotune=options.autotune)
         run: Any = load_program(program, kernels, capture, options.pad_products)
     except Exception as error:  # whatever is wrong with it, the graph can still be compiled
-        log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
-        cache.remove(key)
+        log.warning("entry %s cannot be loaded: %s: %s", key, type(error).__name__, error)
+        with contextlib.suppress(OSError):  # the directory may be read-only
+            cache.remove(key)
         return None
     names = {canonical: name for name, canonical in graph.symbols.items()}
     if not _require(entry.requirements, env, names):
