@@ -26,14 +26,15 @@ from symshape.errors import CompileError, OptionError, SymshapeError
 from symshape.frontend.bridge.dynamo import code_of, compile_lock
 from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
-from symshape.frontend.importer.assumptions import Assumptions
+from symshape.frontend.importer.assumptions import Assumptions, argument_names
 from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.nested_tensors import take_apart
 from symshape.jitted.tracing import Call, trace_call
 from symshape.live_line import compiling
-from symshape.options import Options
+from symshape.options import Options, require_mapping
+from symshape.policy import require_known
 from symshape.runtime.checks import holds
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
@@ -103,12 +104,16 @@ class JitFunction:
         functools.update_wrapper(self, fn.forward if isinstance(fn, torch.nn.Module) else fn, updated=())
         self.name = getattr(fn, "__qualname__", type(fn).__name__)
         self.fn, self.dynamic_shapes, self.given_options, self.location = fn, dynamic_shapes, options, location
+        require_mapping(options)
         rest = dict(options or {})
         self.entry_limit: int = rest.pop("entry_limit", DEFAULT_ENTRY_LIMIT)
         if type(self.entry_limit) is not int or self.entry_limit < 1:
             raise OptionError(f"entry_limit cannot be {self.entry_limit!r}", next_step="it is an integer from 1 on")
         self.options = Options.parse(rest)
         check_policy(self.options.policy)
+        names = argument_names(self._signed())
+        if names is not None:
+            require_known(self.options.policy, names)
         self._assumed = Assumptions(self.options.assume, self._signed(), "assume= of symshape.jit")
         self._states: list[_Entries] = []  # the first is in use
         self._clock = itertools.count(1)

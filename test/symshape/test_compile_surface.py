@@ -343,6 +343,14 @@ def test_guard_filter() -> None:
         ({"dynamic": 3}, "dynamic cannot be 3"),
         ({"dynamic": True, "shapes_spec": "any"}, "dynamic and shapes_spec"),
         ({"nonsense": 1}, "unknown option 'nonsense'"),
+        ({"options": {3: 4}}, "unknown option 3"),
+        ({"fullgraph": "no"}, "fullgraph cannot be 'no'"),
+        ({"disable": "no"}, "disable cannot be 'no'"),
+        ({"isolate_recompiles": 1}, "isolate_recompiles cannot be 1"),
+        ({"recompile_limit": "few"}, "recompile_limit cannot be 'few'"),
+        ({"recompile_limit": -1}, "recompile_limit cannot be -1"),
+        ({"guard_filter_fn": 3}, "guard_filter_fn cannot be 3"),
+        ({"stage": (([], "file"),)}, r"unknown stage \[\]"),
     ],
     ids=str,
 )
@@ -356,5 +364,15 @@ def test_what_is_refused(arguments: dict[str, Any], words: str) -> None:
 def test_options_as_keywords_and_as_a_dictionary() -> None:
     for arguments in ({"options": {"opt_level": 1}}, {"opt_level": 1}, {"mode": "default", "opt_level": 1}):
         assert symshape.compile(double, backend="symshape", **arguments).get_compiler_config()["opt_level"] == 1
-    with pytest.raises(OptionError, match="None cannot be compiled"):
-        symshape.compile()(None)
+
+
+@pytest.mark.parametrize("value", [None, 3, "a", int, torch], ids=str)
+def test_what_cannot_be_compiled(value: Any) -> None:
+    refused = pytest.raises(OptionError, match="cannot be compiled\n  next: pass a function or a module")
+    if value is not None:  # without a function it is a decorator
+        with refused:
+            symshape.compile(value)
+    with refused:
+        symshape.compile()(value)
+    with refused:
+        symshape.explain(value)

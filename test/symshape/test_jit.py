@@ -293,6 +293,8 @@ def test_arguments_and_options_that_cannot_be() -> None:
         symshape.jit(lambda x: x, options={"entry_limit": 0})
     with pytest.raises(OptionError, match="unknown option"):
         symshape.jit(lambda x: x, options={"no_such": 0})
+    with pytest.raises(OptionError, match="options cannot be 3"):
+        symshape.jit(lambda x: x, options=3)  # type: ignore[call-overload]
 
 
 # --- many entries ----------------------------------------------------------------------------------------------------

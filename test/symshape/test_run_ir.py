@@ -130,7 +130,10 @@ def test_wrong_text(stages: dict[str, str]) -> None:
     with pytest.raises(CompileError, match="no valid IR.*'oops'") as raised:
         symshape.run_ir("func.func @main() {\n oops \n}")
     assert "line 2" in str(raised.value)
-    with pytest.raises(OptionError, match="no_such.mlir cannot be read"):
+    for nothing in (3, None, b"bytes"):
+        with pytest.raises(OptionError, match="no IR can be read from"):
+            symshape.run_ir(nothing)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="no_such.mlir' cannot be read"):
         symshape.run_ir("no_such.mlir")
     with pytest.raises(CompileError, match="one main function, not of 0"):
         symshape.run_ir("module {\n}")
