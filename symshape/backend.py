@@ -12,6 +12,7 @@ from symshape.activity import note
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.errors import OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.dynamo import takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.repro_settings import repro_after
@@ -55,6 +56,8 @@ def symshape_backend(
     """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages;
     ``assumptions``: those of ``options``, where they are parsed already."""
     parsed = options if isinstance(options, Options) else Options.parse(options, mode)
+    if reports is None and takes_fake_tensors(gm):
+        return gm.forward  # there is nothing to be computed
     if parsed is not options and parsed.policy != SpecialisationPolicy():
         raise OptionError("torch.compile takes no policy", next_step="use symshape.compile(fn, policy=...)")
     assumed = assumptions or Assumptions(parsed.assume)
@@ -82,6 +85,7 @@ def _compiled(
     assumed: Assumptions,
 ) -> Any:
     """What is to be called in the place of Dynamo's graph."""
+    fakes = takes_fake_tensors(gm)
     entry = _entry()
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
@@ -122,7 +126,7 @@ def _compiled(
                 run = aot_compile(gm, example_inputs, **how)
                 _require_fit(parsed, staged)
                 track_sources(traced_env_of(gm))
-                run = or_in_eager_mode(run, gm) if bases else run
+                run = gm if fakes else or_in_eager_mode(run, gm) if bases else run
                 return put_together(with_python_numbers(with_eager_errors(run, gm), gm))
         except Exception as error:
             del (reports or [])[before:]

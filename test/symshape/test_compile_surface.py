@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import symshape
 from symshape.configured_backend import ConfiguredBackend
@@ -280,6 +281,36 @@ def test_disable_allow_in_graph_and_explain() -> None:
 
 def times_length(x: torch.Tensor, text: str) -> torch.Tensor:
     return x * len(text)
+
+
+def test_tensors_without_memory() -> None:
+    """No kernel is given one, before and after one graph is compiled for tensors with memory."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * 2, -1)
+
+    def made() -> torch.Tensor:
+        return torch.ones(3) * 2
+
+    def is_fake(x: torch.Tensor | None, shape: tuple[int, ...]) -> bool:
+        return isinstance(x, FakeTensor) and x.shape == shape
+
+    for entry in (symshape.compile, symshape.jit):
+        torch._dynamo.reset()
+        fresh, compiled, maker = entry(scaled), entry(scaled), entry(made)
+        torch.testing.assert_close(compiled(torch.ones(4, 3)), scaled(torch.ones(4, 3)))
+        assert torch.equal(maker(), made())
+        with FakeTensorMode():
+            x = torch.ones(4, 6, requires_grad=True)
+            assert is_fake(maker(), (3,)) and is_fake(compiled(x), (4, 6)) and is_fake(fresh(x), (4, 6))
+            compiled(x).sum().backward()
+            assert is_fake(x.grad, (4, 6))
+            linear = torch.nn.Linear(6, 2)
+        assert is_fake(compiled(x), (4, 6)) and is_fake(entry(linear)(x), (4, 2))
+        torch.testing.assert_close(compiled(torch.ones(4, 6)), scaled(torch.ones(4, 6)))
+        assert torch.equal(maker(), made())
+    report = symshape.explain(scaled, x.detach())
+    assert is_fake(report.result, (4, 6)) and report.graphs[0].kernels
 
 
 @pytest.mark.parametrize(("dynamic", "expected"), [(None, 1), (True, 1), (False, 4)])
