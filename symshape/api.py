@@ -12,6 +12,7 @@ from symshape.errors import OptionError
 from symshape.frame_compiler import Tracing, compile_apart, compile_with
 from symshape.frontend.bridge.dynamo import code_of
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
+from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options, require_mapping
 from symshape.policy import SpecialisationPolicy, require_known
 
@@ -229,6 +230,7 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
     room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
     what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
     """
+    load_mlir()
     from symshape.jitted.jitted_module import jitted
 
     frame = sys._getframe(1)
@@ -244,6 +246,7 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     ``report.run(*others)`` calls it again: what is compiled then is added, with the reason (``report.further``).
     ``options`` are those of ``compile``. OptionError for an unknown option, and for what cannot be compiled.
     """
+    load_mlir()
     from symshape.tools.report import FrameReport, Report
 
     parsed = Options.parse(options)

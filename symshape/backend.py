@@ -32,6 +32,7 @@ from symshape.frontend.patches.registry import in_force, require_known, splittin
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.live_line import compiling
+from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.output_code import log_output_code
 from symshape.pipeline import DYNAMO, Timings, steps_on, timed
@@ -173,6 +174,7 @@ def _without_masks(
         with timed(NAME, timings):
             graph, masks[:] = rewrite_masks(graph)
     except Exception as error:
+        load_mlir()
         from symshape.fallbacks import without_rewrite
 
         fallbacks[:] = [without_rewrite(NAME, graph, error, options)]
@@ -215,6 +217,7 @@ def _as_calls(
 ) -> Callable[..., Any]:
     """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
     error where that may not be."""
+    load_mlir()
     from symshape.fallbacks import graph_instead, may_fall_back
 
     if isinstance(error, Reanalyse) or not may_fall_back(error, options.strict):

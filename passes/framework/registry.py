@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symshape.errors import OptionError
+from symshape.machine.mlir_library import load_mlir
 
 if TYPE_CHECKING:
     from symshape.passes.framework.base import (
@@ -84,6 +85,7 @@ def register(cls: type[Pass]) -> type[Pass]:
 
 def load_pass_file(path: str | Path) -> list[type[Pass]]:
     """Runs a Python file and registers every ``Pass`` subclass defined in it."""
+    load_mlir()
     from symshape.passes.framework.base import Pass
 
     file = Path(path).resolve()

@@ -39,6 +39,7 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.returned_tensors import relations
 from symshape.live_line import compiling
 from symshape.machine.instruction_sets import processor
+from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.prover.numbers.condition import Condition
@@ -142,6 +143,7 @@ def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
 
 
 def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool) -> Compiled | GraphAsCalls:
+    load_mlir()
     from symshape.compiler import compile_graph
 
     return compile_graph(gm, options, kind=kind, keep_stages=keep_stages)
