@@ -8,7 +8,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
 from symshape.errors import CompileError, OptionError, SymshapeError
 from symshape.frontend.bridge.dynamo import code_of, compile_lock
+from symshape.frontend.bridge.fake_tensors import holds_tensors
 from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
@@ -223,13 +224,14 @@ class JitFunction:
         (args, kwargs), spec = call, pytree.tree_structure(call)
         first = len(values) - spec.num_leaves
         inputs = by_policy(read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first), self.options.policy)
+        state = modules.tensors(values[:first])
+        _require_memory([*((one.name, one.value) for one in inputs), *((name, value) for _, name, value in state)])
         kind = self._class_of(values, inputs)
         demanded, sources = declared(inputs, self.location)
         assumed = _assumed(self._assumed, inputs)
         demanded += assumed
         _demand(demanded, sources, inputs)
         further = self._further(modules, tree, kind, values, inputs)
-        state = modules.tensors(values[:first])
         with compiling(f"{self.name} ({Path(self.location).name})"):
             note("trace")
             traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
@@ -381,6 +383,17 @@ def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constrai
         Constraint(condition, f"the assumption `{item.text}`", item.origin)
         for item, condition in assumptions.over(known)
     ]
+
+
+def _require_memory(named: Iterable[tuple[str, Any]]) -> None:
+    """SymshapeError for a tensor of a class that holds others: it is traced as what it is made of, by Dynamo alone."""
+    for name, value in named:
+        if holds_tensors(value):
+            raise SymshapeError(
+                f"symshape.jit takes no tensor of the class {type(value).__name__}, which holds other tensors",
+                where=name,
+                next_step="use symshape.compile, or pass the tensors that it holds",
+            )
 
 
 def _readings(leaves: Sequence[Leaf], values: Any) -> dict[str, int]:
