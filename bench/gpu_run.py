@@ -23,7 +23,7 @@ import torch
 from gpu_timing import Times, measure
 
 import symshape
-from symshape.cache.compiled_graphs import own_digest
+from symshape.cache.own_files import own_digest
 from symshape.tools.measure import write_result
 
 Row = dict[str, Any]

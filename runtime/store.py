@@ -39,16 +39,24 @@ _KEPT_SHARE: Final = 0.9
 
 
 def default_directory() -> Path:
-    """``SYMSHAPE_CACHE_DIR``, else the folder ``symshape`` where this platform keeps a user's caches."""
+    """``SYMSHAPE_CACHE_DIR``, else the folder ``symshape`` where this platform keeps a user's caches. CacheError for a
+    user without a home: a container may be run as one that no table of users has."""
     if chosen := knobs.CACHE_DIR.read():
         return Path(chosen)
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = Path(os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local")
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = _home() / "Library" / "Caches"
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base = Path(os.environ.get("XDG_CACHE_HOME") or _home() / ".cache")
     return base / "symshape"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise CacheError("this user has no home directory", next_step=_ELSEWHERE) from error
 
 
 def is_enabled() -> bool:
@@ -66,16 +74,15 @@ def open_cache(kind: str) -> Cache | None:
     it off, and, with a warning the first time, where there can be no safe directory."""
     if not is_enabled():
         return None
-    directory = default_directory()
     try:
-        return Cache(directory / kind)
-    except (CacheError, OSError, RuntimeError) as error:
-        _warn_once(str(directory), str(error))
+        return Cache(default_directory() / kind)
+    except (CacheError, OSError) as error:
+        _warn_once(str(error))
         return None
 
 
 @functools.cache
-def _warn_once(_directory: str, reason: str) -> None:
+def _warn_once(reason: str) -> None:
     warnings.warn(f"symshape: nothing is cached on disk: {reason}", stacklevel=4)
 
 
@@ -138,15 +145,16 @@ class Cache:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             return False
-        self.evict()
+        with contextlib.suppress(OSError):  # somebody has removed the folder meanwhile, or made it read-only
+            self.evict()
         return True
 
     def remove(self, key: str) -> None:
-        """Removes an entry, if it is there."""
+        """Removes an entry, if it is there. OSError where that is not allowed."""
         self._path(key).unlink(missing_ok=True)
 
     def clear(self) -> int:
-        """Removes every entry; how many there were."""
+        """Removes every entry; how many there were. OSError where that is not allowed."""
         found = self.entries()
         for entry in found:
             self.remove(entry.key)
@@ -154,7 +162,7 @@ class Cache:
         return len(found)
 
     def entries(self) -> list[Listed]:
-        """All entries, the most recently used first."""
+        """All entries, the most recently used first. OSError where they may not be listed."""
         found = [
             Listed(name.removesuffix(SUFFIX), status.st_size, status.st_mtime)
             for name, status in self._files()

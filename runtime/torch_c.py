@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import torch
 import torch.autograd.forward_ad as forward_ad
+import torch.autograd.profiler as profiler
 import torch.utils._device as device_modes
 from torch._C._dynamo import guards
+from torch._guards import active_fake_mode as active_fake_mode
 from torch.nested._internal.nested_tensor import NestedTensor, _nt_view_dummy
 
 # The stubs do not have them.
@@ -93,7 +95,7 @@ def differentiated() -> Iterator[None]:
 
 def is_profiling() -> bool:
     """Whether ``torch.profiler`` is recording."""
-    return torch.autograd.profiler._is_profiler_enabled
+    return profiler._is_profiler_enabled
 
 
 def has_both_libraries() -> bool:
@@ -147,6 +149,9 @@ def tensor_check(
     return check
 
 
+dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack  # how many are active
+
+
 # How generated code reads which modes are active: function modes, dispatch modes, the default device, and forward
 # differentiation (-1: none).
 MODES = ("function_modes()", "dispatch_modes()", "device_modes.CURRENT_DEVICE", "forward_ad._current_level")
@@ -154,7 +159,7 @@ MODES = ("function_modes()", "dispatch_modes()", "device_modes.CURRENT_DEVICE", 
 
 MODE_FUNCTIONS: dict[str, Any] = {
     "function_modes": torch._C._len_torch_function_stack,
-    "dispatch_modes": torch._C._len_torch_dispatch_stack,
+    "dispatch_modes": dispatch_modes,
     "device_modes": device_modes,
     "forward_ad": forward_ad,
 }
@@ -164,7 +169,7 @@ def modes_now() -> tuple[Any, ...]:
     """What ``MODES`` read."""
     return (
         torch._C._len_torch_function_stack(),
-        torch._C._len_torch_dispatch_stack(),
+        dispatch_modes(),
         device_modes.CURRENT_DEVICE,
         forward_ad._current_level,
     )

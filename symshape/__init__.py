@@ -41,6 +41,7 @@ _LAZY = {
     "SymshapeError": "symshape.errors",
     "ShapeConstraintError": "symshape.errors",
 }
+_WITH_MLIR = ("run_ir", "Report", "GraphReport")
 __all__ = sorted(_LAZY)
 
 
@@ -48,6 +49,8 @@ if not TYPE_CHECKING:  # a checker would take every name for one that exists
 
     def __getattr__(name: str) -> Any:
         if name in _LAZY:
+            if name in _WITH_MLIR:
+                importlib.import_module("symshape.machine.mlir_library").load_mlir()
             return getattr(importlib.import_module(_LAZY[name]), name)
         raise AttributeError(f"module 'symshape' has no attribute {name!r}")
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from symshape.configured_backend import ConfiguredBackend
 from symshape.errors import OptionError
 from symshape.frame_compiler import Tracing, compile_apart, compile_with
-from symshape.frontend.importer.assumptions import Assumptions
-from symshape.options import Options
-from symshape.policy import SpecialisationPolicy
+from symshape.frontend.bridge.dynamo import code_of
+from symshape.frontend.importer.assumptions import Assumptions, argument_names
+from symshape.machine.mlir_library import load_mlir
+from symshape.options import Options, require_mapping
+from symshape.policy import SpecialisationPolicy, require_known
 
 if TYPE_CHECKING:
     import torch
@@ -110,16 +112,21 @@ def compile(
     ``shapes_spec``         which sizes are symbols (PyTorch 2.13); not together with ``dynamic``
     ``name``                accepted, as ``torch.compile`` does, and has no effect
 
-    OptionError for an unknown option, ``mode`` together with ``options``, or another ``backend``. Inputs that break an
-    assumption or a ``torch._check`` meet a ShapeConstraintError.
+    OptionError for what cannot be compiled, an unknown option, a value that an argument cannot have, ``mode`` together
+    with ``options``, or another ``backend``. Inputs that break an assumption or a ``torch._check`` meet a
+    ShapeConstraintError.
     """
+    _check_arguments({"fullgraph": fullgraph, "disable": disable, "isolate_recompiles": isolate_recompiles})
     if model is None:
         given = {key: value for key, value in locals().items() if key not in ("model", "keywords")} | keywords
-        return lambda decorated: compile(_not_none(decorated), **given)
+        return lambda decorated: compile(_compilable(decorated), **given)
+    _compilable(model)
     _check_backend(backend)
     chosen = _merged(options, keywords, mode)
     guard_filter = chosen.pop("guard_filter_fn", None)
+    _check_habits(recompile_limit, guard_filter)
     parsed = Options.parse(chosen, mode)
+    _check_names(parsed.policy, model)
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, model), dynamic)
     _check_dynamic(dynamic, shapes_spec, parsed.policy)
     habits = {
@@ -148,9 +155,35 @@ def _check_dynamic(dynamic: Any, shapes_spec: Any, policy: SpecialisationPolicy)
         )
 
 
-def _not_none(model: Any) -> Any:
-    if model is None:
-        raise OptionError("None cannot be compiled", next_step="pass a function or a module")
+def _check_arguments(switches: Mapping[str, Any]) -> None:
+    for name, value in switches.items():
+        if type(value) is not bool:
+            raise OptionError(f"{name} cannot be {value!r}", next_step="it is True or False")
+
+
+def _check_habits(recompile_limit: Any, guard_filter: Any) -> None:
+    if recompile_limit is not None and (type(recompile_limit) is not int or recompile_limit < 0):
+        raise OptionError(f"recompile_limit cannot be {recompile_limit!r}", next_step="it is an integer from 0 on")
+    if guard_filter is not None and not callable(guard_filter):
+        hint = "it is a function that takes the guards and returns a list of booleans"
+        raise OptionError(f"guard_filter_fn cannot be {guard_filter!r}", next_step=hint)
+
+
+def _check_names(policy: SpecialisationPolicy, model: Any) -> None:
+    """OptionError for a name that stands for nothing in ``model``. What it calls may be traced as a part of it, so
+    all that its code names counts."""
+    known = argument_names(model) if policy.static or policy.dynamic else None
+    code = code_of(model)
+    if known is not None and code is not None:
+        known = known | dict.fromkeys((*code.co_varnames, *code.co_freevars, *code.co_names))
+        require_known(policy, known)
+
+
+def _compilable(model: Any) -> Any:
+    """OptionError for what ``torch.compile`` takes neither as a function nor as a class."""
+    immutable = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: the call of its instances cannot be replaced
+    if not callable(model) or (isinstance(model, type) and model.__flags__ & immutable):
+        raise OptionError(f"{model!r} cannot be compiled", next_step="pass a function or a module")
     return model
 
 
@@ -167,8 +200,7 @@ def _merged(options: Mapping[str, Any] | None, keywords: Mapping[str, Any], mode
             "mode and options cannot be given together",
             next_step="give options as keywords: symshape.compile(fn, mode=..., target=...)",
         )
-    if options is not None and not isinstance(options, Mapping):
-        raise OptionError(f"options cannot be {options!r}", next_step="it is a dictionary")
+    require_mapping(options)
     for twice in sorted(set(options or ()) & set(keywords)):
         raise OptionError(f"option {twice!r} is given twice", next_step="leave it out of options, or as a keyword")
     return {**(options or {}), **keywords}
@@ -198,6 +230,7 @@ def jit(fn: Any = None, *, dynamic_shapes: Any = None, options: Mapping[str, Any
     room for new ones. ShapeConstraintError, before anything is computed, for inputs that break what is declared or
     what ``torch._check`` demands. Without ``fn`` a decorator. See docs/jit.md.
     """
+    load_mlir()
     from symshape.jitted.jitted_module import jitted
 
     frame = sys._getframe(1)
@@ -211,11 +244,13 @@ def explain(fn: Any, *args: Any, options: dict[str, Any] | None = None, **kwargs
     """Compiles ``fn``, runs it once on these inputs, and reports every graph; ``report.result`` is what fn returned.
 
     ``report.run(*others)`` calls it again: what is compiled then is added, with the reason (``report.further``).
-    ``options`` are those of ``compile``.
+    ``options`` are those of ``compile``. OptionError for an unknown option, and for what cannot be compiled.
     """
+    load_mlir()
     from symshape.tools.report import FrameReport, Report
 
     parsed = Options.parse(options)
+    _check_names(parsed.policy, _compilable(fn))
     report = Report()
 
     def traced(function: str, line: str, seconds: float) -> None:

@@ -12,6 +12,7 @@ from symshape.activity import note
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.errors import OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
+from symshape.frontend.bridge.dynamo import takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
 from symshape.frontend.bridge.guards import track_sources
 from symshape.frontend.bridge.repro_settings import repro_after
@@ -32,6 +33,7 @@ from symshape.frontend.patches.registry import in_force, require_known, splittin
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.live_line import compiling
+from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.output_code import log_output_code
 from symshape.pipeline import DYNAMO, Timings, steps_on, timed
@@ -56,6 +58,8 @@ def symshape_backend(
     """Compiles a Dynamo graph. ``reports``, if given, takes the report of every graph, with the IR of its stages;
     ``assumptions``: those of ``options``, where they are parsed already."""
     parsed = options if isinstance(options, Options) else Options.parse(options, mode)
+    if reports is None and takes_fake_tensors(gm):
+        return gm.forward  # there is nothing to be computed
     if parsed is not options and parsed.policy != SpecialisationPolicy():
         raise OptionError("torch.compile takes no policy", next_step="use symshape.compile(fn, policy=...)")
     assumed = assumptions or Assumptions(parsed.assume)
@@ -83,6 +87,7 @@ def _compiled(
     assumed: Assumptions,
 ) -> Any:
     """What is to be called in the place of Dynamo's graph."""
+    fakes = takes_fake_tensors(gm)
     entry = _entry()
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
@@ -124,7 +129,7 @@ def _compiled(
                 run = aot_compile(gm, example_inputs, **how)
                 _require_fit(parsed, staged)
                 track_sources(traced_env_of(gm))
-                run = or_in_eager_mode(run, gm) if bases else run
+                run = gm if fakes else or_in_eager_mode(run, gm) if bases else run
                 return lay_out(put_together(with_python_numbers(with_eager_errors(run, gm), gm)))
         except Exception as error:
             del (reports or [])[before:]
@@ -171,6 +176,7 @@ def _without_masks(
         with timed(NAME, timings):
             graph, masks[:] = rewrite_masks(graph)
     except Exception as error:
+        load_mlir()
         from symshape.fallbacks import without_rewrite
 
         fallbacks[:] = [without_rewrite(NAME, graph, error, options)]
@@ -213,6 +219,7 @@ def _as_calls(
 ) -> Callable[..., Any]:
     """A graph that AOTAutograd could not trace, run operator by operator as eager mode would; said once. Raises the
     error where that may not be."""
+    load_mlir()
     from symshape.fallbacks import graph_instead, may_fall_back
 
     if isinstance(error, Reanalyse) or not may_fall_back(error, options.strict):

@@ -42,6 +42,7 @@ from symshape.frontend.patches.settings import DYNAMO, MORE_SETTINGS, Change, co
 from symshape.garbage import collected_later
 from symshape.graphs import FurtherGraph, further_graph, tell
 from symshape.live_line import compiling
+from symshape.machine.mlir_library import load_mlir
 from symshape.policy import SpecialisationPolicy
 from symshape.specialisation_limits import Limits
 from symshape.stack_room import with_room
@@ -105,6 +106,7 @@ _APART = "symshape: compiled apart"  # in what Dynamo keeps for a code object: h
 
 
 def _may_be_this_ranks_alone(error: BaseException) -> bool:
+    load_mlir()
     from symshape.fallbacks import is_local, several_ranks
 
     return several_ranks() and is_local(error)
@@ -187,6 +189,7 @@ class FrameCompiler(FrameCallback):
         self, usual: Callable[[], Any], frame: Any, more: Sequence[Change], error: Exception
     ) -> Any:
         """Where a change of PyTorch's rules fails, the frame is traced without any; said once."""
+        load_mlir()
         from symshape.fallbacks import say
         from symshape.tools.report import Fallback
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -28,13 +29,15 @@ def text_of(module: ir.Module, *, locations: bool = True) -> str:
 
 def read_text(source: str | Path) -> tuple[str, str]:
     """The text of a file, or the text that was given itself, and what errors call it. OptionError for no such file."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise OptionError(f"no IR can be read from {source!r}", next_step="give a file with IR, or IR as text")
     if isinstance(source, str) and ("\n" in source or "func.func" in source):
         return source, "the text"
     try:
         return Path(source).read_text(encoding="utf-8"), str(source)
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(
-            f"{source} cannot be read: {error}", next_step="give a file with IR, or IR as text"
+            f"{str(source)!r} cannot be read: {error}", next_step="give a file with IR, or IR as text"
         ) from error
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
+
+from symshape.errors import OptionError
 
 T = TypeVar("T")
 
@@ -19,9 +23,9 @@ T = TypeVar("T")
 class Variable(Generic[T]):
     """One environment variable.
 
-    ``parse`` turns its text into the value; it is not called for a variable that is not set or empty, which is
-    ``default``. ``values`` says what can be given, ``description`` in one sentence what it does. ``tests_only``: no
-    code of the package reads it.
+    ``parse`` turns its text into the value, or raises ValueError; it is not called for a variable that is not set or
+    empty, which is ``default``. ``values`` says what can be given, ``description`` in one sentence what it does.
+    ``tests_only``: no code of the package reads it.
     """
 
     name: str
@@ -32,9 +36,12 @@ class Variable(Generic[T]):
     tests_only: bool = False
 
     def read(self) -> T:
-        """The value that the environment gives now."""
+        """The value that the environment gives now. OptionError for a text that is none."""
         text = os.environ.get(self.name, "")
-        return self.parse(text) if text else self.default
+        try:
+            return self.parse(text) if text else self.default
+        except ValueError as error:
+            raise OptionError(f"{self.name} cannot be {text!r}", next_step=f"it is {self.values}") from error
 
     @contextlib.contextmanager
     def set_to(self, text: str) -> Iterator[None]:
@@ -49,35 +56,53 @@ class Variable(Generic[T]):
                 os.environ[self.name] = before
 
 
-def _is_on(text: str) -> bool:
-    return text.lower() not in ("0", "false", "off", "no")
+def _switch(text: str) -> bool:
+    if text.lower() not in (*_ON, *_OFF):
+        raise ValueError(text)
+    return text.lower() in _ON
 
 
 def _mebibytes(text: str) -> int:
-    return int(text) if text.isdigit() else _DEFAULT_CACHE_MIB
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]i?b)?", text.lower())
+    if parts is None:
+        raise ValueError(text)
+    unit = parts[2] or "mib"
+    power = "kmgt".index(unit[0]) + 1
+    return int(float(parts[1]) * (1024 if "i" in unit else 1000) ** power) >> 20
 
 
+def _path(text: str) -> str:
+    try:
+        return str(Path(text).expanduser())
+    except RuntimeError as error:  # there is no such user, or this one has no home directory
+        raise ValueError(text) from error
+
+
+_ON: Final = ("1", "true", "on", "yes")
+_OFF: Final = ("0", "false", "off", "no")
+_SWITCH_VALUES: Final = f"{', '.join(_ON[:-1])} or {_ON[-1]}; {', '.join(_OFF[:-1])} or {_OFF[-1]}"
+_PATH_VALUES: Final = "a path; ~ is the home directory"
 _DEFAULT_CACHE_MIB: Final = 1024
 
 CACHE: Final = Variable(
     "SYMSHAPE_CACHE",
     True,
-    _is_on,
-    "0, false, off or no; anything else is on",
+    _switch,
+    _SWITCH_VALUES,
     "Whether compiled graphs and results of autotuning are kept on disk and taken from there.",
 )
 CACHE_DIR: Final = Variable[str | None](
     "SYMSHAPE_CACHE_DIR",
     None,
-    str,
-    "a path; by default the folder `symshape` where the platform keeps a user's caches",
+    _path,
+    f"{_PATH_VALUES}; by default the folder `symshape` where the platform keeps a user's caches",
     "The directory of the cache.",
 )
 CACHE_SIZE: Final = Variable(
     "SYMSHAPE_CACHE_SIZE",
     _DEFAULT_CACHE_MIB,
     _mebibytes,
-    "a number of MiB",
+    "a number of MiB, or of another unit that follows it: kB, MB, GB, TB, KiB, MiB, GiB, TiB",
     "How large the cache may become; the least recently used entries leave.",
 )
 CPU: Final = Variable(
@@ -90,29 +115,29 @@ CPU: Final = Variable(
 STRICT: Final = Variable(
     "SYMSHAPE_STRICT",
     False,
-    lambda text: text != "0",
-    "1 or 0",
+    _switch,
+    _SWITCH_VALUES,
     "Whether a failure of a pass or of code generation is an error; the option `strict` goes before it.",
 )
 VERIFY_EACH: Final = Variable(
     "SYMSHAPE_VERIFY_EACH",
     False,
-    lambda text: text != "0",
-    "1 or 0",
+    _switch,
+    _SWITCH_VALUES,
     "Whether the IR is verified after each pass, and not once after all of them.",
 )
 RECORD: Final = Variable[str | None](
     "SYMSHAPE_RECORD",
     None,
-    str,
-    "a path",
+    _path,
+    _PATH_VALUES,
     "The folder in which compiled graphs are recorded for `symshape replay`; none is then taken from the cache.",
 )
 RECORD_DATA: Final = Variable(
     "SYMSHAPE_RECORD_DATA",
     False,
-    _is_on,
-    "0, false, off or no; anything else is on",
+    _switch,
+    _SWITCH_VALUES,
     "Whether a recording has the values of tensors that are constants of the graph, and not their layouts alone.",
 )
 TEST_BACKEND: Final = Variable(
@@ -144,3 +169,10 @@ VARIABLES: Final[tuple[Variable[Any], ...]] = (
     TEST_BACKEND,
     PROGRAMS,
 )
+
+
+def check_environment() -> None:
+    """OptionError for a variable whose text is none of its values: where a compile begins, not where it is read."""
+    for variable in VARIABLES:
+        if not variable.tests_only:
+            variable.read()

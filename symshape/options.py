@@ -51,7 +51,7 @@ class Options:
     ``cache``           whether compiled graphs are kept on disk and taken from there (docs/cache.md); the environment
                         can switch it off too, by SYMSHAPE_CACHE=0
     ``strict``          whether a failure of a pass, of code generation or of loading is an error; else less of the
-                        graph is compiled, which is said (docs/passes.md). By default what SYMSHAPE_STRICT says: 1 or 0
+                        graph is compiled, which is said (docs/passes.md). By default what SYMSHAPE_STRICT says
     ``probe_custom_operators``  whether an operator of torch.library without a fake rule is run on small made-up inputs
                         when it is traced, to find the sizes of what it returns (docs/custom-operators.md)
     ``policy``          a ``symshape.SpecialisationPolicy``: which sizes are symbols, and for how many values of one a
@@ -81,13 +81,15 @@ class Options:
 
     @classmethod
     def parse(cls, options: Mapping[str, Any] | None, mode: str | None = None) -> Options:
-        """Checks names and values; OptionError lists the valid ones."""
+        """Checks names and values, and the environment; OptionError lists the valid ones."""
+        knobs.check_environment()
         if mode not in (None, *MODES):
             raise OptionError(f"unknown mode {mode!r}", next_step=f"modes: {', '.join(MODES)}")
         fields = {f.name for f in dataclasses.fields(cls)}
+        require_mapping(options)
         for name in options or {}:
             if name not in fields:
-                near = difflib.get_close_matches(name, fields, 1)
+                near = difflib.get_close_matches(str(name), fields, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise OptionError(f"unknown option {name!r}", next_step=f"{hint}options: {', '.join(sorted(fields))}")
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in (options or {}).items()}
@@ -161,6 +163,12 @@ def _options_text(options: Mapping[str, Any]) -> str:
     return " ".join(f'{key}="{text}"' for key, text in texts.items())
 
 
+def require_mapping(options: Any) -> None:
+    """OptionError for what is no dictionary, and not None."""
+    if options is not None and not isinstance(options, Mapping):
+        raise OptionError(f"options cannot be {options!r}", next_step="it is a dictionary")
+
+
 def _stages(given: Any) -> tuple[tuple[str, str], ...]:
     """The files of ``stage`` as pairs. OptionError for what is no such mapping, or a file that is not there."""
     pairs = tuple(given.items()) if isinstance(given, Mapping) else given
@@ -170,7 +178,7 @@ def _stages(given: Any) -> tuple[tuple[str, str], ...]:
         hint = 'it maps stages to files: {"linalg": "edited.mlir"}'
         raise OptionError(f"stage cannot be {given!r}", next_step=hint)
     for stage, file in pairs:
-        if stage not in STAGES:
+        if not isinstance(stage, str) or stage not in STAGES:
             raise OptionError(f"stage: unknown stage {stage!r}", next_step=f"stages: {', '.join(STAGES)}")
         if not Path(file).is_file():
             raise OptionError(

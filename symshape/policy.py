@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from symshape.errors import OptionError
@@ -48,6 +49,14 @@ class SpecialisationPolicy:
                         f"policy: {one} is among the static sizes, and {other} among the dynamic ones",
                         next_step="leave one of them out",
                     )
+
+
+def require_known(policy: SpecialisationPolicy, names: Collection[str]) -> None:
+    """OptionError for a size of ``policy`` whose name begins with none of these."""
+    for name in (*policy.static, *policy.dynamic):
+        if re.split(r"[.\[]", name)[0] not in names:
+            hint = f"names: {', '.join(names) or 'none'}"
+            raise OptionError(f"policy: nothing is called {name}", next_step=hint)
 
 
 def _spelled(field: str, names: object) -> tuple[str, ...]:

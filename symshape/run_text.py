@@ -22,7 +22,7 @@ from symshape.options import Options
 from symshape.passes.stages import STAGES
 from symshape.prover.numbers.condition import Condition
 from symshape.signature import Signature, constant_text, read_signature
-from symshape.signature_inputs import checked_inputs
+from symshape.signature_inputs import checked_inputs, has_memory
 from symshape.stage_files import require_fit
 
 
@@ -127,8 +127,8 @@ def _check_constants(signature: Signature, constants: Sequence[Any], device: str
 
 
 def _constant_text(constant: Any, device: str) -> str:
-    """As a signature has it; the Python type of what is no tensor. ``device``: the program's."""
-    if not isinstance(constant, torch.Tensor):
+    """As a signature has it; the Python type of what is no tensor that can be read. ``device``: the program's."""
+    if not isinstance(constant, torch.Tensor) or not has_memory(constant):
         return type(constant).__name__
     sizes, strides = ([str(number) for number in numbers] for numbers in (constant.size(), constant.stride()))
     dtype = DTYPES.get(str(constant.dtype).removeprefix("torch."), "none")

@@ -14,6 +14,7 @@ from symshape.dialects import parse_binding, parse_inverse
 from symshape.dialects.sizes import Layout
 from symshape.dialects.types import DTYPES, TORCH_NAMES
 from symshape.errors import CompileError, OptionError, ShapeConstraintError
+from symshape.frontend.bridge.fake_tensors import is_fake
 from symshape.prover.numbers.expr import Expr
 from symshape.random_tensors import strided_tensor
 from symshape.signature import Argument, Signature, Symbol
@@ -91,6 +92,8 @@ def _check_kind(signature: Signature, position: int, argument: Argument, value: 
         return
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_conj():
         _refuse(signature, position, f"a dense tensor is wanted, not a {type(value).__name__}")
+    if not has_memory(value):
+        _refuse(signature, position, f"a {type(value).__name__} without memory cannot be read")
     if value.is_neg() and not argument.is_negated:
         _refuse(signature, position, "a tensor without the negative bit is wanted")
     wanted = argument.bound_device or device
@@ -101,6 +104,14 @@ def _check_kind(signature: Signature, position: int, argument: Argument, value: 
         _refuse(signature, position, f"its type is {value.dtype}, not torch.{TORCH_NAMES[argument.dtype]}")
     if value.dim() != len(argument.shape):
         _refuse(signature, position, f"its rank is {value.dim()}, not {len(argument.shape)}")
+
+
+def has_memory(x: torch.Tensor) -> bool:
+    """Whether kernels can read a tensor: not a fake one, and none of a class that holds other tensors."""
+    try:
+        return not is_fake(x) and (x.data_ptr() != 0 or x.numel() == 0)
+    except RuntimeError:
+        return False
 
 
 def _symbol_values(signature: Signature, values: Sequence[Any]) -> dict[str, int]:

@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import torch
 from torch._dynamo.convert_frame import compile_lock as compile_lock  # one lock for all that change settings
 
+from symshape.frontend.bridge.fake_tensors import is_fake
+
 
 def code_of(fn: Any) -> CodeType | None:
     """The code of the frame that Dynamo sees when ``fn``, a function or a module, is called; None where that is one of
@@ -72,11 +74,22 @@ def is_number_of_random(node: torch.fx.Node) -> bool:
     return type(getattr(node, "_dynamo_source", None)).__name__ == "RandomValueSource"
 
 
+def takes_fake_tensors(gm: torch.fx.GraphModule) -> bool:
+    """Whether a Dynamo graph was traced for a call with tensors without memory. Their dispatch keys are guarded: calls
+    with other tensors never reach it."""
+    return any(is_fake(_given(node)) for node in gm.graph.find_nodes(op="placeholder"))
+
+
+def _given(placeholder: torch.fx.Node) -> Any:
+    """What a graph's argument is at this call."""
+    return getattr(placeholder.meta.get("grapharg"), "example", None)
+
+
 def sizes_at_hand(graph: Any) -> dict[Any, int]:
     """What sizes of inputs that are traced as unknown are at this call, by symbol."""
     found: dict[Any, int] = {}
     for node in graph.graph.nodes if graph is not None else ():
-        example = getattr(node.meta.get("grapharg"), "example", None) if node.op == "placeholder" else None
+        example = _given(node) if node.op == "placeholder" else None
         fake = node.meta.get("example_value")
         if isinstance(example, torch.Tensor) and isinstance(fake, torch.Tensor) and example.dim() == fake.dim():
             for size, real in zip(fake.shape, example.shape):

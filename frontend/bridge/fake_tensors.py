@@ -15,6 +15,18 @@ def is_fake(value: Any) -> bool:
     return isinstance(value, FakeTensor)
 
 
+def holds_tensors(value: Any) -> bool:
+    """Whether a value is a tensor of a class without memory of its own: it holds other tensors."""
+    if not isinstance(value, torch.Tensor) or type(value) in (torch.Tensor, torch.nn.Parameter):
+        return False
+    if value.layout != torch.strided or is_fake(value):
+        return False
+    try:
+        return value.numel() > 0 and value.untyped_storage().data_ptr() == 0 and not value.is_meta
+    except RuntimeError:  # "invalid python storage": it has none
+        return True
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
     return int(tensor.untyped_storage()._cdata)

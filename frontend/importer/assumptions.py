@@ -66,7 +66,7 @@ class Assumptions:
 
     def __init__(self, texts: Sequence[str], fn: Any = None, origin: str = ORIGIN) -> None:
         self.texts = tuple(texts)
-        self.parameters = _parameters(fn) if texts else None
+        self.parameters = argument_names(fn) if texts else None
         self.code = code_of(fn) if texts else None
         self.items = [_parse(text, f"{origin}:{i}") for i, text in enumerate(texts, 1)]
         for item in self.items:
@@ -164,8 +164,10 @@ def _check(item: Assumption, values: Mapping[str, Expr], env: Any) -> None:
         )
 
 
-def _parameters(fn: Any) -> dict[str, None] | None:
+def argument_names(fn: Any) -> dict[str, None] | None:
     """The names of a function's arguments; None where they are not known."""
+    if isinstance(fn, type):
+        return None  # what is compiled is the call of its instances
     try:
         parameters = inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn).parameters
     except (TypeError, ValueError):

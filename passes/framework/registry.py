@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symshape.errors import OptionError
+from symshape.machine.mlir_library import load_mlir
 
 if TYPE_CHECKING:
     from symshape.passes.framework.base import (
@@ -114,6 +115,7 @@ def passes_of_file(path: str | Path) -> tuple[type[Pass], ...]:
 
 
 def _run(file: Path, path: str | Path) -> tuple[type[Pass], ...]:
+    load_mlir()
     from symshape.passes.framework.base import Pass
 
     spec = importlib.util.spec_from_file_location(f"{_MODULE}{zlib.crc32(bytes(file)):x}_{file.stem}", file)

@@ -15,9 +15,12 @@ from torch_mlir import ir
 
 from symshape.passes.fusion.align import invert
 from symshape.passes.fusion.compute_graph import Access, Compute, Graph, dim_symbols, outer_sizes
+from symshape.passes.fusion.deep_calls import Deep, returned
 from symshape.passes.fusion.order import Order
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
+
+Map = tuple[Expr, ...]  # an index for each dim, or conditions of it
 
 
 @dataclass(eq=False)
@@ -72,10 +75,10 @@ class Grouping:
 
 def closure(grouping: Grouping, node: Compute) -> list[Access]:
     """Every read of a buffer or an anchor that computing ``node`` needs, over the node's dims."""
-    found: dict[tuple[ir.Value, tuple[Expr, ...]], Access] = {}
-    visited: set[tuple[Compute, tuple[Expr, ...]]] = set()
+    found: dict[tuple[ir.Value, Map], Access] = {}
+    visited: set[tuple[Compute, Map]] = set()
 
-    def visit(current: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> None:
+    def visit(current: Compute, map_: Map, conditions: Map) -> Deep[None]:
         if (current, map_) in visited:
             return
         visited.add((current, map_))
@@ -87,11 +90,11 @@ def closure(grouping: Grouping, node: Compute) -> list[Access]:
             if producer is None or producer in grouping.anchors:
                 found.setdefault((access.base, inner), Access(access.base, inner, guards))
             else:
-                visit(producer, inner, guards)
+                yield visit(producer, inner, guards)
         for value in current.captured:
             found.setdefault((value, ()), Access(value, ()))
 
-    visit(node, tuple(dim_symbols("d", len(node.sizes))), ())
+    returned(visit(node, tuple(dim_symbols("d", len(node.sizes))), ()))
     if grouping.graph.symbol_tensors:
         grouping.sources[node] = _symbol_tensors(grouping.graph, {current for current, _ in visited})
     return list(found.values())

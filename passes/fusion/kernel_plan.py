@@ -8,6 +8,7 @@ from torch_mlir import ir
 
 from symshape.errors import CompileError
 from symshape.passes.fusion.compute_graph import Compute
+from symshape.passes.fusion.deep_calls import Deep, returned
 from symshape.passes.fusion.group import Group, Grouping, result_placement
 from symshape.prover.numbers.expr import Expr, has_functions
 from symshape.prover.numbers.facts import Facts
@@ -88,7 +89,7 @@ class _Planner:
     def store(self, value: ir.Value) -> None:
         node = self.grouping.graph.producer[value]
         map_ = self._placed(node)
-        item = self.step(node, map_, ())
+        item = returned(self.step(node, map_, ()))
         result = tuple(map_[i] for i in node.result_dims)
         self.plan.stores.append(Store(self.position(item, node, value), value, result, self._is_row(result, node)))
 
@@ -104,7 +105,7 @@ class _Planner:
             return False
         return all(self.reduced_names.isdisjoint(e.symbols) for e in map_)
 
-    def value(self, value: ir.Value, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> Ref:
+    def value(self, value: ir.Value, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> Deep[Ref]:
         """The position of a value read at ``map_``: computed here if it is a member or floats, else loaded."""
         grouping = self.grouping
         node = grouping.graph.producer.get(value)
@@ -114,9 +115,9 @@ class _Planner:
             placed = tuple(self.simplify(e.substitute(self.rename)) for e in result_placement(self.group, node))
             if not self._same(placed, simple):
                 raise CompileError("a kernel reads a value of its own at another point", where=str(node.op.location))
-            return self.position(self.step(node, self._placed(node), ()), node, value)
+            return self.position((yield self.step(node, self._placed(node), ())), node, value)
         if node is not None and node not in grouping.anchors:
-            return self.position(self.step(node, simple, conditions), node, value)
+            return self.position((yield self.step(node, simple, conditions)), node, value)
         return self._load(value, simple, conditions), 0
 
     def _same(self, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> bool:
@@ -133,7 +134,7 @@ class _Planner:
             self.loads[key] = len(self.plan.items) - 1
         return self.loads[key]
 
-    def step(self, node: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> int:
+    def step(self, node: Compute, map_: tuple[Expr, ...], conditions: tuple[Expr, ...]) -> Deep[int]:
         simple = tuple(self.simplify(e) for e in map_)
         key = (node, simple, conditions)
         if key in self.steps:
@@ -143,7 +144,7 @@ class _Planner:
         for access in node.inputs:
             inner = tuple(e.substitute(replacement) for e in access.map)
             guards = conditions + tuple(c.substitute(replacement) for c in access.conditions)
-            inputs.append(self.value(access.base, inner, guards))
+            inputs.append((yield self.value(access.base, inner, guards)))
         for captured in node.captured:
             if captured not in self.plan.inputs:
                 self.plan.inputs.append(captured)

@@ -7,10 +7,10 @@ the inputs again. Constants of the graph are not in it: the program takes those 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
-import importlib
 import logging
 import os
 import platform
@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 
+import symshape
 from symshape.artifact.compiled_program import Program, target_name
 from symshape.artifact.kernel_image import KernelImage
 from symshape.cache.graph_key import GraphKey, graph_key
+from symshape.cache.own_files import own_digest
 from symshape.cache.records import from_json, to_json
 from symshape.errors import CacheError, CompileError
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
@@ -37,6 +39,7 @@ from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.returned_tensors import relations
 from symshape.live_line import compiling
 from symshape.machine.instruction_sets import processor
+from symshape.machine.mlir_library import load_mlir
 from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.prover.numbers.condition import Condition
@@ -140,6 +143,7 @@ def is_whole(compiled: Compiled | GraphAsCalls) -> TypeGuard[Compiled]:
 
 
 def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages: bool) -> Compiled | GraphAsCalls:
+    load_mlir()
     from symshape.compiler import compile_graph
 
     return compile_graph(gm, options, kind=kind, keep_stages=keep_stages)
@@ -149,7 +153,10 @@ def _compile(gm: torch.fx.GraphModule, options: Options, kind: str, keep_stages:
 
 
 def entry_key(graph: GraphKey, gm: torch.fx.GraphModule, options: Options, kind: str) -> str:
-    """Of everything that the compiled program depends on. CacheError for passes that no file of the options defines."""
+    """Of everything that the compiled program depends on. CacheError for passes that no file of the options defines,
+    and where our own code cannot be read."""
+    if not _IMPORTED:
+        raise CacheError("symshape's own files cannot be read, so that versions of its code cannot be told apart")
     for element in options.passes:
         if not registry.is_from(element, options.pass_files):
             raise CacheError(f"the pass {element} is defined outside of pass_files")
@@ -174,29 +181,17 @@ def _digest(data: bytes) -> str:
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """Of all that makes or runs compiled code; ours is a digest of our own files."""
+    """Of all that makes or runs compiled code; ours with a digest of our own files, since it may be edited."""
     found = {"python": sys.version, "torch": f"{torch.__version__} {torch.version.git_version}"}
     for name in ("torch-mlir", "triton", "llvmlite", "islpy", "sympy"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = ""
-    return {**found, "symshape": _IMPORTED}
+    return {**found, "symshape": f"{symshape.__version__} {_IMPORTED}".rstrip()}
 
 
-def own_digest() -> str:
-    files = (os.path.basename(file).encode() + b"\0" + Path(file).read_bytes() for file in _own_files())
-    return _digest(b"\0".join(files))
-
-
-def _own_files() -> list[str]:
-    """Our Python files. In a checkout the folders of the package are links, which are followed."""
-    package = importlib.import_module(__name__.partition(".")[0])
-    folders = (found for root in package.__path__ for found in os.walk(root, followlinks=True))
-    return sorted(os.path.join(path, name) for path, _, names in folders for name in names if name.endswith(".py"))
-
-
-# Of the files that this process has imported: somebody may edit them while it runs.
+# Of the files as this process has imported them: somebody may edit them while it runs.
 _IMPORTED = own_digest()
 
 
@@ -327,8 +322,9 @@ def _load(
         kernels = load_kernels(image, autotune=options.autotune)
         run: Any = load_program(program, kernels, capture, options.pad_products)
     except Exception as error:  # whatever is wrong with it, the graph can still be compiled
-        log.warning("entry %s cannot be loaded, and is removed: %s: %s", key, type(error).__name__, error)
-        cache.remove(key)
+        log.warning("entry %s cannot be loaded: %s: %s", key, type(error).__name__, error)
+        with contextlib.suppress(OSError):  # the directory may be read-only
+            cache.remove(key)
         return None
     names = {canonical: name for name, canonical in graph.symbols.items()}
     if not _require(entry.requirements, env, names):

@@ -8,7 +8,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,18 @@ from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
 from symshape.errors import CompileError, OptionError, SymshapeError
 from symshape.frontend.bridge.dynamo import code_of, compile_lock
+from symshape.frontend.bridge.fake_tensors import holds_tensors
 from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
-from symshape.frontend.importer.assumptions import Assumptions
+from symshape.frontend.importer.assumptions import Assumptions, argument_names
 from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
 from symshape.jitted.dynamic_shapes import Input, by_policy, check_policy, declared, read_inputs
 from symshape.jitted.module_state import ModuleState
 from symshape.jitted.nested_tensors import take_apart
 from symshape.jitted.tracing import Call, trace_call
 from symshape.live_line import compiling
-from symshape.options import Options
+from symshape.options import Options, require_mapping
+from symshape.policy import require_known
 from symshape.runtime.checks import holds
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
@@ -103,12 +105,16 @@ class JitFunction:
         functools.update_wrapper(self, fn.forward if isinstance(fn, torch.nn.Module) else fn, updated=())
         self.name = getattr(fn, "__qualname__", type(fn).__name__)
         self.fn, self.dynamic_shapes, self.given_options, self.location = fn, dynamic_shapes, options, location
+        require_mapping(options)
         rest = dict(options or {})
         self.entry_limit: int = rest.pop("entry_limit", DEFAULT_ENTRY_LIMIT)
         if type(self.entry_limit) is not int or self.entry_limit < 1:
             raise OptionError(f"entry_limit cannot be {self.entry_limit!r}", next_step="it is an integer from 1 on")
         self.options = Options.parse(rest)
         check_policy(self.options.policy)
+        names = argument_names(self._signed())
+        if names is not None:
+            require_known(self.options.policy, names)
         self._assumed = Assumptions(self.options.assume, self._signed(), "assume= of symshape.jit")
         self._states: list[_Entries] = []  # the first is in use
         self._clock = itertools.count(1)
@@ -218,13 +224,14 @@ class JitFunction:
         (args, kwargs), spec = call, pytree.tree_structure(call)
         first = len(values) - spec.num_leaves
         inputs = by_policy(read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first), self.options.policy)
+        state = modules.tensors(values[:first])
+        _require_memory([*((one.name, one.value) for one in inputs), *((name, value) for _, name, value in state)])
         kind = self._class_of(values, inputs)
         demanded, sources = declared(inputs, self.location)
         assumed = _assumed(self._assumed, inputs)
         demanded += assumed
         _demand(demanded, sources, inputs)
         further = self._further(modules, tree, kind, values, inputs)
-        state = modules.tensors(values[:first])
         with compiling(f"{self.name} ({Path(self.location).name})"):
             note("trace")
             traced = trace_call(Call(self.fn, modules.holder, state, inputs, spec, assumed), self.options)
@@ -376,6 +383,17 @@ def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constrai
         Constraint(condition, f"the assumption `{item.text}`", item.origin)
         for item, condition in assumptions.over(known)
     ]
+
+
+def _require_memory(named: Iterable[tuple[str, Any]]) -> None:
+    """SymshapeError for a tensor of a class that holds others: it is traced as what it is made of, by Dynamo alone."""
+    for name, value in named:
+        if holds_tensors(value):
+            raise SymshapeError(
+                f"symshape.jit takes no tensor of the class {type(value).__name__}, which holds other tensors",
+                where=name,
+                next_step="use symshape.compile, or pass the tensors that it holds",
+            )
 
 
 def _readings(leaves: Sequence[Leaf], values: Any) -> dict[str, int]:

@@ -5,9 +5,11 @@ They would be drawn once, by the trace, and be constants of the entry; what seed
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -16,15 +18,23 @@ import numpy
 from symshape.errors import CompileError, with_text
 from symshape.frontend.bridge.source_lines import is_users
 
+# The generators behind the functions of the modules.
+_PYTHONS: Any = random.random.__self__  # type: ignore[attr-defined]
+_NUMPYS: Any = numpy.random.rand.__self__  # type: ignore[attr-defined]
+
 
 def refusing_draws(run: Callable[[], Any]) -> Any:
-    """What ``run`` returns. CompileError at the user's line, and the modules are as they were, if it has drawn."""
+    """What ``run`` returns. CompileError at the user's line, and the modules are as they were, if it has drawn; what
+    other threads draw meanwhile is theirs."""
     before = _states()
     result = run()
-    drawn = _changed(before, _states())
-    if not drawn:
+    if not _changed(before, _states()):
         return result
-    line = _line_that_draws(run, before)
+    drawn, line = _draw_of_this_thread(run)
+    if not drawn:
+        if threading.active_count() > 1:
+            return result
+        drawn = _changed(before, _states())
     _restore(before)
     raise CompileError(
         f"the function draws from the module `{drawn}`, or seeds it",
@@ -51,34 +61,49 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:
     return "" if same else "numpy.random"
 
 
-def _line_that_draws(run: Callable[[], Any], before: dict[str, Any]) -> str:
-    """``file:line``: ``run`` is run again, and looked at after each line of the user's and before each call in it."""
-    found: list[str] = []
-    last: dict[FrameType, int] = {}  # line of a frame that is being run
+def _draw_of_this_thread(run: Callable[[], Any]) -> tuple[str, str]:
+    """The module and ``file:line`` of the user's: ``run`` is run again, and each method of the modules' generators that
+    it calls is seen. Twice "" where there is none."""
+    found: list[tuple[str, str]] = []
 
-    def look(frame: FrameType | None, line: int) -> None:
-        if not found and frame is not None and _is_of_interest(frame) and _changed(before, _states()):
-            found.append(f"{frame.f_code.co_filename}:{line}")
+    def draws(module: str, frame: FrameType | None) -> None:
+        while frame is not None and not _is_of_interest(frame):
+            frame = frame.f_back
+        found.append((module, f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""))
 
-    def step(frame: FrameType, event: str, _arg: Any) -> Any:
-        look(frame, last.get(frame, frame.f_lineno))
-        last[frame] = frame.f_lineno
-        if event == "return":
-            del last[frame]
-        return step
+    def see(frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and getattr(called, "__self__", None) is _PYTHONS and called.__name__ != "getstate":
+            draws("random", frame)
 
-    def enter(frame: FrameType, _event: str, _arg: Any) -> Any:
-        look(frame.f_back, frame.f_back.f_lineno if frame.f_back else 0)
-        return step if not found and _is_of_interest(frame) else None
+    usual = sys.getprofile()
+    with _watched_numpy(lambda frame: draws("numpy.random", frame)):
+        sys.setprofile(see)
+        try:
+            run()
+        finally:
+            sys.setprofile(usual)
+    return found[0] if found else ("", "")
 
-    _restore(before)
-    usual = sys.gettrace()
-    sys.settrace(enter)
+
+@contextlib.contextmanager
+def _watched_numpy(see: Callable[[FrameType], None]) -> Iterator[None]:
+    """Calls ``see`` for each function of ``numpy.random`` that this thread calls: no profiler sees those."""
+    own = {name: value for name, value in vars(numpy.random).items() if getattr(value, "__self__", None) is _NUMPYS}
+    thread = threading.get_ident()
+
+    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == thread:
+                see(sys._getframe(1))
+            return function(*args, **kwargs)
+
+        return call
+
+    vars(numpy.random).update({name: watched(value) for name, value in own.items() if name != "get_state"})
     try:
-        run()
+        yield
     finally:
-        sys.settrace(usual)
-    return found[0] if found else ""
+        vars(numpy.random).update(own)
 
 
 def _is_of_interest(frame: FrameType) -> bool:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from symshape.cache.records import from_json
 from symshape.errors import CacheError
-from symshape.runtime.store import KINDS, Cache, default_directory, is_enabled, limit_bytes, open_cache
+from symshape.runtime.store import KINDS, Cache, default_directory, is_enabled, limit_bytes
 from symshape.tools.terminal import table
 
 _MOST_ROWS = 40
 
 
+@contextlib.contextmanager
+def _errors_that_name_the_file() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CacheError(f"{error.filename}: {error.strerror}", next_step="look at whose it is: ls -la") from error
+
+
+@_errors_that_name_the_file()
 def show() -> str:
-    """The directory, its entries, the most recently used first, and how much room they take."""
+    """The directory, its entries, the most recently used first, and how much room they take. CacheError where it
+    cannot be used."""
     lines = [f"{default_directory()} (at most {limit_bytes() >> 20} MiB of each kind)"]
     if not is_enabled():
         return "\n".join([*lines, "switched off: SYMSHAPE_CACHE=0"])
@@ -34,8 +45,10 @@ def show() -> str:
     return "\n".join(lines)
 
 
+@_errors_that_name_the_file()
 def clear() -> str:
-    """Removes everything, and says how much it was."""
+    """Removes everything, also where the cache is switched off, and says how much it was. CacheError where that is not
+    allowed."""
     removed = sum(cache.clear() for _, cache in _caches())
     return f"{default_directory()}: {removed} entries removed"
 
@@ -43,8 +56,8 @@ def clear() -> str:
 def _caches() -> Iterator[tuple[str, Cache]]:
     """Those that are there: nothing is made."""
     for kind in KINDS:
-        if (default_directory() / kind).is_dir() and (cache := open_cache(kind)) is not None:
-            yield kind, cache
+        if (default_directory() / kind).is_dir():
+            yield kind, Cache(default_directory() / kind)
 
 
 def _age(used: float) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from symshape.errors import OptionError, SymshapeError
+from symshape.errors import OptionError
 from symshape.passes.stages import STAGES
+from symshape.tools.command_line import exit_status, require_folder_of
 
 BENCHES = Path(__file__).resolve().parents[2] / "bench"
 _PARSED_BY_THEMSELVES = ("reduce", "corpus")  # the rest of their command lines; a benchmark's is its script's
@@ -69,14 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rest += further
     if rest and args.command not in ("bench", *_PARSED_BY_THEMSELVES):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    try:
-        return args.run(args, rest) or 0
-    except Exception as error:
-        cause = getattr(error, "inner_exception", error)  # of what Dynamo says of a backend
-        if not isinstance(cause, SymshapeError):
-            raise
-        print(f"symshape: error: {cause}", file=sys.stderr)
-        return 1
+    return exit_status("symshape", words, lambda: args.run(args, rest) or 0)
 
 
 def _demo(_args: Any, _rest: list[str]) -> int:
@@ -138,6 +132,7 @@ def _report(args: Any, _rest: list[str]) -> int:
 def _pages(models: Sequence[str], output: str | None) -> list[Path]:
     """A file for each model."""
     if output is not None and len(models) == 1 and not Path(output).is_dir():
+        require_folder_of(output)
         return [Path(output)]
     folder = Path(output or ".")
     if output is not None and not folder.is_dir():
@@ -199,6 +194,7 @@ def _add_sweep(commands: Any) -> None:
 def _sweep(args: Any, _rest: list[str]) -> int:
     from symshape.tools.sweep import How, sizes_of, sweep
 
+    require_folder_of(args.plot)
     _set_threads(args)
     how, sizes = How(args.device, args.rounds, clock=args.clock), sizes_of(args.sizes)
     print(sweep(args.program, args.parameter, args.values.split(","), sizes, how, args.out, args.plot))
@@ -208,6 +204,7 @@ def _sweep(args: Any, _rest: list[str]) -> int:
 def _plot(args: Any, _rest: list[str]) -> int:
     from symshape.tools.plot_results import draw
 
+    require_folder_of(args.output)
     print(draw(args.file, args.output))
     return 0
 

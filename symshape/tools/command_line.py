@@ -1,12 +1,60 @@
-"""What the command lines of the tools share: an argument that would silently do nothing is an error."""
+"""What the command lines of the tools share: errors in a line; an argument that would silently do nothing is one."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from symshape.errors import OptionError
+from symshape.errors import OptionError, SymshapeError
+
+
+def exit_status(tool: str, words: Sequence[str], run: Callable[[], int]) -> int:
+    """That of ``run``; 1 for an error of ours, and for a file that one of the command line's ``words`` names and that
+    cannot be read or written: it is printed. 1 without a word where nobody reads the output any longer."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # tables have lines that ASCII lacks
+    try:
+        status = run()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # What is left in the buffer would be written once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        cause = getattr(error, "inner_exception", error)  # of what Dynamo says of a backend
+        told = isinstance(cause, SymshapeError) or (isinstance(cause, OSError) and _is_named(cause.filename, words))
+        if not told:
+            raise
+        print(f"{tool}: error: {cause}", file=sys.stderr)
+        return 1
+
+
+def _is_named(file: Any, words: Sequence[str]) -> bool:
+    """Whether a file is one of these, or a folder on the way to one."""
+    if not isinstance(file, (str, os.PathLike)):
+        return False
+    named = [Path(word).absolute() for word in words]
+    return any(Path(file).absolute() in (one, *one.parents) for one in named)
+
+
+def require_folder_of(file: str | os.PathLike[str] | None) -> None:
+    """OptionError where a file cannot be written because there is no folder for it: before anything is computed."""
+    if file is not None and not Path(file).absolute().parent.is_dir():
+        folder = Path(file).parent
+        raise OptionError(f"{file} cannot be written: there is no folder {folder}", next_step=f"mkdir -p {folder}")
+
+
+def read_input(file: str) -> str:
+    """The text of a file; of standard input for "-". OptionError for what is no text."""
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{file} is no text: {error}", next_step="give a file with IR") from error
 
 
 class Once(argparse.Action):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symshape.errors import OptionError, SymshapeError
-from symshape.tools.command_line import Once, forbid, given
+from symshape.tools.command_line import Once, exit_status, forbid, given, read_input
 
 if TYPE_CHECKING:
     from torch_mlir import ir
@@ -91,11 +91,8 @@ class Outcome:
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0, or 1 after any error (nothing is then written to the output file)."""
     args, rest = _parser().parse_known_args(argv)
-    try:
-        return _run(args, rest)
-    except (SymshapeError, OSError, UnicodeDecodeError) as error:
-        print(f"symshape-opt: error: {error}", file=sys.stderr)
-        return 1
+    words = [args.input, args.output, args.debug_dir, *args.load_pass]
+    return exit_status("symshape-opt", words, lambda: _run(args, rest))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -192,7 +189,7 @@ def _flag_as_element(flag: str) -> str:
 
 
 def _read(args: argparse.Namespace) -> list[Source]:
-    text = sys.stdin.read() if args.input == "-" else Path(args.input).read_text()
+    text = read_input(args.input)
     file = "<stdin>" if args.input == "-" else args.input
     if not args.split_input_file:
         return [Source(file, text)]

@@ -38,7 +38,15 @@ def find_subject(name: str) -> Callable[[], Subject]:
     if name in zoo.MODELS:
         return lambda: _of_zoo(name)
     found, make = _function(name)
-    return lambda: Subject(name, found, make())
+    return lambda: Subject(name, found, _arguments(name, make()))
+
+
+def _arguments(name: str, given: Any) -> Sequence[Any]:
+    """What ``inputs`` has returned. A tensor is a sequence too, of its rows."""
+    if not isinstance(given, (tuple, list)):
+        hint = "it returns a tuple of the function's arguments: (x,)"
+        raise OptionError(f"inputs() of {name} returns a {type(given).__name__}", next_step=hint)
+    return given
 
 
 def _of_zoo(name: str) -> Subject:
@@ -53,10 +61,12 @@ def _function(name: str) -> tuple[Any, Callable[..., Any]]:
     if module is None:
         hint = f"models: {', '.join(zoo.MODELS)}; or FILE.py:FUNCTION, or MODULE:FUNCTION"
         raise OptionError(f"no model, file or module is called {name!r}", next_step=hint)
+    hint = "it needs the function and `inputs`, which returns a tuple of its arguments"
     for needed in (function, "inputs"):
         if not hasattr(module, needed):
-            hint = "it needs the function and `inputs`, which returns a tuple of its arguments"
             raise OptionError(f"{file} has no {needed}", next_step=hint)
+        if not callable(getattr(module, needed)):
+            raise OptionError(f"{needed} of {file} cannot be called", next_step=hint)
     return getattr(module, function), module.inputs
 
 
@@ -95,7 +105,7 @@ def sized(name: str) -> Sized:
         sizes = tuple(dict.fromkeys((model.first_shapes[0], *model.large_shapes)))
         return Sized(name, model.build(), keywords, sizes)
     found, make = _function(name)
-    return Sized(name, found, lambda size: (make(*size), {}))
+    return Sized(name, found, lambda size: (_arguments(name, make(*size)), {}))
 
 
 def _module(file: str) -> Any:

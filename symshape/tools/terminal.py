@@ -127,8 +127,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, stream: Te
         return "  ".join(padded).rstrip()
 
     heading = style(line(header), "bold", stream=stream)
-    rule = style("─" * (sum(widths) + 2 * (len(widths) - 1)), "dim", stream=stream)
+    rule = style(_rule(stream or sys.stdout) * (sum(widths) + 2 * (len(widths) - 1)), "dim", stream=stream)
     return "\n".join([heading, rule, *(line(row) for row in cells)])
+
+
+def _rule(stream: TextIO) -> str:
+    try:
+        "─".encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return "-"
+    return "─"
 
 
 def _cell(value: object) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from symshape.errors import CompileError, OptionError, SymshapeError
-from symshape.tools.command_line import Once
+from symshape.errors import CompileError, OptionError
+from symshape.tools.command_line import Once, exit_status, read_input
 
 
 def _kernels(module: Any) -> list[Any]:
@@ -84,16 +84,15 @@ TARGETS: dict[str, Callable[[Any], str]] = {"cpu": cpu, "triton": triton, "progr
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0, or 1 after any error."""
     args = _parser().parse_args(argv)
-    try:
-        text = sys.stdin.read() if args.input == "-" else Path(args.input).read_text()
-        source = translate(text, args.to, args.from_stage, args.cpu)
-        if args.output == "-":
-            sys.stdout.write(source)
-        else:
-            Path(args.output).write_text(source)
-    except (SymshapeError, OSError, UnicodeDecodeError) as error:
-        print(f"symshape-translate: error: {error}", file=sys.stderr)
-        return 1
+    return exit_status("symshape-translate", [args.input, args.output], lambda: _run(args))
+
+
+def _run(args: argparse.Namespace) -> int:
+    source = translate(read_input(args.input), args.to, args.from_stage, args.cpu)
+    if args.output == "-":
+        sys.stdout.write(source)
+    else:
+        Path(args.output).write_text(source)
     return 0
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch_mlir import ir
 
 import symshape
+from symshape import dialects
+from symshape.passes.framework.base import PassContext
+from symshape.passes.framework.manager import run_pipeline
+from symshape.passes.framework.pipeline_text import parse_step
 
 SIZES = (5, 8, 0)
 
@@ -185,3 +192,40 @@ def test_what_one_kernel_reads_is_not_stored() -> None:
     inputs = torch.randn(6, 8), torch.arange(6)
     assert symshape.explain(function, *inputs).graphs[0].launches == 1
     agree(function, symshape.compile(function), *inputs)
+
+
+def _chain(length: int) -> str:
+    """A module whose function is one chain of operations."""
+    symbol = 'name = "s0", min = 2 : i64, max = 99 : i64, divisor = 1 : i64, hint = 8 : i64, source = ""'
+    lines = [
+        "#all = affine_map<(d0) -> (d0)>",
+        "func.func @main(%v0: tensor<?xf32>) -> tensor<?xf32> {",
+        f'%s0 = "symshape.symbol"() {{{symbol}, binding = "arg0.size(0)"}} : () -> index',
+        "%c0 = arith.constant 0 : index",
+        "%c1 = arith.constant 1 : index",
+        "%i = tensor.empty(%s0) : tensor<?xf32>",
+    ]
+    for step in range(length):
+        maps = 'indexing_maps = [#all, #all], iterator_types = ["parallel"]'
+        lines += [
+            f'"symshape.bind"(%v{step}, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()',
+            f"%v{step + 1} = linalg.generic {{{maps}}} ins(%v{step} : tensor<?xf32>) outs(%i : tensor<?xf32>) {{",
+            "^bb0(%a: f32, %b: f32): %e = math.exp %a : f32 linalg.yield %e : f32 } -> tensor<?xf32>",
+        ]
+    return "\n".join([*lines, f"return %v{length} : tensor<?xf32>", "}"])
+
+
+def test_a_chain_may_be_longer_than_the_stack() -> None:
+    """A thousand operations in one kernel ended Python's stack, or that of a small thread."""
+    context = dialects.load(ir.Context())
+    with context, ir.Location.unknown():
+        module = ir.Module.parse(_chain(300))
+        depth, usual = len(inspect.stack(0)), sys.getrecursionlimit()
+        sys.setrecursionlimit(depth + 150)
+        try:
+            run_pipeline(module, [parse_step("fuse-kernels")], PassContext())
+        finally:
+            sys.setrecursionlimit(usual)
+        text = str(module)
+    kernel = text.partition("func.func private")[2]
+    assert kernel.count("math.exp") == 300 and text.count('"host.launch"') == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -16,6 +17,7 @@ import pytest
 from symshape.errors import CacheError
 from symshape.runtime import store as module
 from symshape.runtime.store import Cache, open_cache, pack, unpack
+from symshape.tools import cache_report
 
 KEYS = [f"{i:064x}" for i in range(4)]
 # Writes entries whose content says which key and which turn they are of, as fast as it can; says when it is at work.
@@ -124,6 +126,40 @@ def test_a_directory_in_other_hands_is_not_used(tmp_path: Path, monkeypatch: pyt
     assert open_cache("graphs") is None
     with pytest.raises(CacheError, match="chmod go-w"):
         Cache(open_ / "graphs")
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that is run as a user whom no table has."""
+
+    def unknown(user: int) -> None:
+        raise KeyError(user)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "SYMSHAPE_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SYMSHAPE_CACHE", "1")
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    module._warn_once.cache_clear()
+    with pytest.warns(UserWarning, match="no home directory\n.*set SYMSHAPE_CACHE_DIR"):
+        assert open_cache("graphs") is None
+    for action in (cache_report.show, cache_report.clear):
+        with pytest.raises(CacheError, match="no home directory"):
+            action()
+
+
+def test_what_may_not_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setenv("SYMSHAPE_CACHE_DIR", str(tmp_path))
+    cache = Cache(tmp_path / "graphs", limit=300)
+    assert cache.put(KEYS[0], {})
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", forbidden)
+        assert cache.put(KEYS[1], {"large": bytes(100)})
+        assert len(cache.entries()) == 2
+        with pytest.raises(CacheError, match=f"{KEYS[1]}.*: {os.strerror(errno.EACCES)}"):
+            cache_report.clear()
+    assert cache_report.clear().endswith("2 entries removed")
 
 
 def test_a_writer_can_be_killed_at_any_moment(tmp_path: Path) -> None:

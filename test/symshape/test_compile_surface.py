@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import symshape
 from symshape.configured_backend import ConfiguredBackend
@@ -282,6 +283,36 @@ def times_length(x: torch.Tensor, text: str) -> torch.Tensor:
     return x * len(text)
 
 
+def test_tensors_without_memory() -> None:
+    """No kernel is given one, before and after one graph is compiled for tensors with memory."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x * 2, -1)
+
+    def made() -> torch.Tensor:
+        return torch.ones(3) * 2
+
+    def is_fake(x: torch.Tensor | None, shape: tuple[int, ...]) -> bool:
+        return isinstance(x, FakeTensor) and x.shape == shape
+
+    for entry in (symshape.compile, symshape.jit):
+        torch._dynamo.reset()
+        fresh, compiled, maker = entry(scaled), entry(scaled), entry(made)
+        torch.testing.assert_close(compiled(torch.ones(4, 3)), scaled(torch.ones(4, 3)))
+        assert torch.equal(maker(), made())
+        with FakeTensorMode():
+            x = torch.ones(4, 6, requires_grad=True)
+            assert is_fake(maker(), (3,)) and is_fake(compiled(x), (4, 6)) and is_fake(fresh(x), (4, 6))
+            compiled(x).sum().backward()
+            assert is_fake(x.grad, (4, 6))
+            linear = torch.nn.Linear(6, 2)
+        assert is_fake(compiled(x), (4, 6)) and is_fake(entry(linear)(x), (4, 2))
+        torch.testing.assert_close(compiled(torch.ones(4, 6)), scaled(torch.ones(4, 6)))
+        assert torch.equal(maker(), made())
+    report = symshape.explain(scaled, x.detach())
+    assert is_fake(report.result, (4, 6)) and report.graphs[0].kernels
+
+
 @pytest.mark.parametrize(("dynamic", "expected"), [(None, 1), (True, 1), (False, 4)])
 def test_dynamic(dynamic: bool | None, expected: int) -> None:
     fn = symshape.compile(lambda x, n: x * n, dynamic=dynamic)
@@ -343,6 +374,14 @@ def test_guard_filter() -> None:
         ({"dynamic": 3}, "dynamic cannot be 3"),
         ({"dynamic": True, "shapes_spec": "any"}, "dynamic and shapes_spec"),
         ({"nonsense": 1}, "unknown option 'nonsense'"),
+        ({"options": {3: 4}}, "unknown option 3"),
+        ({"fullgraph": "no"}, "fullgraph cannot be 'no'"),
+        ({"disable": "no"}, "disable cannot be 'no'"),
+        ({"isolate_recompiles": 1}, "isolate_recompiles cannot be 1"),
+        ({"recompile_limit": "few"}, "recompile_limit cannot be 'few'"),
+        ({"recompile_limit": -1}, "recompile_limit cannot be -1"),
+        ({"guard_filter_fn": 3}, "guard_filter_fn cannot be 3"),
+        ({"stage": (([], "file"),)}, r"unknown stage \[\]"),
     ],
     ids=str,
 )
@@ -356,5 +395,15 @@ def test_what_is_refused(arguments: dict[str, Any], words: str) -> None:
 def test_options_as_keywords_and_as_a_dictionary() -> None:
     for arguments in ({"options": {"opt_level": 1}}, {"opt_level": 1}, {"mode": "default", "opt_level": 1}):
         assert symshape.compile(double, backend="symshape", **arguments).get_compiler_config()["opt_level"] == 1
-    with pytest.raises(OptionError, match="None cannot be compiled"):
-        symshape.compile()(None)
+
+
+@pytest.mark.parametrize("value", [None, 3, "a", int, torch], ids=str)
+def test_what_cannot_be_compiled(value: Any) -> None:
+    refused = pytest.raises(OptionError, match="cannot be compiled\n  next: pass a function or a module")
+    if value is not None:  # without a function it is a decorator
+        with refused:
+            symshape.compile(value)
+    with refused:
+        symshape.compile()(value)
+    with refused:
+        symshape.explain(value)

@@ -6,8 +6,10 @@ import gc
 import importlib.util
 import json
 import os
+import pkgutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ import pytest
 import torch
 
 import symshape
+from symshape.cache import compiled_graphs
+from symshape.cache.own_files import digest_of_modules, own_digest
 from symshape.errors import ShapeConstraintError
 from symshape.passes.framework import registry
 from symshape.runtime.cpu.load_objects import Library
@@ -205,6 +209,58 @@ def test_machine_code_leaves_with_its_entries() -> None:
         assert loaded() == 1
         torch.compiler.reset()
         assert loaded() == 0
+
+
+# --- other versions of symshape ---------------------------------------------------------------------------------------
+
+
+def _zipped(archive: Path, folder: Path) -> str:
+    """The path of a package that an archive holds."""
+    with zipfile.ZipFile(archive, "w") as opened:
+        for file in folder.rglob("*"):
+            opened.write(file, Path("lib/package") / file.relative_to(folder))
+        opened.writestr("lib/package_of_others/__init__.py", "")
+    return str(archive / "lib/package")
+
+
+def test_code_is_told_apart_however_it_is_installed(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    (folder / "inner").mkdir(parents=True)
+
+    def digests(suffix: str, text: str) -> list[str]:
+        for file in folder.rglob("module.*"):
+            file.unlink()
+        (folder / "inner" / f"module{suffix}").write_text(text)
+        name = f"{abs(hash((suffix, text)))}.zip"  # Python knows what was in an archive of the same name
+        return [digest_of_modules([str(folder)]), digest_of_modules([_zipped(tmp_path / name, folder)])]
+
+    found = [digests(suffix, text) for suffix in (".py", ".pyc", ".abi3.so") for text in ("1", "2")]
+    assert all(folder_ == archive != "" for folder_, archive in found)
+    assert len({one for one, _ in found}) == len(found)
+    moved = digests(".py", "1")[0]
+    (folder / "inner").rename(folder / "other")
+    assert digest_of_modules([str(folder)]) not in ("", moved)
+
+
+def test_code_that_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no module")
+    gone = _zipped(tmp_path / "gone.zip", tmp_path)
+    assert pkgutil.get_importer(gone) is not None
+    (tmp_path / "gone.zip").unlink()
+    for paths in ([], [str(tmp_path)], [str(tmp_path / "missing")], ["<frozen>"], [gone]):
+        assert digest_of_modules(paths) == ""
+
+
+def test_without_a_digest_nothing_is_kept(outcomes: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_graphs, "_IMPORTED", "")
+    torch.testing.assert_close(_again(lambda x: x * 3, torch.ones(3)), torch.full((3,), 3.0))
+    (outcome,) = outcomes()
+    assert outcome.startswith("not cached: symshape's own files cannot be read")
+
+
+def test_the_version_is_in_the_key() -> None:
+    version, digest = compiled_graphs.versions()["symshape"].split()
+    assert version == symshape.__version__ and digest == own_digest()
 
 
 # --- a new process ----------------------------------------------------------------------------------------------------

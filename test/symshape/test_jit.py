@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from jit_lines import line
 from torch.export import Dim
 
@@ -293,6 +294,44 @@ def test_arguments_and_options_that_cannot_be() -> None:
         symshape.jit(lambda x: x, options={"entry_limit": 0})
     with pytest.raises(OptionError, match="unknown option"):
         symshape.jit(lambda x: x, options={"no_such": 0})
+    with pytest.raises(OptionError, match="options cannot be 3"):
+        symshape.jit(lambda x: x, options=3)  # type: ignore[call-overload]
+
+
+class _Pair(torch.Tensor):
+    """A tensor that is a product of two others, and has no memory."""
+
+    @staticmethod
+    def __new__(cls, left: torch.Tensor, right: torch.Tensor) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, left.shape, dtype=right.dtype)
+
+    def __init__(self, left: torch.Tensor, right: torch.Tensor) -> None:
+        self.left, self.right = left, right
+
+    def __tensor_flatten__(self) -> Any:
+        return ["left", "right"], None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: Any, _meta: Any, _size: Any, _stride: Any) -> Any:
+        return _Pair(parts["left"], parts["right"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return _Pair(args[0].left, args[0].right)
+        args = pytree.tree_map_only(_Pair, lambda pair: pair.left * pair.right, args)
+        return func(*args, **(kwargs or {}))
+
+
+def test_classes_that_hold_tensors_are_refused() -> None:
+    pair = _Pair(torch.randn(4, 4), torch.randn(4, 1))
+    linear = torch.nn.Linear(4, 4)
+    linear.weight = torch.nn.Parameter(pair, requires_grad=False)
+    masked = torch.masked.masked_tensor(torch.ones(3, 4), torch.ones(3, 4, dtype=torch.bool))
+    for function, x, name in ((lambda x: x * 2, pair, "x"), (linear, torch.ones(3, 4), "weight"), (sum, masked, "")):
+        with pytest.raises(SymshapeError, match="which holds other tensors") as raised:
+            symshape.jit(function)(x)
+        assert raised.value.where.endswith(name) and "symshape.compile" in raised.value.next_step
 
 
 # --- many entries ----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +112,30 @@ def test_what_the_trace_alone_would_do_is_refused(function: Callable[..., Any], 
     assert "symshape.compile" in caught.value.next_step
     assert random.getstate() == before[0] and torch.equal(GENERATOR.get_state(), before[1])
     assert isinstance(GENERATOR.manual_seed(1), torch.Generator) and inspect.isclass(torch.Generator)
+
+
+@pytest.mark.parametrize("draw", [random.random, numpy.random.rand])
+def test_what_another_thread_draws_is_its_own(draw: Callable[[], float]) -> None:
+    """A loader of data, for example."""
+    ended, drawn = threading.Event(), []
+
+    def load() -> None:
+        while not ended.is_set():
+            drawn.append(draw())
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        x = torch.ones(3, 4)
+        assert torch.equal(symshape.jit(lambda x: x * 2)(x), x * 2)
+        for function, what, line in REFUSED[-3:]:
+            with pytest.raises(CompileError, match=what) as caught:
+                symshape.jit(function)(torch.ones(3))
+            assert line in caught.value.where
+    finally:
+        ended.set()
+        loader.join()
+    assert drawn
 
 
 def test_a_generator_of_its_own_is_a_constant() -> None:

@@ -236,6 +236,7 @@ def _plain(x: torch.Tensor, k: int = 3) -> torch.Tensor:
     return x * k
 
 
+SCALES = [2.0]
 SHAPES = ((4, 5), (3, 5), (3, 6), (7, 5))
 
 
@@ -347,6 +348,28 @@ def test_marks_and_a_specification() -> None:
 def test_what_is_no_policy(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         SpecialisationPolicy(**fields)
+
+
+def test_names_of_nothing() -> None:
+    unknown = SpecialisationPolicy(dynamic=["nothing.size(0)"])
+    refused = pytest.raises(OptionError, match=r"policy: nothing is called nothing.size\(0\)\n  next: names: x, k")
+    for make in (
+        lambda: symshape.compile(_plain, policy=unknown),
+        lambda: symshape.explain(_plain, torch.ones(3), options={"policy": unknown}),
+        lambda: symshape.jit(_plain, options={"policy": unknown}),
+    ):
+        with refused:
+            make()
+
+    def closed(x: torch.Tensor) -> torch.Tensor:
+        local = x * SCALES[0]
+        return local.sum(-1)
+
+    inner = SpecialisationPolicy(static=["SCALES[0]", "local.size(0)"])  # of a global, and of the rest after a break
+    assert torch.equal(symshape.compile(closed, policy=inner)(torch.ones(3, 4)), torch.full((3,), 8.0))
+    module = SpecialisationPolicy(static=["self.weight", "input"])  # whose arguments a wrapper of Dynamo's takes
+    linear = torch.nn.Linear(4, 4)
+    torch.testing.assert_close(symshape.compile(linear, policy=module)(torch.ones(3, 4)), linear(torch.ones(3, 4)))
 
 
 def test_where_there_is_no_policy() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_mlir import ir
 
 import symshape
@@ -99,6 +100,12 @@ def test_inputs_are_checked(change: Any, message: str, stages: dict[str, str]) -
     assert isinstance(raised.value, RuntimeError)
 
 
+def test_inputs_have_memory(stages: dict[str, str]) -> None:
+    mode = FakeTensorMode()
+    with pytest.raises(ShapeConstraintError, match="a FakeTensor without memory cannot be read"):
+        symshape.run_ir(stages["kernels"], *map(mode.from_tensor, inputs()))
+
+
 def test_what_is_taken_for_granted_is_checked() -> None:
     def checked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         torch._check(x.size(0) * 2 <= y.size(0) + 3)
@@ -121,7 +128,16 @@ def test_constants_are_given() -> None:
     for text in graph.stages.values():
         torch.testing.assert_close(symshape.run_ir(text, x, constants=[constant])[0], x + constant)
         negated = torch.complex(constant, constant).conj().imag
-        for wrong in ([], [constant.double()], [constant[:1]], [torch.ones(4)[::2]], [negated], [constant.to("meta")]):
+        fake = FakeTensorMode().from_tensor(constant)
+        for wrong in (
+            [],
+            [fake],
+            [constant.double()],
+            [constant[:1]],
+            [torch.ones(4)[::2]],
+            [negated],
+            [constant.to("meta")],
+        ):
             with pytest.raises(OptionError, match="constant 0 of the graph is tensor<2xf32>"):
                 symshape.run_ir(text, x, constants=wrong)
 
@@ -130,7 +146,10 @@ def test_wrong_text(stages: dict[str, str]) -> None:
     with pytest.raises(CompileError, match="no valid IR.*'oops'") as raised:
         symshape.run_ir("func.func @main() {\n oops \n}")
     assert "line 2" in str(raised.value)
-    with pytest.raises(OptionError, match="no_such.mlir cannot be read"):
+    for nothing in (3, None, b"bytes"):
+        with pytest.raises(OptionError, match="no IR can be read from"):
+            symshape.run_ir(nothing)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="no_such.mlir' cannot be read"):
         symshape.run_ir("no_such.mlir")
     with pytest.raises(CompileError, match="one main function, not of 0"):
         symshape.run_ir("module {\n}")

@@ -1,14 +1,19 @@
-"""Calls on a chunk of Python's frames of their own."""
+"""Calls on a chunk of Python's frames of their own, and threads with a small stack."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from symshape.stack_room import with_room
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _at_depth(depth: int, function: Callable[[], int]) -> int:
@@ -60,3 +65,30 @@ def test_calls_in_a_loop_begin_no_chunk() -> None:
     if max(faults) < 400:
         pytest.skip("this Python keeps the chunk that was left last")
     assert max(with_rooms) < 400
+
+
+SMALL = """
+import sys, threading, torch
+threading.stack_size(256 << 10)
+
+def fn(x):
+    return torch.softmax(x * 2, -1).sum(0)
+
+def call():
+    import symshape
+    before = "torch_mlir" in sys.modules
+    x = torch.ones(7, 5)
+    torch.testing.assert_close(symshape.compile(fn)(x), fn(x))
+    print(before, "torch_mlir" in sys.modules, threading.stack_size())
+
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_with_a_small_stack_compiles() -> None:
+    """MLIR's own loading needs more than such a thread has."""
+    environment = {**os.environ, "SYMSHAPE_CACHE": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", SMALL], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"False True {256 << 10}\n", (done.returncode, done.stderr[-3000:])

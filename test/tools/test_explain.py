@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import symshape
 from symshape.tools import cli
+from symshape.tools.command_line import exit_status
 from symshape.tools.report import _longest
+from symshape.tools.terminal import table
 
 MODEL = """
 import torch
@@ -88,3 +94,60 @@ def test_steps_that_took_longest() -> None:
     assert shown[:2] == [("b", 5.0), ("a", 4.0)] and shown[3][0] == "8 other steps"
     assert sum(seconds for _, seconds in shown) == pytest.approx(9.9)
     assert _longest([("a", 1.0)], 3) == [("a", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["explain", "{model}:number"], "number of {model} cannot be called"),
+        (["explain", "{rows}:two_kernels"], "inputs\\(\\) of {rows}:two_kernels returns a Tensor"),
+        (["report", "{model}:two_kernels", "-o", "{folder}/none/page.html"], "there is no folder {folder}/none"),
+        (["sweep", "{model}:two_kernels", "opt-level", "0,2", "--plot", "{folder}/none/a.png"], "there is no folder"),
+        (["ablate", "{model}:number", "--without", "fuse-kernels"], "number of {model} cannot be called"),
+    ],
+)
+def test_errors_are_a_line(command: list[str], message: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = model.with_name("rows.py")
+    model.write_text(f"{MODEL}\nnumber = 3\n")
+    rows.write_text(MODEL.replace("(torch.randn(4, 4),)", "torch.randn(4, 4)"))
+    names = {"model": str(model), "rows": str(rows), "folder": str(model.parent)}
+    assert cli.main([word.format(**names) for word in command]) == 1
+    assert re.match(f"symshape: error: .*{message.format(**names)}", capsys.readouterr().err)
+
+
+def _nobody_reads() -> Any:
+    """A stream whose other end is closed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w")
+
+
+def test_nobody_reads_the_output(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As with ``| head``: quietly."""
+    for stream in (_nobody_reads(), _nobody_reads()):
+        monkeypatch.setattr("sys.stdout", stream)
+        assert exit_status("symshape", [], lambda: print("lines\n" * 9999) or 0) == 1
+        stream.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_output_in_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    assert exit_status("symshape", [], lambda: print(table(["a"], [["\u00d7"]])) or 0) == 0
+    assert stream.buffer.getvalue().split() == [b"a", b"-", b"?"]  # type: ignore[attr-defined]
+
+
+def test_files_that_the_command_line_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of a user's program are errors of that."""
+
+    def read(file: Path) -> int:
+        return len(file.read_text())
+
+    there = tmp_path / "none" / "file"
+    assert exit_status("symshape", [str(there)], lambda: read(there)) == 1
+    assert "symshape: error: [Errno 2]" in capsys.readouterr().err
+    with pytest.raises(FileNotFoundError):
+        exit_status("symshape", [str(there)], lambda: read(tmp_path / "other"))

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from symshape import knobs
+from symshape.errors import OptionError
+from symshape.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("symshape", "frontend", "analysis", "dialects", "passes", "codegen", "runtime", "prover")
@@ -75,12 +77,19 @@ def test_all_are_listed() -> None:
         (knobs.CACHE_DIR, "/here", "/here"),
         (knobs.CACHE_SIZE, None, 1024),
         (knobs.CACHE_SIZE, "7", 7),
-        (knobs.CACHE_SIZE, "much", 1024),
+        (knobs.CACHE_SIZE, "2GB", 1907),
+        (knobs.CACHE_SIZE, "1.5 GiB", 1536),
+        (knobs.CACHE_SIZE, "900kb", 0),
+        (knobs.CACHE_DIR, "~", str(Path.home())),
+        (knobs.RECORD, "~/graphs", str(Path.home() / "graphs")),
+        (knobs.RECORD_DATA, "YES", True),
+        (knobs.VERIFY_EACH, "false", False),
         (knobs.CPU, "", "native"),
         (knobs.CPU, "x86-64-v3", "x86-64-v3"),
         (knobs.STRICT, None, False),
         (knobs.STRICT, "", False),
         (knobs.STRICT, "0", False),
+        (knobs.STRICT, "No", False),
         (knobs.STRICT, "1", True),
         (knobs.PROGRAMS, "1", 1),
     ],
@@ -90,3 +99,25 @@ def test_values(variable: knobs.Variable, text: str | None, value: object, monke
     if text is not None:
         monkeypatch.setenv(variable.name, text)
     assert variable.read() == value
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        (knobs.CACHE, "2"),
+        (knobs.CACHE_DIR, "~nobody-of-this-name/x"),
+        (knobs.CACHE_SIZE, "much"),
+        (knobs.CACHE_SIZE, "-1"),
+        (knobs.CACHE_SIZE, "2GX"),
+        (knobs.STRICT, "perhaps"),
+        (knobs.PROGRAMS, "few"),
+    ],
+)
+def test_what_is_no_value(variable: knobs.Variable, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable.name, text)
+    message = f"{variable.name} cannot be '{re.escape(text)}'\n  next: it is {re.escape(variable.values)}"
+    with pytest.raises(OptionError, match=message):
+        variable.read()
+    if not variable.tests_only:
+        with pytest.raises(OptionError, match=message):  # before anything is traced
+            Options.parse(None)

@@ -1,0 +1,27 @@
+"""Functions that call themselves once for each operation of a chain, without Python's stack: a chain may be thousands
+of operations long, and a thread's stack may be small."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+Deep = Generator[Generator[Any, Any, Any], Any, Result]  # yields a call, and is sent what it returned
+
+
+def returned(call: Deep[Result]) -> Result:
+    """What a function returns that is written as a generator: in it, ``yield f(x)`` calls such a function."""
+    calls: list[Generator[Any, Any, Any]] = [call]
+    value: Any = None
+    while calls:
+        try:
+            inner = calls[-1].send(value)
+        except StopIteration as end:
+            calls.pop()
+            value = end.value
+        else:
+            calls.append(inner)
+            value = None
+    result: Result = value
+    return result
