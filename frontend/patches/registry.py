@@ -432,6 +432,23 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "writes into a part of a memory",
+        ("frame", "graph"),
+        (
+            added(f"{_VIEWS}.op_implementations_dict[aten.as_strided_scatter.default]"),
+            f"{_FAKE_MODE}._cached_dispatch_impl",
+        ),
+        operator_rules.writes_into_memory,
+        "the tracer's rule for a write by strides takes a tensor's elements for all of the memory that it is in",
+        (
+            Takes(f"{_FAKE_MODE}._cached_dispatch_impl", "self, func, types, args, kwargs"),
+            Takes(f"{_FAKE_MODE}._dispatch_impl", "self, func, types, args, kwargs"),
+            Exists(f"{_VIEWS}.op_implementations_dict", "dict"),
+            Exists("torch.ops.prims.as_strided_scatter.default", "OpOverload"),
+            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+        ),
+    ),
+    Patch(
         "arithmetic on sizes",
         ("frame", "graph"),
         (
@@ -1333,23 +1350,6 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
             Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
             Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
-        ),
-    ),
-    Patch(
-        "writes into a part of a memory",
-        ("graph", "jit"),
-        (
-            added(f"{_VIEWS}.op_implementations_dict[aten.as_strided_scatter.default]"),
-            f"{_FAKE_MODE}._validate_output_for_cache_entry",
-        ),
-        operator_rules.writes_into_memory,
-        "the tracer's rule for a write by strides takes a tensor's elements for all of the memory that it is in",
-        (
-            Takes(f"{_FAKE_MODE}._validate_output_for_cache_entry", "self, state, key, func, args, kwargs, output"),
-            Exists("torch._subclasses.fake_tensor._BypassDispatchCache", "type"),
-            Exists(f"{_VIEWS}.op_implementations_dict", "dict"),
-            Exists("torch.ops.prims.as_strided_scatter.default", "OpOverload"),
-            Says(f"{_VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
         ),
     ),
     Patch(
