@@ -726,6 +726,14 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (Takes(f"{_SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
     ),
     Patch(
+        "new sizes of fake rules",
+        ("frame", "graph"),
+        ("torch._library.fake_impl.FakeImplCtx.create_unbacked_symint",),
+        empty_sizes.new_sizes_start_at_zero,
+        "a rule of a user's operator that names no least size got one of at least 2",
+        (Takes("torch._library.fake_impl.FakeImplCtx.create_unbacked_symint", "self, min, max"),),
+    ),
+    Patch(
         "factors that may be 0",
         ("frame",),
         (f"{_SIZES}.try_solve",),
