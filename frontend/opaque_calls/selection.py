@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
 from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
+from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
@@ -78,6 +79,8 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             if not asks_for_sizes(error):
                 raise
             try:
+                if is_in_vmap():
+                    raise NotOpaque("vmap has no rule for an opaque call")
                 refuse_to_run(node.target, may_probe())
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
             except NotOpaque as refused:
