@@ -31,6 +31,7 @@ from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
 from symshape.frontend.opaque_calls.probing import Probe
+from symshape.frontend.opaque_calls.read_momentum import average_by_read_momentum
 from symshape.frontend.opaque_calls.tensor_comparisons import is_comparison, read_as_item
 from symshape.frontend.opaque_calls.write_calls import NotOpaque, encode, name_of
 from symshape.runtime.opaque_call import opaque_call
@@ -58,6 +59,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             return usual(graph, node, args, kwargs, module)
         args = with_lists(node, args)
         assert_instead(node, args, kwargs)
+        average_by_read_momentum(node, args, kwargs)
         if "out" in kwargs:
             written = trace_without_out(node, args, kwargs, frame.one_graph)
             if written is not None:
