@@ -1150,16 +1150,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "floats in checkpoints",
+        "floats in bodies",
         ("frame",),
         (f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat",),
-        checkpoints.floats_are_constants,
+        checkpoints.floats_belong_to_the_frame,
         "Dynamo finds a float of one checkpoint's graph when the next one reads it: an AssertionError",
         (
             Takes(f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat", "self, value"),
             Takes(f"{_VARIABLES}.builder.VariableBuilder.install_guards", "self, *guards"),
             Says(f"{_VARIABLES}.builder.VariableBuilder.wrap_symfloat", "CONSTANT_MATCH"),
             Takes(f"{_VARIABLES}.ConstantVariable.create", "value, **kwargs"),
+            Exists(f"{_VARIABLES}.higher_order_ops.AutogradFunctionApplyVariable._HOP_NAME", "str"),
+            Says("torch._dynamo.output_graph.SubgraphTracer.__init__", "source_target"),
+            Says("torch._dynamo.output_graph.OutputGraph.subtracer", "tracers"),
         ),
     ),
     Patch(

@@ -307,3 +307,38 @@ def test_gradients_need_sizes_that_are_computed_by_floats(
         actual.square().sum().backward()
         expected.square().sum().backward()
         torch.testing.assert_close(mine.grad, eagers.grad)
+
+
+class _KeepsFloat(torch.autograd.Function):
+    """Keeps a float for backward, and reads another one there alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, k: float) -> torch.Tensor:
+        ctx.k = k
+        ctx.save_for_backward(x)
+        return x.sin() * k
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradients[0] * x.cos() * ctx.k * SCALE, None
+
+
+def test_floats_of_an_autograd_function() -> None:
+    """They are arguments of the graph: another value needs no other graph."""
+
+    def program(x: torch.Tensor, k: float) -> torch.Tensor:
+        return _KeepsFloat.apply(x, k) + _KeepsFloat.apply(x, k * 2)  # type: ignore[no-untyped-call, no-any-return]
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = symshape.compile(program)
+    for n, k in ((3, 0.5), (5, 1.5), (2, 2.5), (7, -3.5)):
+        x = torch.randn(n, 4)
+        mine, eagers = x.clone().requires_grad_(), x.clone().requires_grad_()
+        actual, expected = compiled(mine, k), program(eagers, k)
+        torch.testing.assert_close(actual, expected)
+        actual.sum().backward()
+        expected.sum().backward()
+        torch.testing.assert_close(mine.grad, eagers.grad)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
