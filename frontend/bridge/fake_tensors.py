@@ -92,6 +92,12 @@ def is_in_functional_transform() -> bool:
     return torch._C._functorch.maybe_current_level() is not None
 
 
+def is_in_vmap() -> bool:
+    """Whether ``vmap`` is one of the transforms that are active."""
+    levels = torch._C._functorch.get_interpreter_stack() or ()
+    return any(level.key() == torch._C._functorch.TransformType.Vmap for level in levels)
+
+
 def tracing_mode(values: Any) -> Any:
     """The tracer's mode behind some values, or the one that is in force; None without one."""
     from torch._guards import detect_fake_mode

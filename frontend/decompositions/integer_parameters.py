@@ -8,6 +8,7 @@ that read the sizes of a tensor as integers (``fill_diagonal_``).
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -176,6 +177,41 @@ def kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return product.reshape([one * factor for one, factor in zip(left, right)])
 
 
+def istft(
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: torch.Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: Any = None,
+    return_complex: bool = False,
+) -> torch.Tensor:
+    """``torch.istft`` of real signals of a length: (..., length), with zeros where the frames end before. RuntimeError
+    where no window reaches a sample."""
+    torch._check(input.numel() > 0, lambda: "istft input tensor cannot be empty")
+    hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
+    window = torch.ones(width, dtype=input.real.dtype, device=input.device) if window is None else window
+    before = (n_fft - width) // 2
+    window = torch.nn.functional.pad(window, (before, n_fft - width - before))
+    batched = input if input.dim() == 3 else input.unsqueeze(0)
+    frames = torch.fft.irfft(batched.transpose(1, 2), n=n_fft, dim=-1, norm="ortho" if normalized else None) * window
+    count, first = frames.shape[1], n_fft // 2 if center else 0
+    covered = n_fft + hop * (count - 1)
+    missing = _torch.sym_max(first + length - covered, 0)
+
+    def added(parts: torch.Tensor, beyond: float) -> torch.Tensor:
+        whole = torch.ops.aten.unfold_backward(parts, (parts.shape[0], covered), 1, n_fft, hop)
+        return torch.nn.functional.pad(whole, (0, missing), value=beyond)[:, first : first + length]
+
+    weights = added(window.square().expand(1, count, n_fft), 1.0)
+    torch.ops.aten._assert_async.msg((weights.abs() >= 1e-11).all(), "window overlap add min: 1")
+    signal: torch.Tensor = added(frames, 0.0) / weights
+    return signal if input.dim() == 3 else signal.squeeze(0)
+
+
 @dataclass(frozen=True)
 class Replacement:
     """``applies``: whether ``function`` takes the place of the usual one, of its arguments."""
@@ -236,6 +272,38 @@ def _is_matrix_of_symbolic_size(args: Sequence[Any], _: Mapping[str, Any]) -> bo
     return x.dim() == 2 and any(isinstance(size, torch.SymInt) for size in x.shape)
 
 
+def _has_signals_of_symbolic_length(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Of arguments that are no error: those are the usual function's."""
+    try:
+        given = inspect.signature(_is_taken).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return _is_taken(*given.args, **given.kwargs)
+
+
+def _is_taken(
+    input: Any,
+    n_fft: Any,
+    hop_length: Any = None,
+    win_length: Any = None,
+    window: Any = None,
+    center: Any = True,
+    normalized: Any = False,
+    onesided: Any = None,
+    length: Any = None,
+    return_complex: Any = False,
+) -> bool:
+    if not isinstance(length, torch.SymInt) or return_complex or onesided not in (None, True):
+        return False
+    if type(n_fft) is not int:
+        return False
+    hop, width = n_fft // 4 if hop_length is None else hop_length, n_fft if win_length is None else win_length
+    if not (type(hop) is int and type(width) is int) or not 0 < hop <= width <= n_fft or n_fft < 3:
+        return False
+    fits = window is None or (window.shape == (width,) and window.is_floating_point())
+    return fits and input.dim() in (2, 3) and input.is_complex() and input.shape[-2] == n_fft // 2 + 1
+
+
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.linspace: Replacement(linspace, _has_symbolic_steps),
     torch.logspace: Replacement(logspace, _has_floating_steps),
@@ -251,6 +319,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),
     torch.kron: Replacement(kron, _has_symbolic_sizes),
     torch.Tensor.kron: Replacement(kron, _has_symbolic_sizes),
+    torch.istft: Replacement(istft, _has_signals_of_symbolic_length),
+    torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
 

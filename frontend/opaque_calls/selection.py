@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import autocast_state, decode, function_of, made_from, under_autocast
 from symshape.frontend.bridge.dynamo import shape_env_of_output, sizes_at_hand
+from symshape.frontend.bridge.fake_tensors import is_in_vmap
 from symshape.frontend.bridge.operators import autocast_scopes, schema_of
 from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_unbacked_size
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
@@ -30,6 +31,7 @@ from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
 from symshape.frontend.opaque_calls.probing import Probe
+from symshape.frontend.opaque_calls.read_momentum import average_by_read_momentum
 from symshape.frontend.opaque_calls.tensor_comparisons import is_comparison, read_as_item
 from symshape.frontend.opaque_calls.write_calls import NotOpaque, encode, name_of
 from symshape.runtime.opaque_call import opaque_call
@@ -57,6 +59,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             return usual(graph, node, args, kwargs, module)
         args = with_lists(node, args)
         assert_instead(node, args, kwargs)
+        average_by_read_momentum(node, args, kwargs)
         if "out" in kwargs:
             written = trace_without_out(node, args, kwargs, frame.one_graph)
             if written is not None:
@@ -78,6 +81,8 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             if not asks_for_sizes(error):
                 raise
             try:
+                if is_in_vmap():
+                    raise NotOpaque("vmap has no rule for an opaque call")
                 refuse_to_run(node.target, may_probe())
                 return _mark(node, args, kwargs, sizes_at_hand(graph), env)
             except NotOpaque as refused:

@@ -3,7 +3,9 @@
 - ``preserve_rng_state=False``: what is drawn in backward are new numbers, as many as recomputation gets to before it
   has what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
 - A float that is first read in a checkpoint (``math.pi``, an attribute) belongs to the graph of that checkpoint, and
-  Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard.
+  Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard, and
+  so it is in the body of any operator that may hold one that takes no floats (``cond``). What a user's
+  ``autograd.Function`` reads first is made outside of it, and given to it.
 """
 
 from __future__ import annotations
@@ -29,9 +31,12 @@ def breaks_at_new_draws(changes: Changes) -> None:
     changes.wrap(CheckpointHigherOrderVariable, "_call_function", _with_old_numbers)
 
 
-def floats_are_constants(changes: Changes) -> None:
-    """A float that is first read in a checkpoint is a constant there."""
-    changes.wrap(VariableBuilder, "wrap_symfloat", _constant_in_bodies)
+def floats_belong_to_the_frame(changes: Changes) -> None:
+    """A float that is first read in the body of an operator is a constant there, or made outside of it."""
+    changes.wrap(VariableBuilder, "wrap_symfloat", _made_outside_of_bodies)
+
+
+_GIVEN_FLOATS = "autograd.Function"  # what Dynamo says that it traces a body for
 
 
 @functools.cache
@@ -72,13 +77,20 @@ def _draws(body: torch.fx.GraphModule) -> bool:
 
 
 @functools.cache
-def _constant_in_bodies(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _made_outside_of_bodies(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def wrap(builder: Any, value: float) -> Any:
         output = builder.tx.output
-        if output.current_tracer.parent is None or builder.name in output.unspec_variable_map:
+        outermost, *bodies = output.tracers
+        if not bodies or builder.name in output.unspec_variable_map:
             return usual(builder, value)
-        builder.install_guards(GuardBuilder.CONSTANT_MATCH)
-        return ConstantVariable.create(value=value, source=builder.source)
+        if any(body.source_target != _GIVEN_FLOATS for body in bodies):
+            builder.install_guards(GuardBuilder.CONSTANT_MATCH)
+            return ConstantVariable.create(value=value, source=builder.source)
+        output.tracers.append(outermost)
+        try:
+            return usual(builder, value)
+        finally:
+            output.tracers.pop()
 
     return wrap

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import sympy
+from torch._library.fake_impl import FakeImplCtx
 from torch.fx.experimental import symbolic_shapes
 
 from symshape.frontend.patches.patch import Changes
@@ -41,6 +43,23 @@ def _at_most_unbounded(usual: Callable[..., Any]) -> Callable[..., Any]:
         return usual(self, a, min, max if max is None or max < _UNBOUNDED else _UNBOUNDED)
 
     return bound
+
+
+def new_sizes_start_at_zero(changes: Changes) -> None:
+    """A fake rule that asks for a new size by the old name, and says nothing of it, got one of at least 2: an operator
+    that returns fewer rows (``torchvision.ops.nms`` of one box) broke what the graph took for known."""
+    changes.wrap(FakeImplCtx, "create_unbacked_symint", _from_zero)
+
+
+def _from_zero(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def create_unbacked_symint(self: Any, *, min: int = 0, max: int | None = None) -> Any:
+        message: Any = vars(usual).get("__deprecated__")  # said of the rule's line, not of this one
+        if message is not None:
+            warnings.warn(message, FutureWarning, stacklevel=2)
+        return self.new_dynamic_size(min=min, max=max)
+
+    return create_unbacked_symint
 
 
 def zero_factors_are_kept(changes: Changes) -> None:

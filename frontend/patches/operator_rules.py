@@ -18,6 +18,7 @@ from symshape.frontend.decompositions.fake_rules import FAKE_RULES
 from symshape.frontend.opaque_calls.inferred_rules import traced_by_inferred_rule
 from symshape.frontend.patches.patch import Changes, may_run_operators
 from symshape.frontend.patches.probes import Named, Target
+from symshape.frontend.patches.scattered_sources import COPYING
 
 
 def missing_rules(changes: Changes) -> None:
@@ -88,11 +89,11 @@ def writes_into_memory(changes: Changes) -> None:
     a part: ``x[1:]``.
 
     AOTAutograd writes so where inputs share memory, into a base that may be what another graph returned, which begins
-    anywhere. The usual rule takes the number of the base's elements for the size of the memory. Results are made anew
-    each time: those of the tracer's cache begin where their memory does.
+    anywhere. The usual rule takes the number of the base's elements for the size of the memory. Results of this and of
+    ``slice_scatter`` and its like are made anew each time: those of the tracer's cache begin where their memory does.
     """
     changes.items(fake_impls.op_implementations_dict, {_WRITE: _write})
-    changes.wrap(fake_tensor.FakeTensorMode, "_validate_output_for_cache_entry", _uncached)
+    changes.wrap(fake_tensor.FakeTensorMode, "_cached_dispatch_impl", _uncached)
 
 
 _WRITE = torch.ops.aten.as_strided_scatter.default
@@ -109,13 +110,13 @@ def _write(
 
 
 def _uncached(usual: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(usual)
-    def validate(self: Any, state: Any, key: Any, func: Any, *rest: Any) -> None:
-        if func is _WRITE:
-            raise fake_tensor._BypassDispatchCache("what the cache returns, and is no view, has no storage offset")
-        usual(self, state, key, func, *rest)
+    placed = {_WRITE, *COPYING}
 
-    return validate
+    @functools.wraps(usual)
+    def dispatch(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return (self._dispatch_impl if func in placed else functools.partial(usual, self))(func, types, args, kwargs)
+
+    return dispatch
 
 
 def inferred_rules_2_11(changes: Changes) -> None:

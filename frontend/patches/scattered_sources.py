@@ -46,8 +46,8 @@ def _asked_by_decomposition(ask: Callable[..., None], usual: Callable[..., Any])
 def _asked_by_rule(ask: Callable[..., None], usual: Callable[..., Any] | None) -> Callable[..., Any]:
     def rule(mode: Any, op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         ask(x, *args)
-        if ask in _COPYING and _overlaps(x):
-            return x.clone()
+        if ask in _COPYING:
+            return x.clone() if _overlaps(x) else memory_like(x)
         return NotImplemented if usual is None else usual(mode, op, x, *args, **kwargs)
 
     return rule
@@ -56,6 +56,13 @@ def _asked_by_rule(ask: Callable[..., None], usual: Callable[..., Any] | None) -
 def _overlaps(x: torch.Tensor) -> bool:
     """Elements share memory, so that the result cannot have these strides. The tracer asks this of numbers alone."""
     return any(known_equal(stride, 0) and not known_equal(size, 1) for size, stride in zip(x.shape, x.stride()))
+
+
+def memory_like(x: torch.Tensor) -> torch.Tensor:
+    """A tensor that is where ``x`` is in a memory of that size: eager mode copies all of it, and writes to a part. The
+    tracer's rule would take the memory to end with ``x``."""
+    count = x.untyped_storage().nbytes() // x.element_size()
+    return x.new_empty((count,)).as_strided(x.size(), x.stride(), x.storage_offset())
 
 
 def _require_same(wanted: Sequence[Size], found: Sequence[Size]) -> None:
@@ -122,7 +129,9 @@ _ASKING: Mapping[Any, Callable[..., None]] = {
     **dict.fromkeys((aten.index_reduce.default, aten.index_reduce_.default), _ask_index),
 }
 
-_COPYING = (_ask_select, _ask_diagonal, _ask_slice)  # into a tensor with the strides of the first operand
+# Into a copy of the memory of the first operand.
+_COPYING = (_ask_select, _ask_diagonal, _ask_slice)
+COPYING: frozenset[Any] = frozenset(op for op, ask in _ASKING.items() if ask in _COPYING)
 
 # Those that the tracer has a decomposition for.
 DECOMPOSED = (

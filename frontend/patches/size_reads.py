@@ -136,6 +136,8 @@ def _ask_tensors_for_sizes(graph: torch.fx.Graph) -> None:
     """Has each size of an argument as a node: floats that are made of sizes are computed anew from these. Those that
     nothing reads are left out there."""
     arguments = graph.find_nodes(op="placeholder")
+    if not arguments:
+        return
     numbers = [node.meta.get("val") for node in arguments]
     known = {number.node.expr for number in numbers if isinstance(number, torch.SymInt)}
     with graph.inserting_after(arguments[-1]):

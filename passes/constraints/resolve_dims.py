@@ -128,14 +128,16 @@ class _Resolver:
                 op.erase()
             self.changed = True
             return
-        self.stand_in(value, op, scope)
+        after = ir.InsertionPoint.after(op)
+        self.stand_in(value, after, op.location, scope)
         if op.name.startswith("symshape.") and scope.waiting:
             waiting, scope.waiting = scope.waiting, []
             for other in waiting:
-                self.stand_in(other, op, scope)
+                self.stand_in(other, after, op.location, scope)
 
-    def stand_in(self, value: ir.Value, op: Any, scope: _Scope) -> None:
-        """Finds what stands for a value after ``op``; written there if there is no such value yet."""
+    def stand_in(self, value: ir.Value, after: ir.InsertionPoint, location: ir.Location, scope: _Scope) -> None:
+        """Finds what stands for a value from a point on; written there if there is no such value yet. The point is the
+        same for all that is written after one operation: each may be made of those before it."""
         expr = scope.sizes.expr(value)
         simple = scope.knowledge.simplify_expr(expr)
         if simple == expr or simple.as_int() is not None:
@@ -143,7 +145,7 @@ class _Resolver:
         if not all(Expr.symbol(name) in scope.sizes for name in simple.symbols):
             scope.waiting.append(value)
             return
-        with _after(op), op.location:
+        with after, location:
             scope.instead[value] = scope.sizes.value(simple)
         self.counts["better"] += 1
         self.changed = True
@@ -155,13 +157,10 @@ class _Resolver:
             return
         scope.knowledge.assume(condition)
         if any(part.kind == "eq" for part in parts_of(condition)):
+            after = ir.InsertionPoint.after(op)
             for value, expr in scope.sizes.known():
                 if not expr.symbols.isdisjoint(condition.symbols):
-                    self.stand_in(value, op, scope)
-
-
-def _after(op: Any) -> ir.InsertionPoint:
-    return ir.InsertionPoint.after(op)
+                    self.stand_in(value, after, op.location, scope)
 
 
 def _arithmetic_of_constraints(block: ir.Block) -> set[ir.Value]:

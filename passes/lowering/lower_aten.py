@@ -23,6 +23,7 @@ from symshape.errors import ContradictionError, OptionError, ShapeConstraintErro
 from symshape.passes.framework.base import Pass, PassContext, fail
 from symshape.passes.lowering.aten.builder import Builder, Result, Tensor, Unsupported
 from symshape.passes.lowering.aten.scalar_body import Scalar, is_float
+from symshape.passes.lowering.aten.strided import COPYING, addresses_read
 from symshape.passes.lowering.aten.views import ALIASING
 
 # The files of ``passes/lowering/aten/`` that have rules (``RULES``).
@@ -220,6 +221,7 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
         operands = [_operand(builder, v, binds) for v in op.operands]
         builder.results = [_result(builder, r, binds) for r in op.results]
         builder.decides = _jumps(call_target(op), builder.results)
+        builder.addresses = addresses_read(builder, op.results[0]) if call_target(op) in COPYING else []
         args, kwargs = instantiate(call_arguments(op), operands)
         outcome = rule(builder, *args, **kwargs)
         values = outcome if isinstance(outcome, tuple) else (outcome,)

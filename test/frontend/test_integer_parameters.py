@@ -80,6 +80,52 @@ def kroneckers(x: Tensor) -> tuple[Tensor, ...]:
     return torch.kron(x, x), x.kron(pair), torch.kron(pair[:, None, None], x), torch.kron(x, other=one)
 
 
+def spoken(x: Tensor) -> tuple[Tensor, ...]:
+    """Signals that end where the frames do, before, and behind."""
+    window, n = torch.hann_window(8), x.shape[-1]
+    frames = torch.stft(x, 8, window=window, return_complex=True)
+    others = torch.stft(x, 8, hop_length=3, window=torch.ones(8), normalized=True, return_complex=True)
+    narrow = torch.stft(x, 8, hop_length=3, win_length=6, window=torch.hann_window(6), return_complex=True)
+    return (
+        torch.istft(frames, 8, window=window, length=n),
+        frames[0].istft(8, window=window, length=n - 1),
+        torch.istft(others, 8, 3, normalized=True, length=n + 9),
+        torch.istft(others, 8, 3, None, None, False, True, True, n // 2),
+        torch.istft(narrow, 8, 3, 6, torch.hann_window(6), length=n - 8),
+    )
+
+
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+def test_lengths_of_signals(compile: Callable[..., Any]) -> None:
+    compiled: Any = compile(spoken)
+    torch._dynamo.utils.counters.clear()
+    for n in (40, 23, 16, 101):
+        found = []
+        for run in (compiled, spoken):
+            torch.manual_seed(n)
+            x = torch.randn(2, n, requires_grad=True)
+            results = run(x)
+            sum(one.square().sum() for one in results).backward()
+            found.append((*results, x.grad))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    graphs = (
+        compiled.entries if compile is symshape.jit else range(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    )
+    assert len(graphs) == 1
+
+
+def test_no_window_reaches_a_sample() -> None:
+    """Eager's error."""
+
+    def function(x: Tensor) -> Tensor:
+        frames = torch.stft(x, 8, window=torch.hann_window(8), center=False, return_complex=True)
+        return torch.istft(frames, 8, window=torch.hann_window(8), center=False, length=x.shape[-1])
+
+    for run in (function, symshape.compile(function)):
+        with pytest.raises(RuntimeError, match="window overlap add min: 1"):
+            run(torch.randn(2, 40))
+
+
 def complex_numbers(x: Tensor) -> Tensor:
     return torch.linspace(0, 1j, x.shape[0]).real
 

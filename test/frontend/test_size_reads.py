@@ -144,3 +144,18 @@ def test_the_host_program_asks_for_sizes_that_it_reads() -> None:
         jitted(torch.randn(4, 6), torch.randn(3, 3))
     program = jitted.entries[-1].graphs[0].program_source
     assert "arg0.size(0)" in program and "arg0.size(1)" in program and "arg1.size(" not in program
+
+
+def test_a_graph_without_arguments_draws_a_float() -> None:
+    """The sizes of its arguments would be read for what is computed of the float."""
+
+    def draw(_: list[int]) -> tuple[float, torch.Tensor]:
+        return torch.empty(1).uniform_(0.5, 1.5).item() + 1, torch.randperm(4)
+
+    compiled = symshape.compile(draw)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        expected = draw([seed])
+        torch.manual_seed(seed)
+        actual = compiled([seed])
+        assert actual[0] == expected[0] and torch.equal(actual[1], expected[1])

@@ -278,3 +278,67 @@ def test_numbers_of_more_than_64_bits(entry: Callable[..., Any], function: Calla
     for n in (3, 5, 2, 1):
         x = torch.arange(4.0 * n).reshape(n, 4)
         torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+
+
+def _by_capacity(x: torch.Tensor) -> torch.Tensor:
+    """A mixture of experts': only products and maxima of the capacity are saved for backward."""
+    n = x.shape[0]
+    capacity = max(1, int(n * 1.25 / 4))
+    return torch.einsum("nec,nd->ecd", torch.full((n, 5, capacity), 0.5), x)
+
+
+def _by_square(x: torch.Tensor) -> torch.Tensor:
+    k = round(x.shape[0] * 0.3) + 1
+    return (x[:, None] * x.new_ones(k * k, 1)).exp().sum(1)
+
+
+@pytest.mark.parametrize("function", [_by_capacity, _by_square])
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+def test_gradients_need_sizes_that_are_computed_by_floats(
+    entry: Callable[..., Any], function: Callable[..., Any]
+) -> None:
+    torch._dynamo.reset()
+    compiled = entry(function)
+    for n in (5, 3, 20, 7, 1):
+        x = torch.randn(n, 4)
+        mine, eagers = x.clone().requires_grad_(), x.clone().requires_grad_()
+        actual, expected = compiled(mine), function(eagers)
+        torch.testing.assert_close(actual, expected)
+        actual.square().sum().backward()
+        expected.square().sum().backward()
+        torch.testing.assert_close(mine.grad, eagers.grad)
+
+
+class _KeepsFloat(torch.autograd.Function):
+    """Keeps a float for backward, and reads another one there alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, k: float) -> torch.Tensor:
+        ctx.k = k
+        ctx.save_for_backward(x)
+        return x.sin() * k
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradients[0] * x.cos() * ctx.k * SCALE, None
+
+
+def test_floats_of_an_autograd_function() -> None:
+    """They are arguments of the graph: another value needs no other graph."""
+
+    def program(x: torch.Tensor, k: float) -> torch.Tensor:
+        return _KeepsFloat.apply(x, k) + _KeepsFloat.apply(x, k * 2)  # type: ignore[no-untyped-call, no-any-return]
+
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = symshape.compile(program)
+    for n, k in ((3, 0.5), (5, 1.5), (2, 2.5), (7, -3.5)):
+        x = torch.randn(n, 4)
+        mine, eagers = x.clone().requires_grad_(), x.clone().requires_grad_()
+        actual, expected = compiled(mine, k), program(eagers, k)
+        torch.testing.assert_close(actual, expected)
+        actual.sum().backward()
+        expected.sum().backward()
+        torch.testing.assert_close(mine.grad, eagers.grad)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1

@@ -99,3 +99,29 @@ func.func @numbers(%x: tensor<?xf32>) {
   "host.call"(%x, %s0, %m) {target = "aten.resize_", arguments = "($0, $1, $2)"} : (tensor<?xf32>, index, index) -> ()
   return
 }
+
+// -----
+
+// What a check makes better is written behind it in the order in which it was found: one form is made of the one before.
+// CHECK-LABEL: func.func @in_order(
+// CHECK:         "symshape.expect_true"
+// CHECK:         %[[C2:.*]] = arith.constant 2 : index
+// CHECK:         %[[FIRST:.*]] = arith.muli %{{.*}}, %[[C2]] : index
+// CHECK-NEXT:    %[[LEFT:.*]] = arith.addi %{{.*}}, %[[FIRST]]
+// CHECK:         %[[SQUARE:.*]] = arith.addi %[[LEFT]], %{{.*}} : index
+// CHECK:         %[[SECOND:.*]] = arith.muli %{{.*}}, %[[C2]] : index
+// CHECK-NEXT:    arith.addi %{{.*}}, %[[SECOND]] : index
+// CHECK:         "host.call"(%{{.*}}, %[[SQUARE]], %{{.*}})
+func.func @in_order(%x: tensor<?xf32>, %a: index, %b: index, %t: tensor<i64>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %s1 = "symshape.symbol"() {name = "s1", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg1"} : () -> index
+  %s2 = "symshape.symbol"() {name = "s2", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg2"} : () -> index
+  %u0 = "symshape.unbacked_symbol"(%t) {name = "u0", min = 0 : i64, max = 4096 : i64, kind = "item"} : (tensor<i64>) -> index
+  %u = arith.muli %u0, %u0 : index
+  %v = arith.muli %u, %s1 : index
+  %sum = arith.addi %s1, %s2 : index
+  %eq = arith.cmpi eq, %u0, %sum : index
+  "symshape.expect_true"(%eq) {message = "as many as both"} : (i1) -> ()
+  "host.call"(%x, %u, %v) {target = "aten.resize_", arguments = "($0, $1, $2)"} : (tensor<?xf32>, index, index) -> ()
+  return
+}

@@ -85,6 +85,47 @@ def test_parts_of_a_memory(entry: Callable[..., Any]) -> None:
         assert [one.stride() for one in actual] == [one.stride() for one in expected]
 
 
+def scattered(x: Tensor, y: Tensor) -> list[Tensor]:
+    """Written into a copy of a memory, which is then read before the part that was written to, in gaps and behind."""
+    n = y.shape[0]
+    flat = x.reshape(-1)
+    a = torch.slice_scatter(flat[1:], y, 0, 0, 2 * n, 2)
+    b = torch.select_scatter(x[:, 1:], y, 1, 0)
+    c = torch.diagonal_scatter(x[1:3], y[:2])
+    d = torch.select_scatter(torch.slice_scatter(x.t()[1:], y[None], 0, 0, 1), y * 2, 0, 1)
+    e = torch.as_strided_scatter(flat[:n], y, (n,), (1,))
+    part = x[1:]
+    part[0, 1:] = 7
+    own = (x * 2)[1:]
+    own[:, 1] = 3
+    made = [one.as_strided((3 * n,), (1,), 0) * 2 for one in (a, b, c, d, e, part, own)]
+    return [*made, *(one.as_strided((2,), (1,)) + 1 for one in (a, b, c, d, e, part, own)), a, b, c, d, e]
+
+
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+def test_what_is_around_a_written_part(entry: Callable[..., Any]) -> None:
+    torch._dynamo.reset()
+    compiled = entry(scattered)
+    for n in (3, 7, 5, 4):
+        mine, eagers = torch.randn(n, 3), torch.randn(n)
+        expected = scattered(mine.clone(), eagers)
+        actual = compiled(mine, eagers)
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+        assert [one.stride() for one in actual] == [one.stride() for one in expected]
+
+
+def test_a_written_part_that_is_read_inside_is_no_library_call() -> None:
+    def program(x: Tensor) -> Tensor:
+        x = x * 2
+        x[1:3] = 0
+        return x.as_strided((x.shape[0] - 2, 3), (1, 1)) + torch.slice_scatter(x, x[:2], 0, 2, 4)[:-2, None]
+
+    torch._dynamo.reset()
+    (graph,) = symshape.explain(program, torch.randn(9)).graphs
+    assert not graph.library_calls
+    torch.testing.assert_close(symshape.compile(program)(torch.arange(9.0)), program(torch.arange(9.0)))
+
+
 @pytest.mark.parametrize("more", [(), (3,)], ids=["rows of one", "rows of three"])
 def test_inputs_in_the_middle_of_a_memory(more: tuple[int, ...]) -> None:
     """Of two inputs of one memory one is the base of the other, and begins where it does."""

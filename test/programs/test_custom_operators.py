@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -293,3 +295,27 @@ def test_element_types_that_kernels_do_not_have() -> None:
     for rows in (3, 5):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(compiled(x), program(x))
+
+
+@pytest.mark.filterwarnings("ignore:`create_unbacked_symint` is deprecated:FutureWarning")
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+def test_a_new_size_whose_rule_names_no_least_one(entry: Callable[..., Any]) -> None:
+    """As torchvision's ``nms`` has it, of one box or none. The name is an older one, with a default of 2."""
+    name = f"symshape_tests::found_{entry.__name__}"
+
+    @torch.library.custom_op(name, mutates_args=())
+    def found(x: torch.Tensor) -> torch.Tensor:
+        return (x > 0).nonzero()[:, 0]
+
+    @found.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        return x.new_empty(torch.library.get_ctx().create_unbacked_symint(), dtype=torch.long)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        kept = found(x) + 1
+        return kept * 2 if kept.shape[0] > 1 else kept - 1
+
+    for function in (lambda x: found(x) + 1, program) if entry is symshape.compile else (lambda x: found(x) + 1,):
+        compiled = entry(function)
+        for n in (5, 2, 1, 0):
+            torch.testing.assert_close(compiled(torch.ones(n)), function(torch.ones(n)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from program import LARGE, integers, normal
+from torch import nn
 
 import symshape
 
@@ -151,3 +153,22 @@ def test_the_first_call_has_a_special_size(first: int) -> None:
         x = normal(n, 5)
         for a, e in zip(compiled(x), function(x)):
             torch.testing.assert_close(a, e)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_averages_over_all_batches(affine: bool) -> None:
+    """``momentum=None``: the weight of a batch is 1 by the number of batches, which is a tensor's."""
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=None, affine=affine), nn.Tanh(), nn.Linear(6, 2))
+    eager = copy.deepcopy(model)
+    compiled = symshape.compile(model, fullgraph=True)
+    for n in (5, 3, 2, 7):
+        x = torch.randn(n, 4)
+        actual, expected = compiled(x), eager(x)
+        torch.testing.assert_close(actual, expected)
+        actual.square().sum().backward()
+        expected.square().sum().backward()
+    torch.testing.assert_close(dict(model.named_buffers()), dict(eager.named_buffers()))
+    for mine, eagers in zip(model.parameters(), eager.parameters()):
+        torch.testing.assert_close(mine.grad, eagers.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(compiled.eval()(x), eager.eval()(x))

@@ -67,6 +67,19 @@ def test_gradients_of_each_sample(chunk: int | None) -> None:
         torch.testing.assert_close(compiled(parameters, x, y), gradients(parameters, x, y), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_dropout_in_a_vmap(randomness: str) -> None:
+    """What PyTorch cannot trace there breaks the graph: no opaque call has a rule for batches."""
+    transform = vmap(nn.Dropout(0.5), randomness=randomness)
+    compiled = symshape.compile(lambda x: transform(x * 2) + 1)
+    for batch in (5, 3):
+        torch.manual_seed(batch)
+        expected = transform(torch.full((batch, 4), 2.0)) + 1
+        torch.manual_seed(batch)
+        assert torch.equal(compiled(torch.ones(batch, 4)), expected)
+        assert set(expected.unique().tolist()) <= {1.0, 5.0}
+
+
 @pytest.mark.long
 def test_transforms_around_a_compiled_function() -> None:
     """What is compiled serves calls outside of transforms, before and after one."""

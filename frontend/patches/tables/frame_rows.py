@@ -411,6 +411,23 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "writes into a part of a memory",
+        ("frame", "graph"),
+        (
+            added(f"{VIEWS}.op_implementations_dict[aten.as_strided_scatter.default]"),
+            f"{FAKE_MODE}._cached_dispatch_impl",
+        ),
+        operator_rules.writes_into_memory,
+        "the tracer's rule for a write by strides takes a tensor's elements for all of the memory that it is in",
+        (
+            Takes(f"{FAKE_MODE}._cached_dispatch_impl", "self, func, types, args, kwargs"),
+            Takes(f"{FAKE_MODE}._dispatch_impl", "self, func, types, args, kwargs"),
+            Exists(f"{VIEWS}.op_implementations_dict", "dict"),
+            Exists("torch.ops.prims.as_strided_scatter.default", "OpOverload"),
+            Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
+        ),
+    ),
+    Patch(
         "arithmetic on sizes",
         ("frame", "graph"),
         (
@@ -686,6 +703,14 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         empty_sizes.bounds_fit,
         "what a mask selects has a bound that no integer has, where the mask's size is in the data",
         (Takes(f"{SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
+    ),
+    Patch(
+        "new sizes of fake rules",
+        ("frame", "graph"),
+        ("torch._library.fake_impl.FakeImplCtx.create_unbacked_symint",),
+        empty_sizes.new_sizes_start_at_zero,
+        "a rule of a user's operator that names no least size got one of at least 2",
+        (Takes("torch._library.fake_impl.FakeImplCtx.create_unbacked_symint", "self, min, max"),),
     ),
     Patch(
         "factors that may be 0",
@@ -1102,16 +1127,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
-        "floats in checkpoints",
+        "floats in bodies",
         ("frame",),
         (f"{VARIABLES}.builder.VariableBuilder.wrap_symfloat",),
-        checkpoints.floats_are_constants,
+        checkpoints.floats_belong_to_the_frame,
         "Dynamo finds a float of one checkpoint's graph when the next one reads it: an AssertionError",
         (
             Takes(f"{VARIABLES}.builder.VariableBuilder.wrap_symfloat", "self, value"),
             Takes(f"{VARIABLES}.builder.VariableBuilder.install_guards", "self, *guards"),
             Says(f"{VARIABLES}.builder.VariableBuilder.wrap_symfloat", "CONSTANT_MATCH"),
             Takes(f"{VARIABLES}.ConstantVariable.create", "value, **kwargs"),
+            Exists(f"{VARIABLES}.higher_order_ops.AutogradFunctionApplyVariable._HOP_NAME", "str"),
+            Says("torch._dynamo.output_graph.SubgraphTracer.__init__", "source_target"),
+            Says("torch._dynamo.output_graph.OutputGraph.subtracer", "tracers"),
         ),
     ),
     Patch(

@@ -20,7 +20,6 @@ from symshape.frontend.patches.tables.torch_names import (
     ASSOCIATIVE,
     AUTOGRAD,
     CAPTURE,
-    FAKE_MODE,
     HIGHER_ORDER,
     MATERIALIZE,
     PARTITIONERS,
@@ -102,23 +101,6 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
             Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says("torch._functorch._aot_autograd.runtime_wrappers.merge_view_inputs", "set_"),
-        ),
-    ),
-    Patch(
-        "writes into a part of a memory",
-        ("graph", "jit"),
-        (
-            added(f"{VIEWS}.op_implementations_dict[aten.as_strided_scatter.default]"),
-            f"{FAKE_MODE}._validate_output_for_cache_entry",
-        ),
-        operator_rules.writes_into_memory,
-        "the tracer's rule for a write by strides takes a tensor's elements for all of the memory that it is in",
-        (
-            Takes(f"{FAKE_MODE}._validate_output_for_cache_entry", "self, state, key, func, args, kwargs, output"),
-            Exists("torch._subclasses.fake_tensor._BypassDispatchCache", "type"),
-            Exists(f"{VIEWS}.op_implementations_dict", "dict"),
-            Exists("torch.ops.prims.as_strided_scatter.default", "OpOverload"),
-            Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
         ),
     ),
     Patch(

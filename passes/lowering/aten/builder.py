@@ -44,6 +44,9 @@ class Result:
     dtype: str
 
 
+Addresses = tuple[Expr, Sequence[Expr], Sequence[Any]]  # in a memory: the first, sizes and strides, in elements
+
+
 class Unsupported(Exception):
     """Raised by a rule that cannot lower this call; it stays a library call, with the reason in the report."""
 
@@ -82,6 +85,7 @@ class Builder:
         self._written = set(written)  # and what is made of one by scatters
         self.results: list[Result] = []
         self.decides = False  # whether a jump of the call's result is at stake: half operands are then rounded
+        self.addresses: list[Addresses | None] = []  # that the call's result is read at; None: unknown ones
         self.body = Body(self._size_before_body)
         self._parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
         self._reduction = ir.Attribute.parse("#linalg.iterator_type<reduction>")

@@ -8,6 +8,7 @@ from typing import Any
 from symshape.passes.lowering.aten.builder import ZERO, Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.elementwise import Rule, number
 from symshape.passes.lowering.aten.scalar_body import Scalar, compute_type
+from symshape.passes.lowering.aten.strided import require_memory
 from symshape.passes.lowering.aten.views import clamp_start
 from symshape.prover.numbers.expr import Expr, as_expr, maximum
 
@@ -100,6 +101,7 @@ def slice_scatter(
     b: Builder, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Tensor:
     """``x`` with every ``step``-th element between two bounds taken from ``source``."""
+    require_memory(b, x)
     position, m = b.dim(dim, x.rank), b.body
     size = x.sizes[position]
     first = clamp_start(b, 0 if start is None else start, size)
@@ -139,6 +141,7 @@ def _require_same_sizes(b: Builder, source: Tensor, x: Tensor, position: int) ->
 
 def select_scatter(b: Builder, x: Tensor, source: Tensor, dim: int, index: Any) -> Tensor:
     """``x`` with one index of a dim taken from ``source``."""
+    require_memory(b, x)
     position, m = b.dim(dim, x.rank), b.body
     written = b.view(source, x.sizes, lambda *d: [*d[:position], *d[position + 1 :]])
 
@@ -151,6 +154,7 @@ def select_scatter(b: Builder, x: Tensor, source: Tensor, dim: int, index: Any) 
 
 def diagonal_scatter(b: Builder, x: Tensor, source: Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """``x`` with a diagonal of two dims taken from ``source``, whose last dim runs along it."""
+    require_memory(b, x)
     rows, columns, m = b.dim(dim1, x.rank), b.dim(dim2, x.rank), b.body
     down, right = maximum(-as_expr(offset), ZERO), maximum(as_expr(offset), ZERO)
     length = source.sizes[-1]

@@ -7,11 +7,13 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import call_arguments, call_target
 from symshape.dialects.host import CallOp
 from symshape.dialects.sizes import Layout
-from symshape.passes.lowering.aten.builder import ONE, ZERO, Builder, Tensor, Unsupported
+from symshape.dialects.template import instantiate
+from symshape.passes.lowering.aten.builder import ONE, ZERO, Addresses, Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.scalar_body import Scalar
-from symshape.passes.lowering.aten.views import regroup
+from symshape.passes.lowering.aten.views import ALIASING, regroup
 from symshape.prover.numbers.expr import Expr, as_expr, maximum, minimum, product
 
 
@@ -39,6 +41,7 @@ def as_strided_scatter(
     if any(step == 0 and not b.facts.nonnegative(1 - n) for n, step in zip(sizes, map(as_expr, stride))):
         raise Unsupported("elements that share memory")  # eager's error, where there are several
     first = layout.offset if storage_offset is None else as_expr(storage_offset)
+    require_memory(b, x)
     dense = layout.offset == ZERO and _row_major(b, layout) and _within(b, layout, first, sizes, stride)
     if dense:
         held = b.view(x, [product(x.sizes)], lambda *d: regroup(b, x.sizes, [product(x.sizes)], d))
@@ -60,6 +63,64 @@ def as_strided_scatter(
     if dense:
         return b.view(written, x.sizes, lambda *d: regroup(b, [product(x.sizes)], x.sizes, d))
     return b.view(written, x.sizes, lambda *d: [_address(layout.offset, d, layout.strides)])
+
+
+def require_memory(b: Builder, x: Tensor) -> None:
+    """Unsupported where the result of a write into a copy of the memory that ``x`` is in may be read, by address,
+    outside of ``x``: the library call copies all of the memory, whose size is known at call time."""
+    layout = _layout(b, x)
+    if not b.addresses or is_own_memory(b, x):
+        return
+    if not _row_major(b, layout) or not all(one is not None and _within(b, layout, *one) for one in b.addresses):
+        raise Unsupported("what is around its operand in memory may be read by address")
+
+
+def addresses_read(b: Builder, x: ir.Value) -> list[Addresses | None]:
+    """The addresses at which the memory that a value is in is read; None stands for unknown ones."""
+    found: list[Addresses | None] = []
+    for use in x.uses:
+        op = use.owner.operation
+        target = call_target(op) if op.name == "host.call" and use.operand_number == 0 else ""
+        if target in READING:
+            found.append(_addresses(b, op, target))
+        if op.name == "symshape.view" or target in ALIASING or target in COPYING:
+            found += [one for result in op.results for one in addresses_read(b, result)]
+    return found
+
+
+def _addresses(b: Builder, op: Any, target: str) -> Addresses | None:
+    layout = b.sizes.layouts.get(op.operands[0])
+    if layout is None or target == "symshape.storage":
+        return None
+    try:
+        operands = [None if isinstance(v.type, ir.RankedTensorType) else b.sizes.expr(v) for v in op.operands]
+    except KeyError:
+        return None
+    (_, *arguments), _ = instantiate(call_arguments(op), operands)
+    size, stride, *offset = arguments[1:] if target in COPYING else arguments
+    first = layout.offset if not offset or offset[0] is None else as_expr(offset[0])
+    return first, [as_expr(one) for one in size], stride
+
+
+def is_own_memory(b: Builder, x: Tensor) -> bool:
+    """Whether a tensor has all elements of its memory."""
+    root = x.value
+    while not isinstance(root.owner, ir.Block) and _is_alias(root.owner):
+        root = root.owner.operands[0]
+    layout = None if isinstance(root.owner, ir.Block) else b.sizes.layouts.get(root)
+    if layout is None or layout.offset != ZERO or (root.owner.name == "host.call" and not _is_fresh(root.owner)):
+        return False
+    return b.facts.equal(product(layout.sizes), product(x.sizes))
+
+
+def _is_alias(op: Any) -> bool:
+    return op.name == "symshape.view" or (op.name == "host.call" and call_target(op) in ALIASING)
+
+
+def _is_fresh(op: Any) -> bool:
+    """Whether a library call's result is in a memory of its own size."""
+    target = call_target(op)
+    return target.startswith("aten.") and target not in COPYING and target not in ALIASING
 
 
 def _layout(b: Builder, x: Tensor) -> Layout:
@@ -100,6 +161,18 @@ def _storage(b: Builder, x: Tensor, size: Expr) -> Tensor:
     ir.Operation.create("symshape.bind", [], [value, *(b.sizes.value(e) for e in (size, ONE, ZERO))])
     return Tensor(value, (size,), x.dtype)
 
+
+# Results of these are where their first operand is, in a copy of the memory that it is in.
+COPYING = frozenset(
+    {
+        "aten.as_strided_scatter.default",
+        "aten.slice_scatter.default",
+        "aten.select_scatter.default",
+        "aten.diagonal_scatter.default",
+    }
+)
+# These read the memory of their first operand, wherever that is.
+READING = frozenset({"aten.as_strided.default", "aten.as_strided_scatter.default", "symshape.storage"})
 
 RULES: dict[str, Callable[..., Any]] = {
     "aten.as_strided.default": as_strided,
