@@ -46,7 +46,7 @@ from symshape.dialects.accessors import (
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.in_flight import read_until
 from symshape.dialects.locations import source_line, source_lines
-from symshape.dialects.reals import is_real, python
+from symshape.dialects.reals import is_real, python, real_of
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import substitute
 from symshape.dialects.types import TORCH_NAMES, dtype_of
@@ -333,7 +333,7 @@ def _launch(w: Writer, op: Any) -> None:
     if callee not in w.text.kernels:
         w.text.kernels.append(callee)
     args = []
-    indices = tuple(w.sizes.expr(v) for v in op.operands if not isinstance(v.type, ir.RankedTensorType))
+    indices = tuple(w.sizes.expr(v) for v in op.operands if v in w.sizes)
     w.text.launches.append((callee, indices))
     numbers = w.callees.by_value.get(callee, frozenset())
     for position, value in enumerate(op.operands):
@@ -341,8 +341,10 @@ def _launch(w: Writer, op: Any) -> None:
             args.append(f"number_of({w.name(value)})")
         elif isinstance(value.type, ir.RankedTensorType):
             args.append(w.name(value) + (".data_ptr()" if w.callees.pointers else ""))
-        else:
+        elif value in w.sizes:
             args.append(w.size(w.sizes.expr(value)))
+        else:
+            args.append(f"bits_of({w.operand(real_of(value))})")
     if callee in w.callees.checking:
         w.lines.append("slot = error_slot()")
         w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.callees.pointers else 'slot'})")
