@@ -163,8 +163,9 @@ class Body:
         return self.size(value, dtype) if isinstance(value, Expr) else self.constant(value, dtype)
 
     def rounded(self, x: Scalar, dtype: str) -> Scalar:
-        """The nearest number of a dtype, in its compute type."""
-        return self.cast(self.cast(x, dtype), compute_type(dtype))
+        """The nearest number of a dtype, in its compute type; no later step undoes that."""
+        wide = self.cast(x, compute_type(dtype))
+        return wide if wide.dtype == dtype else self.cast(self.round_for_good(wide, dtype), wide.dtype)
 
     def position(self, dim: int) -> Scalar:
         """The iteration index of a dim."""
