@@ -443,3 +443,23 @@ def test_sizes_that_are_joined_again_and_again(first: int) -> None:
             x, time = torch.randn(batch, 8, 3), torch.randn(times, 4)
             torch.testing.assert_close(compiled(x, time), residual(x, time), rtol=1e-4, atol=1e-4)
     assert graphs.read().graphs == 1
+
+
+def _of_every_layout(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x.exp()
+    made = torch.zeros(3, x.shape[1], 5), x.new_empty(5, x.shape[1], x.shape[1] + 2), torch.stack([x, y], -1)
+    views = y.t(), y[:, :, None].transpose(0, 1), (x * 2)[None].expand(3, -1, -1)
+    computed = x * 7, torch.cat([x, x]), x.softmax(-1), x.cumsum(0), x.double(), x @ x.t(), x.repeat(2, 2)
+    copied = made[0].index_add(0, torch.tensor([0, 2]), made[0][:2]), torch.sort(x, 0)[0], x.clone()
+    return [*made, *views, *computed, *copied]
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_strides_of_results_without_elements(wrap: Callable[..., Any]) -> None:
+    """No size counts as less than 1 in them."""
+    compiled = wrap(_of_every_layout)
+    for n in (3, 0, 8):
+        x = torch.ones(4, n)
+        expected = _of_every_layout(x)
+        assert [y.stride() for y in compiled(x)] == [y.stride() for y in expected], n
+        assert n == 0 or compiled(x)[6].equal(expected[6])
