@@ -64,6 +64,12 @@ PROGRAMS: dict[str, Program] = {
     "outer": (lambda n: (torch.randn(n), torch.randn(3)), torch.outer),
     "branches": (_rows, _branching),
     "log softmax along it": (_columns, lambda x: torch.log_softmax(x, -1)),
+    "logsumexp": (
+        _columns,
+        lambda x: x.logsumexp((-1, 0), keepdim=True) + x.int().logsumexp(1, True) + x.double().logsumexp(0),
+    ),
+    "logsumexp of infinities": (_columns, lambda x: (x * torch.inf).logsumexp(0)),
+    "running extrema": (_columns, lambda x: sum(x.cummax(1)) + sum(x.cummin(0))),
     "roll": (_columns, lambda x: x.roll((1, -3), (1, 0)) + x.roll(2)),
 }
 AT_LEAST_ONE: dict[str, Program] = {
