@@ -46,7 +46,8 @@ class Access:
 class KernelAccesses:
     """One kernel. ``sweeps``: how often its full level must be gone over, when values are not kept: 1 plus how many
     reductions one after the other something at full level depends on. ``loops``: the same where two sums that depend on
-    an earlier reduction are found with it (analysis/online.py). ``known``: what its function assumes."""
+    an earlier reduction are found with it (analysis/online.py). ``symbols``: what
+    addresses are made of. ``known``: what its function assumes."""
 
     name: str
     dims: tuple[Dim, ...]
@@ -154,7 +155,7 @@ def read_accesses(kernel: LoopKernel) -> KernelAccesses:
         kernel.dims,
         kernel.args,
         tuple(accesses),
-        kernel.symbols,
+        tuple(name for name in kernel.symbols if name not in kernel.numbers),
         _sweeps(kernel, {}),
         _sweeps(kernel, find_online(kernel.code)),
         partial_bytes,

@@ -116,6 +116,14 @@ class LoopKernel:
     known: tuple[Condition, ...] = ()  # what its function assumes of the symbols
 
     @property
+    def numbers(self) -> frozenset[str]:
+        """The index arguments that are data alone, and part of no address."""
+        of_dims = [dim.size for dim in self.dims]
+        of_args = [e for arg in self.args for e in (*arg.sizes, *arg.strides)]
+        of_code = [e for i in self.code for e in (*i.mask, i.address) if e is not None and i.op != "index"]
+        return frozenset(self.symbols).difference(*(e.symbols for e in (*of_dims, *of_args, *of_code)))
+
+    @property
     def scatter(self) -> Instr | None:
         """What a kernel does that writes at data-dependent indices: it does nothing else."""
         return next((i for i in self.code if i.op == "scatter"), None)

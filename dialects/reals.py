@@ -12,6 +12,8 @@ from symshape.prover.numbers.expr import Expr
 
 OPERATORS = {"arith.addf": "+", "arith.subf": "-", "arith.mulf": "*", "arith.divf": "/"}
 
+_OF_INTEGERS = "symshape.of_integers"  # a quotient of two sizes
+
 
 def is_real(value: ir.Value) -> bool:
     """An f64 scalar that arithmetic on sizes computes."""
@@ -34,6 +36,32 @@ def from_size(size: ir.Value) -> ir.Value:
     i64, f64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
     integer = ir.Operation.create("arith.index_cast", [i64], [size]).result
     return ir.Operation.create("arith.sitofp", [f64], [integer]).result
+
+
+def quotient(left: ir.Value, right: ir.Value) -> ir.Value:
+    """Of two indices, rounded once as Python does, however many bits they have."""
+    result = binary("arith.divf", from_size(left), from_size(right))
+    result.owner.attributes[_OF_INTEGERS] = ir.UnitAttr.get()
+    return result
+
+
+def to_bits(value: ir.Value) -> ir.Value:
+    """The 64 bits of a real as an index: how a kernel is given one."""
+    i64, index = ir.IntegerType.get_signless(64), ir.IndexType.get()
+    bits = ir.Operation.create("arith.bitcast", [i64], [value]).result
+    return ir.Operation.create("arith.index_cast", [index], [bits]).result
+
+
+def from_bits(bits: ir.Value) -> ir.Value:
+    """The real that has these bits."""
+    i64, f64 = ir.IntegerType.get_signless(64), ir.F64Type.get()
+    integer = ir.Operation.create("arith.index_cast", [i64], [bits]).result
+    return ir.Operation.create("arith.bitcast", [f64], [integer]).result
+
+
+def real_of(bits: ir.Value) -> ir.Value:
+    """What ``to_bits`` was given."""
+    return bits.owner.operands[0].owner.operands[0]
 
 
 def sizes_in(value: ir.Value) -> Iterator[ir.Value]:
@@ -62,5 +90,8 @@ def python(value: ir.Value, sizes: Sizes, text: Callable[[Expr], str]) -> str:
         return repr(ir.FloatAttr(op.attributes["value"]).value)
     if op.name == "arith.sitofp":
         return f"float({text(sizes.expr(op.operands[0].owner.operands[0]))})"
-    left, right = (python(v, sizes, text) for v in op.operands)
+    if _OF_INTEGERS in op.attributes:
+        left, right = (text(sizes.expr(v.owner.operands[0].owner.operands[0])) for v in op.operands)
+    else:
+        left, right = (python(v, sizes, text) for v in op.operands)
     return f"({left} {OPERATORS[op.name]} {right})"

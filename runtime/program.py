@@ -61,6 +61,7 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
         "address": ctypes.addressof,
         "error_code": _error_code,
         "number_of": _number_of,
+        "bits_of": _bits_of,
         "tiled_attention": tiled_attention,
         "raise_index_error": raise_index_error,
         "inf": float("inf"),
@@ -260,8 +261,14 @@ def _number_of(tensor: torch.Tensor) -> int | float:
     """The element of a tensor on the CPU, as Triton kernels take it (``NUMBERS`` in artifact/triton_kernels.py)."""
     number: int | float = tensor.item()
     if tensor.dtype == torch.float64:
-        (number,) = struct.unpack("<q", struct.pack("<d", number))
+        return _bits_of(number)
     return int(number) if isinstance(number, bool) else number
+
+
+def _bits_of(real: float) -> int:
+    """The float64 as an integer of the same bits: kernels take integers."""
+    bits: int = struct.unpack("<q", struct.pack("<d", real))[0]
+    return bits
 
 
 def _error_code(slot: Any) -> int:

@@ -42,19 +42,20 @@ from symshape.dialects.accessors import (
     returned_relations,
     symbol_binding,
     symbol_name,
+    symbol_range,
     symbol_source,
     written_arguments,
 )
 from symshape.dialects.conditions import condition_of, read_condition
 from symshape.dialects.in_flight import read_until
 from symshape.dialects.locations import source_line, source_lines
-from symshape.dialects.reals import is_real, python
+from symshape.dialects.reals import is_real, python, real_of
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.template import substitute
 from symshape.dialects.types import TORCH_NAMES, dtype_of
 from symshape.errors import CompileError
 from symshape.prover.numbers.condition import TRUE
-from symshape.prover.numbers.expr import Expr, product
+from symshape.prover.numbers.expr import Expr, maximum, product
 
 # The result strides of these are what the tracer says on every backend: no check at run time.
 _EXACT_STRIDES = frozenset(
@@ -109,6 +110,8 @@ class Writer:
         self.sources: dict[str, str] = {}  # symbol -> where its value comes from, for messages
         self.alias: dict[ir.Value, ir.Value] = {}  # destination -> launch result
         self.roots: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose storage it is in
+        self.returned: set[ir.Value] = set()  # tensors of which callers see the strides
+        self.least: dict[str, int] = {}  # of symbols
         self.tensors: dict[ir.Value, Held] = {}  # those that stand for a value of another shape or type
         self.used: set[ir.Value] = set()  # tensors that an operation other than a view or bind uses
         self.shown: set[ir.Value] = set()  # views that autograd must know as such
@@ -168,6 +171,10 @@ class Writer:
             if op.name not in ("symshape.view", "symshape.bind"):
                 self.used.update(op.operands)
         self._learn_shown(operations[-1])
+        self.returned.update(self.alias.get(v, v) for v in operations[-1].operands)
+        for op in reversed(operations):
+            if op.name == "symshape.reuse" and self.alias.get(op.results[0], op.results[0]) in self.returned:
+                self.returned.add(self.alias.get(op.operands[0], op.operands[0]))
         self.sizes.learn(operations)
 
     def _learn_shown(self, returned: Any) -> None:
@@ -239,6 +246,42 @@ class Writer:
         parts = [self.size(e) for e in exprs]
         return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
+    def shape(self, value: ir.Value) -> Sequence[str]:
+        """The Python text of a tensor's sizes and strides.
+
+        The strides of an empty tensor are those that eager mode gives it where a caller sees them: products of its
+        sizes of which none counts as less than 1.
+        """
+        layout = self.layout(value)
+        if value not in self.returned:
+            return self.tuple(layout.sizes), self.tuple(layout.strides)
+        sizes = self.tuple(layout.sizes)
+        strides = [self._stride(stride, layout.sizes) for stride in layout.strides]
+        return sizes, f"({', '.join(strides)}{',' if len(strides) == 1 else ''})"
+
+    def _stride(self, stride: Expr, sizes: Sequence[Expr]) -> str:
+        """One that is not 0 where one of the sizes is."""
+        factors: list[str] = []
+        for size in sizes:
+            rest = stride.exact_quotient(size) if stride.symbols and self._may_be_zero(size) else None
+            if rest is not None:
+                factors.append(self._positive(size))
+                stride = rest
+        return "*".join(factors + ([] if factors and stride == 1 else [self.size(stride)]))
+
+    def _may_be_zero(self, size: Expr) -> bool:
+        name = size.as_symbol()
+        return bool(size.symbols) and (name is None or self.least.get(name, 0) < 1)
+
+    def _positive(self, size: Expr) -> str:
+        """A size, or 1 for 0."""
+        positive = maximum(size, 1)
+        if positive not in self.exprs:
+            text = self.size(size)
+            self.exprs[positive] = name = f"n{len(self.exprs)}"
+            self.lines.append(f"{name} = {text} or 1")
+        return self.exprs[positive]
+
     def layout(self, value: ir.Value) -> Layout:
         return self.sizes.layouts[value]
 
@@ -275,13 +318,14 @@ class Writer:
         pending = [e for e in (*layout.sizes, *layout.strides) if not all(map(self.is_defined, e.symbols))]
         if not pending:
             name = self.name(result)
-            self.lines.append(f"{name} = with_layout({name}, {self.tuple(layout.sizes)}, {self.tuple(layout.strides)})")
+            self.lines.append(f"{name} = with_layout({name}, {', '.join(self.shape(result))})")
 
 
 def _symbol(w: Writer, op: Any) -> None:
     w.sizes.read(op)
     name, binding = symbol_name(op), symbol_binding(op)
     w.sources[name] = symbol_source(op)
+    w.least[name] = symbol_range(op)[0]
     w.bound[len(w.lines)] = name
     w.lines.append(f"{name} = {binding}" + ("()" if binding.endswith(".offset") else ""))
     w.lines[-1] = w.lines[-1].replace(".offset()", ".storage_offset()")
@@ -304,9 +348,8 @@ def _expect_true(w: Writer, op: Any) -> None:
 
 def _empty(w: Writer, op: Any) -> None:
     value = w.alias[op.results[0]]
-    layout = w.layout(value)
     dtype = TORCH_NAMES[dtype_of(op.results[0])]
-    sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+    sizes, strides = w.shape(value)
     w.lines.append(f"{w.name(value)} = empty_strided({sizes}, {strides}, {dtype})")
 
 
@@ -322,7 +365,7 @@ def _reuse(w: Writer, op: Any) -> None:
         sizes, strides, dtype = (product(w.layout(value).sizes),), (Expr.const(1),), wanted
     shape = w.layout(value).sizes, w.layout(value).strides
     if (sizes, strides) != shape and not users <= {"host.launch", "symshape.view"}:
-        text = f"reinterpret({text}, {w.tuple(shape[0])}, {w.tuple(shape[1])}, 0)"
+        text = f"reinterpret({text}, {', '.join(w.shape(value))}, 0)"
         sizes, strides = shape
     w.tensors[value] = sizes, strides, dtype
     w.lines.append(f"{w.name(value)} = {text}")
@@ -333,7 +376,7 @@ def _launch(w: Writer, op: Any) -> None:
     if callee not in w.text.kernels:
         w.text.kernels.append(callee)
     args = []
-    indices = tuple(w.sizes.expr(v) for v in op.operands if not isinstance(v.type, ir.RankedTensorType))
+    indices = tuple(w.sizes.expr(v) for v in op.operands if v in w.sizes)
     w.text.launches.append((callee, indices))
     numbers = w.callees.by_value.get(callee, frozenset())
     for position, value in enumerate(op.operands):
@@ -341,8 +384,10 @@ def _launch(w: Writer, op: Any) -> None:
             args.append(f"number_of({w.name(value)})")
         elif isinstance(value.type, ir.RankedTensorType):
             args.append(w.name(value) + (".data_ptr()" if w.callees.pointers else ""))
-        else:
+        elif value in w.sizes:
             args.append(w.size(w.sizes.expr(value)))
+        else:
+            args.append(f"bits_of({w.operand(real_of(value))})")
     if callee in w.callees.checking:
         w.lines.append("slot = error_slot()")
         w.lines.append(f"{callee}({', '.join(args)}, {'address(slot)' if w.callees.pointers else 'slot'})")
@@ -360,7 +405,7 @@ def _view(w: Writer, op: Any) -> None:
         raise CompileError("a view that is no strided alias reached the host program", where=str(op.location))
     layout, base = w.layout(result), w.layout(w.alias.get(source, source))
     offset = w.size(layout.offset - base.offset)
-    sizes, strides = w.tuple(layout.sizes), w.tuple(layout.strides)
+    sizes, strides = w.shape(result)
     function = "differentiable_view" if result in w.shown else "reinterpret"
     w.lines.append(f"{w.name(result)} = {function}({w.name(source)}, {sizes}, {strides}, {offset})")
 
@@ -415,7 +460,9 @@ def _ensure_promised(w: Writer, result: ir.Value, target: str, line: str) -> Non
         return all(w.is_defined(symbol) for expr in exprs for symbol in expr.symbols)
 
     sizes = "".join(f"{w.size(e) if known([e]) else None}, " for e in layout.sizes)
-    strides = w.tuple(layout.strides) if known(layout.strides) else "None" if _is_contiguous(layout) else '"any"'
+    strides = "None" if _is_contiguous(layout) else '"any"'
+    if known((*layout.sizes, *layout.strides)):
+        strides = w.shape(result)[1]
     name, dtype = w.name(result), TORCH_NAMES[dtype_of(result)]
     w.lines.append(f"{name} = promised({name}, ({sizes}), {strides}, {dtype}, {target!r}, {line!r})")
 
@@ -451,9 +498,8 @@ def _return(w: Writer, op: Any) -> None:
             w.lines.append(f"{argument}.copy_({text})")
             text = argument
         elif owners.get(value, i) != i:  # another tensor with the same elements
-            layout = w.layout(w.alias.get(value, value))
             function = "differentiable_view" if relations[i] == VIEW else "reinterpret"
-            text = f"{function}({text}, {w.tuple(layout.sizes)}, {w.tuple(layout.strides)}, 0)"
+            text = f"{function}({text}, {', '.join(w.shape(w.alias.get(value, value)))}, 0)"
         names.append(text)
     template = output_template(op)
     text = substitute(template, names) if template is not None else f"({', '.join(names)},)"

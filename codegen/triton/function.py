@@ -41,8 +41,9 @@ class FunctionText:
         self.reduced = [d for d in kernel.dims if d.reduced]
         self._bounds = bounds
         self.constants = ["INDEX", *blocks]
+        numbers = kernel.numbers
         for symbol in kernel.symbols:
-            self.line(f"{symbol} = tl.cast({symbol}, INDEX)")
+            self.line(f"{symbol} = tl.cast({symbol}, {'tl.int64' if symbol in numbers else 'INDEX'})")
         for arg in kernel.args:
             if arg.by_value and calls is None:
                 self.line(f"{arg.name} = {number(arg)}")

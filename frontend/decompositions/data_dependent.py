@@ -51,7 +51,8 @@ def logsumexp_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
     """The rule for the result of ``logsumexp``."""
 
     def sizes(x: torch.Tensor, dim: Any, keepdim: bool = False) -> Any:
-        return torch.sum(torch.exp(x), dim, keepdim).log() if has_unbacked_sizes(x) else usual(x, dim, keepdim)
+        symbolic = any(isinstance(size, torch.SymInt) for size in x.shape)
+        return torch.sum(torch.exp(x), dim, keepdim).log() if symbolic else usual(x, dim, keepdim)
 
     return sizes
 

@@ -52,6 +52,15 @@ def _least_squares(
     return solution.squeeze(-1) if vector else solution, residuals, rank, values
 
 
+def _running_extremum(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """PyTorch's rule asks whether there is an element."""
+    if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-x.dim()}, {x.dim() - 1}], but got {dim})"
+        )
+    return x.new_empty(x.shape), x.new_empty(x.shape, dtype=torch.int64)
+
+
 def _histogram(x: torch.Tensor, bins: int = 100, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return x.new_empty([bins]), x.new_empty([bins + 1])
 
@@ -85,6 +94,8 @@ def _drawn_integers(*args: Any, dtype: torch.dtype | None = torch.int64, **how: 
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.fractional_max_pool3d_backward.default: _like_operand,
     aten.geqrf.default: _qr,
+    aten.cummax.default: _running_extremum,
+    aten.cummin.default: _running_extremum,
     aten.linalg_lstsq.default: _least_squares,
     aten.histogram.bin_ct: _histogram,
     aten.histogram.bins_tensor: _histogram_of_bins,

@@ -1,4 +1,4 @@
-"""softmax and log_softmax along a dim in which there may be nothing.
+"""softmax, log_softmax and logsumexp along a dim in which there may be nothing.
 
 Eager mode's softmax of nothing is nothing, while ``amax`` refuses to take the largest of nothing: PyTorch's
 decompositions (``_softmax_unbacked_safe_amax``) make it a guard that there is something, or put -inf behind each row.
@@ -8,7 +8,8 @@ Here it is the ``amax`` of ``torch._prims``, which asks for nothing.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +42,31 @@ def log_softmax_of_maybe_nothing(rule: Rule) -> Rule:
         return _as_result(shifted - torch.log(torch.sum(torch.exp(shifted), dim, keepdim=True)), x, half_to_float)
 
     return decomposition
+
+
+@functools.cache
+def logsumexp_of_maybe_nothing(rule: Rule) -> Rule:
+    """The decomposition of ``aten.logsumexp``, which asks whether there is an element. Of nothing it is -inf."""
+
+    def decomposition(x: torch.Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
+        if x.is_complex() or not any(isinstance(size, torch.SymInt) for size in x.shape):
+            return rule(x, dim, keepdim)
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        x = x.to(torch.float32 if dtype in (torch.half, torch.bfloat16) else dtype)
+        dims = [d % x.dim() for d in dim] or list(range(x.dim()))
+        largest: torch.Tensor = torch.ops.prims.amax.default(x, dims)
+        largest = torch.where(largest.abs() == math.inf, 0, largest)
+        found = torch.sum(torch.exp(x - _with_dims(largest, dims)), dims).log() + largest
+        return (_with_dims(found, dims) if keepdim else found).to(dtype)
+
+    return decomposition
+
+
+def _with_dims(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """A result of a reduction with the dims that it reduced, as such of size 1."""
+    for dim in sorted(dims):
+        x = x.unsqueeze(dim)
+    return x
 
 
 def _may_be_nothing(x: torch.Tensor, dim: int) -> bool:

@@ -26,7 +26,11 @@ from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
 from symshape.frontend.decompositions.segments import segment_reduce
-from symshape.frontend.decompositions.softmax import log_softmax_of_maybe_nothing, softmax_of_maybe_nothing
+from symshape.frontend.decompositions.softmax import (
+    log_softmax_of_maybe_nothing,
+    logsumexp_of_maybe_nothing,
+    softmax_of_maybe_nothing,
+)
 from symshape.frontend.decompositions.uninitialised_memory import with_filled_memory
 
 aten: Any = torch.ops.aten
@@ -138,15 +142,6 @@ def _from_either_end(rule: Callable[..., Any]) -> Callable[..., Any]:
     return decomposition
 
 
-def _for_known_sizes(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The decomposition, but none for data-dependent sizes: it would have to know whether there are elements."""
-
-    def decomposition(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return NotImplemented if has_unbacked_sizes(x) else rule(x, *args, **kwargs)
-
-    return decomposition
-
-
 def _without_a_division(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of adaptive pooling, which asks whether windows are equal: a graph for each answer. Either way
     it would be a call of an operator, but for one window over everything."""
@@ -204,7 +199,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
 CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten._to_copy.default, to_complex),
     (aten.silu.default, silu),
-    (aten.logsumexp.default, _for_known_sizes),
+    (aten.logsumexp.default, logsumexp_of_maybe_nothing),
     (aten._softmax.default, softmax_of_maybe_nothing),
     (aten._log_softmax.default, log_softmax_of_maybe_nothing),
     (aten.roll.default, roll_of_maybe_nothing),

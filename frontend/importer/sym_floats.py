@@ -23,13 +23,19 @@ def emit_real(sizes: Sizes, expr: Any) -> ir.Value:
     kind = type(expr).__name__
     if isinstance(expr, (sympy.Float, float)):
         return reals.constant(float(expr))
+    if kind == "IntTrueDiv" and all(a.is_integer for a in expr.args):
+        return reals.quotient(*(sizes.value(_size(sizes, a)) for a in expr.args))
     if kind in _QUOTIENTS:
         return reals.binary("arith.divf", *(emit_real(sizes, a) for a in expr.args))
     if kind == "ToFloat":
         return emit_real(sizes, expr.args[0])
     if kind in _FOLDS and not expr.is_integer:
         return reduce(lambda x, y: reals.binary(_FOLDS[kind], x, y), [emit_real(sizes, a) for a in expr.args])
+    return reals.from_size(sizes.value(_size(sizes, expr)))
+
+
+def _size(sizes: Sizes, expr: Any) -> Expr:
     size = named_expr(expr)
     if not all(Expr.symbol(name) in sizes for name in size.symbols):
         raise UnsupportedExpr(expr, "a symbol of it is no size here")
-    return reals.from_size(sizes.value(size))
+    return size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -244,12 +245,13 @@ def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
     return captured, weight, heavy, raises
 
 
-def outer_sizes(generic: Any, graph: Graph) -> list[Expr]:
-    """Sizes of main that the body uses."""
+def outer_sizes(generic: Any, graph: Graph, without: Collection[ir.Value] = ()) -> list[Expr]:
+    """Sizes of main that the body uses. ``without``: real numbers of which they do not count."""
     found: list[ir.Value] = []
     for view in generic.regions[0].blocks[0].operations:
         for v in view.operation.operands:
-            found.extend([v] if v in graph.sizes else sizes_in(v) if is_outer_scalar(v, generic) else ())
+            is_real = v not in graph.sizes and v not in without and is_outer_scalar(v, generic)
+            found.extend([v] if v in graph.sizes else sizes_in(v) if is_real else ())
     return [graph.sizes.expr(v) for v in found]
 
 

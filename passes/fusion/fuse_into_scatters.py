@@ -39,6 +39,7 @@ from symshape.passes.fusion.compute_graph import HEAVY
 from symshape.passes.fusion.kernel_sizes import known_of
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
+from symshape.prover.numbers.magnitudes import Magnitudes
 
 _VALUES = 1  # which operand of a scatter kernel: after the source
 _DEAR = HEAVY - {"tensor.extract"}  # what a row of the values is gathered from lies side by side
@@ -149,6 +150,7 @@ class _Main:
         self.sizes = Sizes(function.regions[0].blocks[0])
         self.sizes.learn(self.operations)
         self.facts: Facts = facts_of(function)
+        self.magnitudes = Magnitudes({one.sizes for one in self.sizes.layouts.values()}, self.facts)
 
     def run(self) -> int:
         fused = 0
@@ -185,6 +187,8 @@ class _Main:
             return None
         if sum(operand == value for operand in scatter.op.operands) != 1 or not is_allocated(destinations(maker)[0]):
             return None
+        if not self._computes_sizes(maker.operation):
+            return None
         made = self._launched(maker.operation)
         if kernel_kind(made.function) != "pointwise" or not _is_light(made) or not _in_vectors(scatter):
             return None
@@ -192,6 +196,11 @@ class _Main:
             return None
         between = self.operations[self._position(made.op) + 1 : self._position(scatter.op)]
         return None if any(op is not None and _may_write(op) for op in between) else made
+
+    def _computes_sizes(self, launch: Any) -> bool:
+        """Whether a kernel could compute what it is given besides tensors of the symbols."""
+        given = [v for v in launch.operands if not isinstance(v.type, ir.RankedTensorType)]
+        return all(v in self.sizes and self.magnitudes.fit(self.sizes.expr(v)) for v in given)
 
     def _fuse(self, made: _Launched, scatter: _Launched) -> None:
         writer = _Writer(made, scatter, self.facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 from torch_mlir import ir
@@ -11,6 +12,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import main_functions, rename_function, text_of_kernel
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.host import LaunchOp
+from symshape.dialects.reals import to_bits
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.fusion.anchors import choose_anchors, read_by_one_kernel
@@ -24,6 +26,7 @@ from symshape.passes.fusion.sort import sort_block
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
+from symshape.prover.numbers.magnitudes import Magnitudes
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,11 @@ class _Main:
     plans: Sequence[KernelPlan]
     rows: dict[Expr, list[Condition]] = field(default_factory=dict)
 
+    @cached_property
+    def magnitudes(self) -> Magnitudes:
+        """How large its sizes may become."""
+        return Magnitudes({one.sizes for one in self.graph.sizes.layouts.values()}, self.facts)
+
 
 def _readers(grouping: Grouping) -> dict[ir.Value, set[int]]:
     """The groups that read a value, by their numbers."""
@@ -157,7 +165,7 @@ def _differ_in_numbers(mains: Sequence[_Main]) -> _Shared:
             continue
         by_text: dict[str, list[tuple[KernelPlan, tuple[int, ...], _Written]]] = {}
         for main, plan, numbers in candidates:
-            written = _write(main, plan, kernel_sizes(plan, main.graph, numbers))
+            written = _write(main, plan, kernel_sizes(plan, main.graph, main.magnitudes, numbers))
             by_text.setdefault(written[1], []).append((plan, numbers, written))
         for equal in by_text.values():
             if len({numbers for _, numbers, _ in equal}) > 1:
@@ -175,7 +183,7 @@ def _write(main: _Main, plan: KernelPlan, taken: KernelSizes) -> _Written:
 
 def _outline(main: _Main, plan: KernelPlan, shared: _Shared, names: dict[str, str]) -> tuple[str, KernelSizes]:
     """Writes the kernel function, if that is not done; its name, and the sizes that it takes."""
-    written = shared.get(id(plan)) or _write(main, plan, kernel_sizes(plan, main.graph))
+    written = shared.get(id(plan)) or _write(main, plan, kernel_sizes(plan, main.graph, main.magnitudes))
     function, text, taken = written
     if text in names:
         function.erase()
@@ -203,7 +211,8 @@ def _launch(
             type_ = tensor_type([s.as_int() for s in sizes], dtype_of(store.value))
             dynamic = [graph.sizes.value(s) for s in sizes if s.as_int() is None]
             dests.append(ir.Operation.create("tensor.empty", [type_], dynamic).result)
-        indices = list(map(graph.sizes.value, taken.arguments))
+        bits = {name: to_bits(value) for value, name in taken.reals.items()}
+        indices = [bits.get(size) or graph.sizes.value(size) for size in taken.arguments]
         inputs = [launched.get(v, v) for v in plan.inputs]
         op = LaunchOp(callee, [*inputs, *dests, *indices], [d.type for d in dests]).operation
         for store, result in zip(plan.stores, op.results):

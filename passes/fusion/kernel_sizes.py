@@ -1,5 +1,7 @@
 """Which sizes a kernel takes as arguments: those that it uses, so that equal loops over other sizes are one kernel.
 
+A number that takes more than 64 bits to compute is an argument too (``passes/fusion/exact_numbers.py``).
+
 Two things keep loops apart that differ in nothing else. A size such as (s1 + 3)//4, the height of a feature map after
 two strides, is one that the kernel of another resolution computes in another way: it is an argument itself where the
 kernel mentions s1 in no other expression. And a number, such as a count of channels, is part of the kernel's text:
@@ -8,7 +10,7 @@ where kernels differ in it alone, it is an argument of one kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,10 +20,12 @@ from symshape.dialects.affine_maps import is_dim
 from symshape.dialects.sizes import Layout
 from symshape.dialects.types import dtype_of
 from symshape.passes.fusion.compute_graph import Graph, outer_sizes
+from symshape.passes.fusion.exact_numbers import inexact_numbers
 from symshape.passes.fusion.kernel_plan import KernelPlan, Load, Step
 from symshape.prover.numbers.condition import Condition, at_least, equals
 from symshape.prover.numbers.expr import Expr, Function, Term
 from symshape.prover.numbers.facts import Facts
+from symshape.prover.numbers.magnitudes import Magnitudes
 
 LEAST: Final = 17  # a dim of fewer elements may be unrolled, for which its size has to be a number
 
@@ -29,10 +33,11 @@ LEAST: Final = 17  # a dim of fewer elements may be unrolled, for which its size
 @dataclass(frozen=True)
 class KernelSizes:
     """``arguments``: what a launch passes for the index arguments, in order. ``numbers``: those among them that the
-    graph knows, by the names that stand for them in the kernel."""
+    graph knows, by the names that stand for them in the kernel; ``reals``: real numbers of which it gets the bits."""
 
     arguments: tuple[Expr, ...]
     numbers: Mapping[int, Expr] = field(default_factory=dict)
+    reals: Mapping[ir.Value, Expr] = field(default_factory=dict)
 
     def inside(self, expr: Expr) -> Expr:
         """A size as the kernel knows it: numbers are arguments, also as factors."""
@@ -55,15 +60,16 @@ class KernelSizes:
         """What the kernel may assume of an argument: bounds and a divisor."""
         number = argument.as_int()
         if number is None:
-            return known_of(facts, argument)
+            return [] if argument in self.reals.values() else known_of(facts, argument)
         name = self.numbers[number]
         divisor = next((d for d in (16, 8, 4, 2) if number % d == 0), 1)
         return [at_least(name, LEAST), *([equals(name % divisor, 0)] if divisor > 1 else [])]
 
 
-def kernel_sizes(plan: KernelPlan, graph: Graph, numbers: Iterable[int] = ()) -> KernelSizes:
+def kernel_sizes(plan: KernelPlan, graph: Graph, magnitudes: Magnitudes, numbers: Iterable[int] = ()) -> KernelSizes:
     """The arguments of a kernel, in order of first mention. ``numbers``: sizes that are arguments all the same."""
-    mentioned = list(dict.fromkeys(_mentioned(plan, graph)))
+    inexact, reals = _inexact(plan, graph, magnitudes)
+    mentioned = [e for e in dict.fromkeys(_mentioned(plan, graph, reals)) if e not in inexact]
     bare, functions = _occurrences(mentioned)
     arguments: dict[Expr, None] = {}
     for expr in mentioned:
@@ -73,7 +79,20 @@ def kernel_sizes(plan: KernelPlan, graph: Graph, numbers: Iterable[int] = ()) ->
                 alone = name not in bare and len(found) == 1 and found[0].symbols == {name}
                 arguments.setdefault(found[0] if alone else Expr.symbol(name))
     names = {number: Expr.symbol(f"size_{number}") for number in sorted(numbers, reverse=True)}
-    return KernelSizes((*arguments, *map(Expr.const, names)), names)
+    return KernelSizes((*arguments, *map(Expr.const, names), *inexact, *reals.values()), names, reals)
+
+
+def _inexact(plan: KernelPlan, graph: Graph, magnitudes: Magnitudes) -> tuple[dict[Expr, None], dict[ir.Value, Expr]]:
+    """The numbers that the host program computes: sizes, and a name for each real number."""
+    sizes: dict[Expr, None] = {}
+    reals: dict[ir.Value, Expr] = {}
+    for item in plan.items:
+        if isinstance(item, Step):
+            own, found = inexact_numbers(item.node.op, graph, magnitudes)
+            sizes.update(dict.fromkeys(own))
+            for value in found:
+                reals.setdefault(value, Expr.symbol(f"real_{len(reals)}"))
+    return sizes, reals
 
 
 def numbers_of(plan: KernelPlan, graph: Graph) -> tuple[int, ...]:
@@ -117,15 +136,15 @@ def _tensors(plan: KernelPlan) -> list[ir.Value]:
     return [*plan.inputs, *(store.value for store in plan.stores)]
 
 
-def _mentioned(plan: KernelPlan, graph: Graph) -> Iterator[Expr]:
-    """Every expression that the kernel's text has, some with dims."""
+def _mentioned(plan: KernelPlan, graph: Graph, without: Collection[ir.Value]) -> Iterator[Expr]:
+    """Every expression that the kernel's text has, some with dims. ``without``: real numbers that are arguments."""
     yield from plan.space
     for value in _tensors(plan):
         layout = graph.layout(value)
         yield from (*layout.sizes, *layout.strides)
     for item in plan.items:
         yield from item.map
-        yield from item.conditions if isinstance(item, Load) else outer_sizes(item.node.op, graph)
+        yield from item.conditions if isinstance(item, Load) else outer_sizes(item.node.op, graph, without)
     for store in plan.stores:
         yield from store.map
 

@@ -10,7 +10,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import combiner_attribute, combiner_of, kernel_attributes, new_kernel, scan_results
 from symshape.dialects.affine_maps import affine_map
 from symshape.dialects.conditions import emit_condition
-from symshape.dialects.reals import rebuild, sizes_in
+from symshape.dialects.reals import from_bits, rebuild, sizes_in
 from symshape.dialects.sizes import Layout, Sizes
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.dialects.views import create_view
@@ -210,6 +210,8 @@ class KernelWriter:
             for v in op.operands:
                 if v in self.graph.sizes:
                     outer[v] = self._size(v)
+                elif v in self.taken.reals:
+                    outer[v] = from_bits(self.sizes.value(self.taken.reals[v]))
                 elif is_outer_scalar(v, generic):
                     for size in sizes_in(v):
                         outer[size] = self._size(size)

@@ -11,7 +11,7 @@ from symshape.analysis.access_patterns import KernelAccesses
 from symshape.dialects.plans import SPLIT
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, tables, write_all
-from symshape.prover.numbers.condition import TRUE, all_of
+from symshape.prover.numbers.condition import TRUE, all_of, at_least
 from symshape.prover.numbers.expr import Expr
 
 
@@ -30,8 +30,9 @@ class PlanIndexWidth(Pass):
         "symshape.variant"(%true) {name = "block1024_wide", index_bits = 64, ...}
 
     What must fit: the elements that every tensor argument spans, the points of the parallel and of the reduced dims,
-    and every index argument. Of these, what is proven to be no more than another is not tested, and what facts bound
-    neither. Persistent variants and tiles have no 64-bit form: the flat or looped one is right for so many points, too.
+    and every index argument that is part of an address, which may be negative too. Of these, what is proven to be no
+    more than another is not tested, and what facts bound neither. Persistent variants and tiles have no 64-bit form:
+    the flat or looped one is right for so many points, too.
 
     ``limit``  the largest number that fits, with room for the lanes of a last block
     """
@@ -48,7 +49,8 @@ class PlanIndexWidth(Pass):
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         planned = tables(module, context)
         for table in planned:
-            fits = all_of(*(at_most(bound, self.limit) for bound in bounds(table.kernel, self.limit)))
+            most = (at_most(bound, self.limit) for bound in bounds(table.kernel, self.limit))
+            fits = all_of(*most, *(at_least(symbol, -self.limit) for symbol in negative(table.kernel, self.limit)))
             rows: list[Row] = []
             for row in table.rows:
                 condition = all_of(row.condition, fits)
@@ -78,6 +80,12 @@ def bounds(kernel: KernelAccesses, limit: int) -> list[Expr]:
     # A proof for what has a symbol without a bound would be long and rarely find one.
     open_ = [b for b in found if not endless.isdisjoint(b.symbols) or not kernel.facts.less_equal(b, limit)]
     return [bound for bound in open_ if not any(_within(bound, o, kernel) for o in open_ if o is not bound)]
+
+
+def negative(kernel: KernelAccesses, limit: int) -> list[Expr]:
+    """The arguments that are not known to be ``-limit`` or more: integers of the user's."""
+    symbols = map(Expr.symbol, kernel.symbols)
+    return [symbol for symbol in symbols if not kernel.facts.less_equal(-limit, symbol)]
 
 
 def _within(expr: Expr, product: Expr, kernel: KernelAccesses) -> bool:

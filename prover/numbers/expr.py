@@ -154,6 +154,11 @@ class Expr:
         return monomial[0].name
 
     @property
+    def monomials(self) -> Iterable[tuple[Monomial, int]]:
+        """The sum as it is held: the atoms (never mod) of each product and its coefficient."""
+        return self._polynomial.items()
+
+    @property
     def constant(self) -> int:
         """The constant term of the sum."""
         return self._polynomial.get((), 0)

@@ -5,6 +5,7 @@ PyTorch's own sympy classes are matched by class name: this file imports no torc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -20,6 +21,9 @@ from symshape.prover.numbers.expr import Atom, Expr, Symbol, ceildiv, maximum, m
 Names = Callable[[Any], str]
 _CACHE_SIZE: Final = 1 << 13
 _MAX_POWER: Final = 16
+_MOST_RUNS, _MOST_BITS = 4, 62  # of a mask of bits
+# Functions of PyTorch's that have integer values, of which it does not say so.
+_ON_BITS: Final = frozenset({"BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or", "BitwiseFn_bitwise_xor", "RShift"})
 
 
 class UnsupportedExpr(SymshapeError, ValueError):
@@ -149,7 +153,7 @@ def _convert(expr: Any, names: Names) -> Expr:
         if exact is None:
             raise UnsupportedExpr(expr, "a fraction")
         return Expr(exact)
-    opaque = getattr(names, "opaque", None) if isinstance(expr, sympy.Function) and expr.is_integer else None
+    opaque = getattr(names, "opaque", None) if isinstance(expr, sympy.Function) and _is_integer(expr) else None
     rule = _RULES.get(type(expr).__name__)
     try:
         if rule is None:
@@ -161,6 +165,11 @@ def _convert(expr: Any, names: Names) -> Expr:
         return Expr.symbol(opaque(expr))
     except ZeroDivisionError as error:
         raise UnsupportedExpr(expr, "division by zero") from error
+
+
+def _is_integer(function: Any) -> bool:
+    """Whether it has integer values; of those on bits PyTorch does not say so."""
+    return bool(function.is_integer) or type(function).__name__ in _ON_BITS
 
 
 def _fraction(expr: Any, names: Names) -> tuple[Expr, Expr]:
@@ -242,11 +251,32 @@ def _shifted_left(args: tuple[Any, ...], names: Names) -> Expr:
     return base * (1 << number)
 
 
+def _bits_in_common(x: Expr, y: Expr) -> Expr:
+    """``x & y`` where one is a number: of each run of ones in it the bits below its end less those below its start.
+
+    Remainders of floor division are bits of two's complement, of negative numbers too.
+    """
+    mask = y.as_int()
+    if mask is None:
+        x, mask = y, x.as_int()
+    if mask is None:
+        raise UnsupportedExpr(x, "a mask of bits that is no number")
+    if mask < 0:
+        return x - _bits_in_common(x, Expr.const(~mask))
+    runs = [run.span() for run in re.finditer("1+", bin(mask)[:1:-1])]  # from the lowest bit on
+    if len(runs) > _MOST_RUNS or mask.bit_length() > _MOST_BITS:
+        raise UnsupportedExpr(mask, "a mask with many runs of ones, or with more bits than sizes have")
+    return sum((x % (1 << end) - x % (1 << start) for start, end in runs), Expr.const(0))
+
+
 def _of_integers(build: Callable[..., Expr]) -> Rule:
     return lambda args, names: build(*(_convert(arg, names) for arg in args))
 
 
 _RULES: Final[Mapping[str, Rule]] = {
+    "BitwiseFn_bitwise_and": _of_integers(_bits_in_common),
+    "BitwiseFn_bitwise_or": _of_integers(lambda a, b: a + b - _bits_in_common(a, b)),
+    "BitwiseFn_bitwise_xor": _of_integers(lambda a, b: a + b - 2 * _bits_in_common(a, b)),
     "Abs": _of_integers(lambda a: maximum(a, -a)),
     "CeilDiv": _of_integers(ceildiv),
     "CeilToInt": _ceiling,

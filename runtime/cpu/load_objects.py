@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -29,7 +29,7 @@ class Library:
 
     def function(self, name: str, arguments: int) -> Callable[..., None]:
         """The C function ``void name(int64 *)`` as a callable that takes the int64s one by one; it releases the GIL
-        while it runs."""
+        while it runs. OverflowError of the callable for an int of more than 64 bits."""
         with _lock:
             address = self._engine.get_function_address(name)
         if not address:
@@ -39,7 +39,11 @@ class Library:
         pack = struct.Struct(f"={arguments}q").pack
 
         def function(*values: int) -> None:
-            call(pack(*values))  # one argument: ctypes converts each by itself, ten times slower
+            try:
+                words = pack(*values)
+            except struct.error:
+                raise _overflow(values) from None
+            call(words)  # one argument: ctypes converts each by itself, ten times slower
 
         return function
 
@@ -48,6 +52,12 @@ class Library:
         if engine is not None and _lock is not None:  # None: the process ends, and modules are empty already
             with _lock:
                 engine.close()
+
+
+def _overflow(values: Sequence[int]) -> OverflowError:
+    """Of a number made of sizes that is too large for a tensor as well."""
+    number = next(value for value in values if not -(2**63) <= value < 2**63)
+    return OverflowError(f"{number} is a number of more than 64 bits")
 
 
 def load_object(data: bytes, arguments: Mapping[str, int]) -> dict[str, Callable[..., None]]:

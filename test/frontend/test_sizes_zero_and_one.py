@@ -64,6 +64,12 @@ PROGRAMS: dict[str, Program] = {
     "outer": (lambda n: (torch.randn(n), torch.randn(3)), torch.outer),
     "branches": (_rows, _branching),
     "log softmax along it": (_columns, lambda x: torch.log_softmax(x, -1)),
+    "logsumexp": (
+        _columns,
+        lambda x: x.logsumexp((-1, 0), keepdim=True) + x.int().logsumexp(1, True) + x.double().logsumexp(0),
+    ),
+    "logsumexp of infinities": (_columns, lambda x: (x * torch.inf).logsumexp(0)),
+    "running extrema": (_columns, lambda x: sum(x.cummax(1)) + sum(x.cummin(0))),
     "roll": (_columns, lambda x: x.roll((1, -3), (1, 0)) + x.roll(2)),
 }
 AT_LEAST_ONE: dict[str, Program] = {
@@ -443,3 +449,23 @@ def test_sizes_that_are_joined_again_and_again(first: int) -> None:
             x, time = torch.randn(batch, 8, 3), torch.randn(times, 4)
             torch.testing.assert_close(compiled(x, time), residual(x, time), rtol=1e-4, atol=1e-4)
     assert graphs.read().graphs == 1
+
+
+def _of_every_layout(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x.exp()
+    made = torch.zeros(3, x.shape[1], 5), x.new_empty(5, x.shape[1], x.shape[1] + 2), torch.stack([x, y], -1)
+    views = y.t(), y[:, :, None].transpose(0, 1), (x * 2)[None].expand(3, -1, -1)
+    computed = x * 7, torch.cat([x, x]), x.softmax(-1), x.cumsum(0), x.double(), x @ x.t(), x.repeat(2, 2)
+    copied = made[0].index_add(0, torch.tensor([0, 2]), made[0][:2]), torch.sort(x, 0)[0], x.clone()
+    return [*made, *views, *computed, *copied]
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_strides_of_results_without_elements(wrap: Callable[..., Any]) -> None:
+    """No size counts as less than 1 in them."""
+    compiled = wrap(_of_every_layout)
+    for n in (3, 0, 8):
+        x = torch.ones(4, n)
+        expected = _of_every_layout(x)
+        assert [y.stride() for y in compiled(x)] == [y.stride() for y in expected], n
+        assert n == 0 or compiled(x)[6].equal(expected[6])

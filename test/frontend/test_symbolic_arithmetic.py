@@ -342,3 +342,22 @@ def test_floats_of_an_autograd_function() -> None:
         expected.sum().backward()
         torch.testing.assert_close(mine.grad, eagers.grad)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def _bits_of_sizes(x: torch.Tensor, k: int) -> list[torch.Tensor]:
+    n = x.shape[0]
+    made = x.new_zeros((n | 7) + 1), x[: n & ~1] + 1, x.new_zeros((n + 7) & -8)
+    return [*made, torch.softmax(x, -1) * (n & 1) + (k & 3), x * (n ^ 5) - (k | 1), x * (n & x.shape[1]) + (k ^ n)]
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_bits_of_sizes(wrap: Callable[..., Any]) -> None:
+    compiled = wrap(_bits_of_sizes)
+    for n, k in ((3, 5), (4, -6), (0, 2), (13, -(2**40) - 1)):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(compiled(x, k), _bits_of_sizes(x, k))
+
+
+def test_only_bits_of_two_sizes_are_calls() -> None:
+    (graph,) = symshape.explain(_bits_of_sizes, torch.randn(3, 4), 5).graphs
+    assert set(graph.library_calls) == {"python._operator.and_", "python._operator.xor"}

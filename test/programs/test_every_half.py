@@ -11,6 +11,8 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, OpInfo, UnaryUfuncInfo
 
+import symshape
+
 FACTOR = 1.5  # of eager's error
 DTYPES = (torch.bfloat16, torch.float16)
 
@@ -99,3 +101,37 @@ def test_every_number(dtype: torch.dtype) -> None:
 def test_many_pairs(dtype: torch.dtype) -> None:
     assert len(chosen(BinaryUfuncInfo, dtype)) > 40
     assert findings(BinaryUfuncInfo, pairs(dtype), dtype) == []
+
+
+def of_a_number(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    """What takes a tensor without dims of another type: it is rounded first, but as a factor or divisor."""
+    compared = [torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge, torch.logical_and]
+    computed = [torch.add, torch.sub, torch.mul, torch.div, torch.remainder, torch.fmod, torch.floor_divide]
+    chosen = [torch.maximum, torch.fmin, torch.hypot, torch.copysign]
+    return [
+        *(
+            f(a, b)
+            for f in (*compared, *computed, *chosen)
+            for a, b in [(x, y), (y, x)]
+            if a is x or f is not torch.floor_divide
+        ),
+        torch.addcmul(x, x, y),
+        torch.clamp(x, max=y),
+        x.clone().add_(y),
+        torch.ldexp(x, y),
+    ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_tensor_without_dims_is_rounded_to_the_half_type(dtype) -> None:
+    compiled = symshape.compile(of_a_number)
+    for other in (torch.float32, torch.float64, torch.int64):
+        for value in (-1.63, 0.1, 0.3, 3.14159, 1e-9):
+            y = torch.tensor(value * 700).round().to(other) if other is torch.int64 else torch.tensor(value).to(other)
+            x = torch.cat([torch.randn(29) * 3, torch.tensor([1.0, 2.0, 3.0, 5.0]) * y, torch.tensor([0.0, -0.0])]).to(
+                dtype
+            )
+            for i, (ours, eager) in enumerate(zip(compiled(x, y), of_a_number(x, y), strict=True)):
+                torch.testing.assert_close(
+                    ours, eager, rtol=0, atol=0, equal_nan=True, msg=lambda text, i=i: f"{i}: {text}"
+                )

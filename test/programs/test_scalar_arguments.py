@@ -70,3 +70,43 @@ def test_some(number, dtype) -> None:
 def test_all(number, dtype, part) -> None:
     names = [name for name in TABLE if dtype.is_floating_point or name in programs.ANY]
     check(names[part::8], NUMBERS[number], dtype)
+
+
+def products(x: torch.Tensor, k: int) -> list[torch.Tensor]:
+    n = x.shape[0] - k
+    return [
+        x.sum() * ((n * (n + 1)) / ((n - 1) * (n - 2) * (n - 3))),
+        x[:3] / (n * n * n),
+        x[:3].double() * ((n + 2) * n * n * n * n / (n * n * 7)),
+        torch.full((2,), (n * n - n * 5) / (n * n * n * n), dtype=torch.float64),
+    ]
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+def test_products_of_sizes_have_as_many_bits_as_they_need(target) -> None:
+    """From n = 2,097,154 on the first divisor has more than 64 bits."""
+    options = {"target": target}
+    for compiled in (symshape.compile(products, options=options), symshape.jit(products, options=options)):
+        for n, k in ((5, 0), (8, -2_100_000), (7, -2_400_000), (9, 2_000_001)):
+            x = torch.arange(n, dtype=torch.float32)
+            torch.testing.assert_close(compiled(x, k), products(x, k), rtol=0, atol=0)
+
+
+def test_an_integer_of_more_than_64_bits_is_an_error_as_in_eager_mode() -> None:
+    compiled = symshape.compile(lambda x, k: x * (k * k))
+    x = torch.arange(4)
+    assert compiled(x, 3).tolist() == [0, 9, 18, 27]
+    assert compiled(x, -(2**31)).tolist() == [0, 2**62, -(2**63), -(2**62)]
+    with pytest.raises(OverflowError, match="more than 64 bits"):
+        compiled(x, 2**33)
+
+
+@pytest.mark.parametrize("target", ["cpu", "triton"])
+def test_integers_of_more_than_32_bits(target) -> None:
+    def run(x: torch.Tensor, k: int) -> list[torch.Tensor]:
+        return [x.long() + k, x.double() * k, x.double() * (k / 7), x.long() + k * 3]
+
+    compiled = symshape.compile(run, options={"target": target})
+    x = torch.arange(5, dtype=torch.int32)
+    for k in (5, 2**33, -7, -(2**31) - 5, -(2**40)):
+        torch.testing.assert_close(compiled(x, k), run(x, k), rtol=0, atol=0)

@@ -79,6 +79,24 @@ def test_unsupported(expr: Any) -> None:
         from_sympy(expr)
 
 
+@pytest.mark.parametrize("mask", [0, 1, 6, 7, 40, 0b1011011, -1, -2, -8, -7, -41, 2**40])
+def test_masks_of_bits(mask: int) -> None:
+    functions = {
+        torch_sympy.BitwiseFn_bitwise_and: lambda x: x & mask,
+        torch_sympy.BitwiseFn_bitwise_or: lambda x: x | mask,
+        torch_sympy.BitwiseFn_bitwise_xor: lambda x: x ^ mask,
+    }
+    for function, python in functions.items():
+        for found in (from_sympy(function(a, sympy.Integer(mask))), from_sympy(function(sympy.Integer(mask), a))):
+            assert all(found.evaluate({"s0": x}) == python(x) for x in (*range(-70, 140), 2**45 + 17))
+
+
+@pytest.mark.parametrize("mask", [b, sympy.Integer(0b1010101010101), sympy.Integer(2**63)])
+def test_masks_that_are_not_written(mask: Any) -> None:
+    with pytest.raises(UnsupportedExpr):
+        from_sympy(torch_sympy.BitwiseFn_bitwise_and(a, mask))
+
+
 def test_names() -> None:
     assert from_sympy(a + b, lambda symbol: f"x_{symbol}") == Expr.symbol("x_s0") + Expr.symbol("x_s1")
 

@@ -16,6 +16,7 @@ from symshape.passes.lowering.aten.elementwise import (
     number,
     of_truth,
     promoted,
+    scaled,
     to_result,
 )
 from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type, is_float
@@ -99,11 +100,15 @@ def truncate_divide(m: Body, x: Scalar, y: Scalar) -> Scalar:
     return m.math("trunc", quotient) if is_float(x.dtype) else quotient
 
 
-_ROUNDED_DIVISION = {None: body_op("div"), "floor": floor_divide, "trunc": truncate_divide}
+_DIVISIONS = {
+    None: scaled(body_op("div")),
+    "floor": scaled(floor_divide),
+    "trunc": scaled(truncate_divide),
+}
 
 
 def divide(b: Builder, x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
-    return to_result(_ROUNDED_DIVISION[rounding_mode])(b, x, y)
+    return _DIVISIONS[rounding_mode](b, x, y)
 
 
 def power(b: Builder, x: Any, y: Any) -> Tensor:
@@ -287,13 +292,33 @@ def lerp(m: Body, start: Scalar, end: Scalar, weight: Scalar) -> Scalar:
 
 
 def ldexp(b: Builder, x: Tensor, exponent: Any) -> Tensor:
-    """x * 2**exponent; the power alone may overflow in the result's dtype, as in eager."""
-    dtype = b.results[0].dtype
-    return to_result(lambda m, v, e: m.mul(v, m.rounded(m.math("exp2", e), dtype)))(b, x, exponent)
+    """x * 2**exponent. Of a float x an integer changes the exponent, and no power overflows; else the power is of the
+    type of the exponent, in which it alone may overflow."""
+    result = b.results[0].dtype
+    if is_float(x.dtype) and isinstance(exponent, Tensor) and not is_float(exponent.dtype) and result != "f64":
+        return apply(b, (x, exponent), ("f64", "f64"), _scaled_by_power, unrounded=(1,))
+    wide = compute_type(result)
+    own = exponent.dtype if isinstance(exponent, Tensor) and is_float(exponent.dtype) else wide
+    if own not in (result, wide) and result != wide:  # of the two half types neither
+        own = wide
+
+    def code(m: Body, v: Scalar, e: Scalar) -> Scalar:
+        return m.mul(v, m.cast(m.rounded(m.math("exp2", e), own), wide))
+
+    return apply(b, (x, exponent), (wide, wide), code, unrounded=(1,))
 
 
-_add, _sub, _rsub, _mul = (to_result(code, 2) for code in (add, sub, rsub, body_op("mul")))
-_floor_divide, _remainder, _truncate_rest = to_result(floor_divide), promoted(remainder), promoted(plain("rem"))
+def _scaled_by_power(m: Body, x: Scalar, exponent: Scalar) -> Scalar:
+    """Of an x of at most 32 bits, in float64: a larger exponent changes nothing."""
+    low, high = m.constant(-_MOST_EXPONENT, "f64"), m.constant(_MOST_EXPONENT, "f64")
+    return m.mul(x, m.math("exp2", m.max(m.min(exponent, high), low)))
+
+
+_MOST_EXPONENT = 400.0  # float32 has numbers from 2**-149 to 2**128
+
+
+_add, _sub, _rsub, _mul = *(to_result(code, 2) for code in (add, sub, rsub)), scaled(body_op("mul"))
+_floor_divide, _remainder, _truncate_rest = scaled(floor_divide), promoted(remainder), promoted(plain("rem"))
 _and, _or, _xor = (to_result(plain(name)) for name in ("and", "or", "xor"))
 _max, _min, _left, _right = to_result(body_op("max")), to_result(body_op("min")), shift(left_shift), shift(right_shift)
 

@@ -11,6 +11,7 @@ from torch_mlir import ir
 from symshape.dialects.accessors import SCAN, combiner_attribute, scan_results
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.host import CallOp
+from symshape.dialects.reals import from_size
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.types import tensor_type
 from symshape.dialects.views import create_view
@@ -18,6 +19,7 @@ from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type
 from symshape.prover.numbers.condition import at_least
 from symshape.prover.numbers.expr import Expr, has_functions, minimum, product
 from symshape.prover.numbers.facts import Facts
+from symshape.prover.numbers.magnitudes import Magnitudes
 
 ONE = Expr.const(1)
 ZERO = Expr.const(0)
@@ -86,7 +88,9 @@ class Builder:
         self.results: list[Result] = []
         self.decides = False  # whether a jump of the call's result is at stake: half operands are then rounded
         self.addresses: list[Addresses | None] = []  # that the call's result is read at; None: unknown ones
-        self.body = Body(self._size_before_body)
+        self.body = Body(self._size_before_body, self._real_before_body)
+        self._known_shapes = 0
+        self._of_shapes = Magnitudes(frozenset(), facts)
         self._parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
         self._reduction = ir.Attribute.parse("#linalg.iterator_type<reduction>")
 
@@ -113,6 +117,22 @@ class Builder:
         """Sizes that a body asks for are written before its op: later ops reuse them."""
         with ir.InsertionPoint(self._generic_op):
             return self.sizes.value(expr)
+
+    def _real_before_body(self, expr: Expr) -> ir.Value | None:
+        """The same as a real number where 64 bits may be too few for the integer; Python's have as many as it takes."""
+        if expr.as_symbol() is not None or self._magnitudes.fit(expr):
+            return None
+        with ir.InsertionPoint(self._generic_op):
+            return from_size(self.sizes.value(expr))
+
+    @property
+    def _magnitudes(self) -> Magnitudes:
+        """Of the tensors that are known by now."""
+        layouts = self.sizes.layouts
+        if self._known_shapes != len(layouts):
+            self._known_shapes = len(layouts)
+            self._of_shapes = Magnitudes({one.sizes for one in layouts.values()}, self.facts)
+        return self._of_shapes
 
     def expect_at_most(self, small: Expr, large: Expr, message: str) -> None:
         """Checked at run time, before what is written next, unless it is proven: ``small <= large``."""

@@ -6,7 +6,7 @@ Scalar code is a function of the Body and one Scalar per operand, all of one com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
@@ -17,15 +17,28 @@ Code = Callable[..., Scalar]
 Rule = Callable[..., Any]
 
 
-def apply(b: Builder, operands: Sequence[Any], dtypes: Sequence[str], code: Code) -> Tensor:
-    """One value per point of the result. Operands (tensors, numbers, None) reach ``code`` as scalars of ``dtypes``."""
+def apply(
+    b: Builder, operands: Sequence[Any], dtypes: Sequence[str], code: Code, unrounded: Collection[int] = ()
+) -> Tensor:
+    """One value per point of the result. Operands (tensors, numbers, None) reach ``code`` as scalars of ``dtypes``.
+
+    Operands meet in the result's type: where that is a half type, tensors of others (those without dims, integers) are
+    rounded to it. ``unrounded``: positions of those that are not.
+    """
     result = b.results[0]
+    meets = [
+        isinstance(x, Tensor) and compute_type(result.dtype) != result.dtype and x.dtype not in ("i1", result.dtype)
+        for x in operands
+    ]
     tensors = [x for x in operands if isinstance(x, Tensor)]
     require_native(result.dtype, *(x.dtype for x in tensors))
 
     def body(*scalars: Scalar) -> Scalar:
         entered = iter(scalars)
         values = [next(entered) if isinstance(x, Tensor) else x for x in operands]
+        for i, scalar in enumerate(values):
+            if meets[i] and i not in unrounded:
+                values[i] = b.body.rounded(scalar, result.dtype)
         return code(b.body, *(None if v is None else number(b.body, v, t) for v, t in zip(values, dtypes)))
 
     return b.pointwise(result.sizes, result.dtype, tensors, body)
@@ -46,6 +59,18 @@ def to_result(code: Code, arity: int = 0) -> Rule:
         operands, rest = (args[:arity], args[arity:]) if arity else (args, ())
         dtype = compute_type(b.results[0].dtype)
         return apply(b, operands, [dtype] * len(operands), lambda m, *s: code(m, *s, *rest, **parameters))
+
+    return rule
+
+
+def scaled(code: Code) -> Rule:
+    """As ``to_result`` of two operands, of which eager mode does not round the second one where it has no dims: it is a
+    factor or divisor in the compute type. On a GPU it does so of one on the CPU alone."""
+
+    def rule(b: Builder, x: Any, y: Any) -> Tensor:
+        dtype = compute_type(b.results[0].dtype)
+        is_number = isinstance(y, Tensor) and y.rank == 0 and (b.target == "cpu" or y.value in b.sizes.foreign)
+        return apply(b, (x, y), (dtype, dtype), code, (1,) if is_number else ())
 
     return rule
 
@@ -72,8 +97,19 @@ def compare(kind: str) -> Rule:
 
 
 def of_truth(code: Code) -> Rule:
-    """A logical op: every operand is asked whether it is nonzero."""
-    return lambda b, *operands: apply(b, operands, ["i1"] * len(operands), code)
+    """A logical op: every operand is asked whether it is nonzero, in the type in which they meet if that is a half."""
+
+    def rule(b: Builder, *operands: Any) -> Tensor:
+        dtype = promote(operands)
+
+        def asked(m: Body, *scalars: Scalar) -> Scalar:
+            return code(m, *(m.cast(scalar, "i1") for scalar in scalars))
+
+        if compute_type(dtype) == dtype:
+            return apply(b, operands, ["i1"] * len(operands), code)
+        return promoted(asked)(b, *operands)
+
+    return rule
 
 
 def predicate(code: Code, on_integers: bool | None = None) -> Rule:

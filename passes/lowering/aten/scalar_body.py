@@ -70,9 +70,10 @@ class Scalar:
 class Body:
     """Writes scalar operations at the current insertion point."""
 
-    def __init__(self, size_value: Callable[[Expr], ir.Value]) -> None:
+    def __init__(self, size_value: Callable[[Expr], ir.Value], real_value: Callable[[Expr], ir.Value | None]) -> None:
+        """``size_value``: a size as an index; ``real_value``: as f64, where 64 bits may be too few for it."""
         self._types: dict[str, ir.Type] = {}
-        self._size_value = size_value
+        self._size_value, self._real_value = size_value, real_value
 
     def type(self, dtype: str) -> ir.Type:
         """The MLIR type that holds a scalar of a dtype in a body."""
@@ -149,6 +150,9 @@ class Body:
         constant = expr.as_int()
         if constant is not None:
             return self.constant(constant, dtype)
+        real = self._real_value(expr) if is_float(dtype) else None
+        if real is not None:
+            return self.cast(Scalar(real, "f64"), dtype)
         value = self._size_value(expr)
         return self.cast(self.op("arith.index_cast", "i64", Scalar(value, "index")), dtype)
 
@@ -159,8 +163,9 @@ class Body:
         return self.size(value, dtype) if isinstance(value, Expr) else self.constant(value, dtype)
 
     def rounded(self, x: Scalar, dtype: str) -> Scalar:
-        """The nearest number of a dtype, in its compute type."""
-        return self.cast(self.cast(x, dtype), compute_type(dtype))
+        """The nearest number of a dtype, in its compute type; no later step undoes that."""
+        wide = self.cast(x, compute_type(dtype))
+        return wide if wide.dtype == dtype else self.cast(self.round_for_good(wide, dtype), wide.dtype)
 
     def position(self, dim: int) -> Scalar:
         """The iteration index of a dim."""

@@ -1,0 +1,34 @@
+"""Numbers made of sizes that a kernel could not compute in 64 bits: the host program computes them, exactly.
+
+In ``x * (n * (n + 1) / ((n - 1) * (n - 2) * (n - 3)))`` Python's integers have as many bits as they need. A kernel has
+64 of them, and the divisor needs more from n = 2,097,154 on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_mlir import ir
+
+from symshape.dialects.reals import is_real, sizes_in
+from symshape.passes.fusion.compute_graph import Graph, is_outer_scalar
+from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.magnitudes import Magnitudes
+
+
+def inexact_numbers(generic: Any, graph: Graph, magnitudes: Magnitudes) -> tuple[list[Expr], list[ir.Value]]:
+    """Of what main computes and the body of a ``linalg.generic`` uses: the sizes that 64 bits may be too few for, and
+    the real numbers that are made of such."""
+    sizes: list[Expr] = []
+    reals: list[ir.Value] = []
+    for view in generic.regions[0].blocks[0].operations:
+        for value in view.operation.operands:
+            if value in graph.sizes:
+                sizes.append(graph.sizes.expr(value))
+            elif is_outer_scalar(value, generic) and is_real(value):
+                reals.append(value)
+
+    def is_inexact(value: ir.Value) -> bool:
+        return not all(magnitudes.fit(graph.sizes.expr(size)) for size in sizes_in(value))
+
+    return [size for size in sizes if not magnitudes.fit(size)], [value for value in reals if is_inexact(value)]

@@ -1,0 +1,63 @@
+"""How large expressions may become, and whether 64 bits are enough to compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from symshape.prover.numbers.expr import Expr, Function, product
+from symshape.prover.numbers.facts import INT64_MAX, Facts
+
+# Elements of a tensor, and so each of its sizes: addresses of processors have 48 bits, of which one byte is the least
+# that an element takes.
+_MOST_ELEMENTS: Final = 2**48
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """How large sizes of a function may become: those of tensors, whose ``shapes`` are given, by what fits into memory,
+    others by what is known."""
+
+    shapes: Collection[tuple[Expr, ...]]
+    facts: Facts
+
+    def fit(self, expr: Expr) -> bool:
+        """Whether every step of computing it in 64 bits is exact."""
+        return self._most(expr) <= INT64_MAX
+
+    def _most(self, expr: Expr) -> int:
+        """A bound of the magnitude of an expression and of all that it is computed of."""
+        return sum(abs(coefficient) * self._monomial(atoms) for atoms, coefficient in expr.monomials)
+
+    def _monomial(self, atoms: tuple[Any, ...]) -> int:
+        if len(atoms) > 1 and any(_is_part(atoms, whole) for whole in self._volumes):
+            return _MOST_ELEMENTS
+        most = 1
+        for atom in atoms:
+            most *= max(1, self._atom(atom))
+        return most
+
+    def _atom(self, atom: Any) -> int:
+        if isinstance(atom, Function):
+            return max(map(self._most, atom.args))
+        if atom.name in self._sizes:
+            return _MOST_ELEMENTS
+        return max(INT64_MAX if bound is None else abs(bound) for bound in self.facts.bounds(Expr.symbol(atom.name)))
+
+    @cached_property
+    def _sizes(self) -> frozenset[str]:
+        """Symbols that sizes of tensors are made of."""
+        return frozenset().union(*(size.symbols for shape in self.shapes for size in shape))
+
+    @cached_property
+    def _volumes(self) -> frozenset[tuple[Any, ...]]:
+        """The products that the numbers of elements of tensors are made of."""
+        numels = {product(shape) for shape in self.shapes}
+        return frozenset(atoms for numel in numels for atoms, _ in numel.monomials if len(atoms) > 1)
+
+
+def _is_part(atoms: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
+    """Whether the factors are some of these."""
+    return all(atoms.count(atom) <= whole.count(atom) for atom in atoms)
