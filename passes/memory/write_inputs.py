@@ -99,6 +99,7 @@ class _Function:
         self.position: dict[ir.Value, int] = {}  # by an operation's first result
         self.root: dict[ir.Value, ir.Value] = {}  # view -> the tensor whose memory it is in
         self.inputs: dict[ir.Value, list[ir.Value]] = {}  # of launches, by the first result
+        self.pairs: dict[str, dict[int, list[int]]] = {}  # of kernels: output -> inputs that it may be written over
         self.reads: dict[ir.Value, list[int]] = {}  # of a tensor's memory, by root: positions
         self.kept: set[ir.Value] = set()  # roots whose memory may be known under another name
         self.returns: dict[ir.Value, list[int]] = {}  # of a tensor's memory: operands of the return
@@ -185,21 +186,31 @@ class _Function:
         reads = self.reads.get(self.argument, [])
         if any(one > position for one in reads):
             return False
+        if not reads or reads[-1] < position:
+            return True
         at = [i for i, v in enumerate(self._inputs(launch)) if self.root.get(v, v) == self.argument]
-        pairs = in_place_of(self.kernels[callee_of(launch)])
         whole = all(self._inputs(launch)[i] == self.argument for i in at)  # a view may begin elsewhere
-        return not at or (len(at) == 1 and whole and (at[0], output) in pairs)
+        return len(at) == 1 and whole and at[0] in self._over(launch, output)
 
     def _source(self, launch: Any, output: int) -> ir.Value | None:
         """An input that the launch may write over, and that nothing else needs: it may be in the same memory."""
         inputs = self._inputs(launch)
-        for i, j in in_place_of(self.kernels[callee_of(launch)]):
+        for i in self._over(launch, output):
             value = inputs[i]
             reads = self.reads.get(value, [])
             only = value not in self.root and value not in self.kept and reads == [self.position[launch.results[0]]]
-            if j == output and only and not isinstance(value.owner, ir.Block) and self._same_layout(value):
+            if only and not isinstance(value.owner, ir.Block) and self._same_layout(value):
                 return value
         return None
+
+    def _over(self, launch: Any, output: int) -> list[int]:
+        """The inputs that an output of a launch may be written over."""
+        callee = callee_of(launch)
+        if callee not in self.pairs:
+            found = self.pairs[callee] = {}
+            for i, j in in_place_of(self.kernels[callee]):
+                found.setdefault(j, []).append(i)
+        return self.pairs[callee].get(output, [])
 
     def _inputs(self, launch: Any) -> list[ir.Value]:
         first = launch.results[0]
