@@ -128,7 +128,7 @@ def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
     (output,) = gm.graph.find_nodes(op="output")
     context = TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
-    told = output.meta.get("desc")
+    told = _descriptions(output)
     if kind == "backward" or metadata is None or not told or base_arguments(gm):
         return []
     made = (OutputType.is_input, OutputType.alias_of_input)
@@ -145,6 +145,16 @@ def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
             places[one] = MADE_OF_INPUT
     found = [places.get(one, OTHER) for one in told]
     return found if max(found, default=OTHER) >= 0 else []
+
+
+def _descriptions(output: torch.fx.Node) -> list[Any]:
+    """What AOTAutograd says of each result of a graph. Where it has taken the tokens of operators with side effects out
+    of the graph, as it does where there is no Dynamo, it still describes them, in front of all others."""
+    from torch._functorch._aot_autograd.descriptors import ForwardTokenAOTOutput
+
+    told = list(output.meta.get("desc") or ())
+    without = [one for one in told if not isinstance(one, ForwardTokenAOTOutput)]
+    return told if len(told) == len(output.args[0]) else without  # type: ignore[arg-type]
 
 
 def _is_only_data(info: Any) -> bool:

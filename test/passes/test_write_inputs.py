@@ -143,6 +143,34 @@ def test_inputs_are_written_to_as_in_eager_mode(program: Callable[..., Any], ent
             assert [shares(x, inputs) for x in tensors[0]] == [shares(x, theirs) for x in tensors[1]]
 
 
+def solved(x: Tensor, y: Tensor) -> Tensor:
+    """Errors of ``torch.linalg`` are ordered by tokens, which AOTAutograd describes, though they are no results."""
+    result = torch.linalg.solve(y, x)
+    x.mul_(2)
+    y.add_(1)
+    return result
+
+
+def inverted(x: Tensor, y: Tensor) -> Any:
+    y.add_(torch.eye(y.shape[0]))
+    return torch.linalg.inv(y), torch.linalg.cholesky(y), x.add_(y)
+
+
+@pytest.mark.parametrize("program", [solved, inverted])
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+def test_results_beside_the_token_of_an_error_check(program: Callable[..., Any], entry: Callable[..., Any]) -> None:
+    compiled = entry(program)
+    for size in (3, 1, 8):
+        torch.manual_seed(0)
+        inputs = torch.randn(size, size), torch.eye(size) * 3
+        theirs = inputs[0].clone(), inputs[1].clone()
+        expected, actual = program(*theirs), compiled(*inputs)
+        torch.testing.assert_close(actual, expected)
+        torch.testing.assert_close(inputs, theirs)
+        pairs = [pytree.tree_leaves(found) for found in (actual, expected)]
+        assert [shares(x, inputs) for x in pairs[0]] == [shares(x, theirs) for x in pairs[1]]
+
+
 def test_a_step_that_writes_a_row_of_a_cache_copies_none_of_it() -> None:
     def step(cache: Tensor, position: Tensor, row: Tensor, query: Tensor) -> Tensor:
         cache.index_copy_(2, position, row)
