@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
+from torch._higher_order_ops import scan
 
 import symshape
 from symshape.backend import symshape_backend
@@ -119,6 +120,19 @@ def test_pointwise_loops_are_kernels() -> None:
         torch.testing.assert_close(program(x, y), (last, ys * y + torch.arange(7), half))
     (report,) = reports
     assert report.statistics["inline-scans"] == {"inlined": 2, "kept": 1}
+
+
+def test_a_pointwise_scan_of_one_step_that_is_known() -> None:
+    """Nothing is carried from step to step: there is no other one."""
+
+    def fn(x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        last, products = scan(lambda carry, row: (carry + row, carry * row), x, rows)
+        return last, products
+
+    compiled = torch.compile(fn, backend="symshape", dynamic=True)
+    for size in (4, 33, 1):
+        x, rows = torch.randn(size), torch.randn(1, size)
+        torch.testing.assert_close(compiled(x, rows), (x + rows[0], x * rows))
 
 
 def test_loops_for_a_gpu() -> None:

@@ -280,7 +280,7 @@ def _points(state: State, dims: Sequence[Dim], start: list[list[str]], kinds: li
     def nest(dims: Sequence[Dim], names: list[str]) -> list[str]:
         if not dims:
             state.uniform_depth = state.writer.depth
-            parts = step([names[k : k + count] for k in range(0, len(names), count)])
+            parts = step([names[k * count : (k + 1) * count] for k in range(len(start))])
             return [name for part in parts for name in part]
         dim, *others = dims
 
@@ -289,7 +289,7 @@ def _points(state: State, dims: Sequence[Dim], start: list[list[str]], kinds: li
             return nest(others, current)
 
         bounds = state.constant(0, "i64"), scalar(state, dim.size), state.constant(1, "i64")
-        carried = list(zip(names, kinds * (len(names) // count), strict=True)) if count else []
+        carried = list(zip(names, kinds * len(start), strict=True))
         return state.writer.loop(bounds, carried, inside)
 
     nest(dims, [name for part in start for name in part])
