@@ -149,12 +149,13 @@ def written_inputs(gm: torch.fx.GraphModule, kind: str) -> list[int]:
 
 def _descriptions(output: torch.fx.Node) -> list[Any]:
     """What AOTAutograd says of each result of a graph. Where it has taken the tokens of operators with side effects out
-    of the graph, as it does where there is no Dynamo, it still describes them, in front of all others."""
+    of the graph, as it does where there is no Dynamo, it still describes them, in front of all others. Empty where the
+    descriptions are not those of the results."""
     from torch._functorch._aot_autograd.descriptors import ForwardTokenAOTOutput
 
     told = list(output.meta.get("desc") or ())
     without = [one for one in told if not isinstance(one, ForwardTokenAOTOutput)]
-    return told if len(told) == len(output.args[0]) else without  # type: ignore[arg-type]
+    return next((one for one in (told, without) if len(one) == len(output.args[0])), [])  # type: ignore[arg-type]
 
 
 def _is_only_data(info: Any) -> bool:
