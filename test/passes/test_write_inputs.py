@@ -94,6 +94,13 @@ def exchanged_parts(x: Tensor, y: Tensor) -> None:
     y[:1] = kept
 
 
+def lists_that_share_memory(x: Tensor, y: Tensor) -> None:
+    torch._foreach_mul_([x, y], [y, x])
+    torch._foreach_add_([x, x], 1)
+    torch._foreach_addcmul_([x[:1], y[:1], x], [y[:1], x[:1], y], [x[-1:], y[-1:], x], [1.0, 2.0, 3.0])
+    torch._foreach_copy_([x, y], [y, x])
+
+
 PROGRAMS = (
     swap,
     shift,
@@ -107,6 +114,7 @@ PROGRAMS = (
     indexed,
     read_between,
     exchanged_parts,
+    lists_that_share_memory,
 )
 
 
