@@ -109,7 +109,8 @@ class _Function:
         goes for that, 1 where it is computed there, 0 where it may not be."""
         writers = [_launch_of(value) for value, place in zip(self.values, self.written) if place >= 0]
         move_errors_up(self.operations, self.kernels, [op for op in writers if op is not None])
-        self.operations = [view.operation for view in self.returned.operation.block.operations]
+        operations = (view.operation for view in self.returned.operation.block.operations)
+        self.operations = [op for op in operations if op.name != "symshape.bind"]  # a copy that goes has some
         self.position = {op.results[0]: i for i, op in enumerate(self.operations) if len(op.results)}
         found = ((i, errors_of(op, self.kernels)) for i, op in enumerate(self.operations))
         self.errors = [(i, errors) for i, errors in found if errors]
@@ -131,8 +132,6 @@ class _Function:
         return placed
 
     def _read(self, position: int, op: Any) -> None:
-        if op.name == "symshape.bind":
-            return
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         roots = [self.root.get(v, v) for v in tensors]
         if op.name == "symshape.view":
@@ -246,6 +245,10 @@ class _Function:
             if use.owner.operation.name == "symshape.bind":
                 use.owner.operation.erase()
         self.inputs.clear()
+        self.errors = [
+            (i, [frozenset(self.argument if v == copy else v for v in one) for one in errors])
+            for i, errors in self.errors
+        ]
         copy.replace_all_uses_with(self.argument)
         for op in (launch, empty):
             self.operations[self.position[op.results[0]]] = self.returned  # positions stay

@@ -94,6 +94,13 @@ def exchanged_parts(x: Tensor, y: Tensor) -> None:
     y[:1] = kept
 
 
+def lists_that_share_memory(x: Tensor, y: Tensor) -> None:
+    torch._foreach_mul_([x, y], [y, x])
+    torch._foreach_add_([x, x], 1)
+    torch._foreach_addcmul_([x[:1], y[:1], x], [y[:1], x[:1], y], [x[-1:], y[-1:], x], [1.0, 2.0, 3.0])
+    torch._foreach_copy_([x, y], [y, x])
+
+
 PROGRAMS = (
     swap,
     shift,
@@ -107,6 +114,7 @@ PROGRAMS = (
     indexed,
     read_between,
     exchanged_parts,
+    lists_that_share_memory,
 )
 
 
@@ -272,6 +280,28 @@ def test_an_error_of_a_later_layer_is_known_before_the_first_writes() -> None:
         with pytest.raises(IndexError):
             compiled(*mine)
         torch.testing.assert_close(mine, inputs(*bad))
+
+
+def test_a_decoder_that_writes_a_row_of_each_cache() -> None:
+    def step(keys: list[Tensor], values: list[Tensor], row: Tensor, position: Tensor) -> Tensor:
+        for key, value in zip(keys, values):
+            key.index_copy_(1, position, row[:, None])
+            value.index_copy_(1, position, row[:, None] * 2)
+            scores = (row[:, None] * key).sum(-1).softmax(-1)
+            row = (scores[..., None] * value).sum(1)
+        position.add_(1)
+        return row
+
+    def inputs(length: int) -> tuple[Any, ...]:
+        torch.manual_seed(0)
+        keys, values = ([torch.randn(2, length, 4) for _ in range(4)] for _ in range(2))
+        return keys, values, torch.randn(2, 4), torch.tensor([length - 1])
+
+    compiled = symshape.compile(step)
+    for length in (4, 1, 8):
+        mine, theirs = inputs(length), inputs(length)
+        torch.testing.assert_close(compiled(*mine), step(*theirs))
+        torch.testing.assert_close(mine, theirs)
 
 
 def test_indices_made_of_what_is_written_may_be_out_of_range_after_it_is() -> None:

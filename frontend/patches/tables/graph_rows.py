@@ -8,6 +8,7 @@ from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
 from symshape.frontend.patches import (
     associative_scan_gradients,
     autograd_kernels,
+    foreach_lists,
     lost_sizes,
     operator_rules,
     random_draws,
@@ -128,6 +129,17 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
             Exists("torch._subclasses.functional_tensor.FunctionalTensorMode"),
         ),
         when=lambda scope: scope.eager_draws,
+    ),
+    Patch(
+        "lists that share memory",
+        ("graph", "jit"),
+        foreach_lists.tables,
+        foreach_lists.one_after_the_other,
+        "functionalisation reads all tensors of torch._foreach_*_ before it writes one, eager mode one after the other",
+        (
+            Exists("torch.ops.aten._foreach_mul_.List.python_key_table", "dict"),
+            Exists("torch._subclasses.functional_tensor.FunctionalTensorMode"),
+        ),
     ),
     Patch(
         "draws in subgraphs",
