@@ -227,3 +227,25 @@ def test_take_along_dim_is_no_graph_for_each_size(indices: Any, graphs: int) -> 
         gradients = [torch.autograd.grad(sum(t.square().sum() for t in each), x)[0] for each in (found, expected)]
         torch.testing.assert_close(*gradients)
     assert counters["stats"]["unique_graphs"] == graphs
+
+
+def _padded_to_a_multiple(x: torch.Tensor) -> torch.Tensor:
+    return F.pad(x.sin(), (1, -x.shape[-1] % 4))
+
+
+def _padded_or_cut(x: torch.Tensor) -> torch.Tensor:
+    missing = x.shape[0] - x.shape[-1]
+    return F.pad(x.sin(), (missing // 2, missing - missing // 2))
+
+
+@pytest.mark.parametrize("function", [_padded_to_a_multiple, _padded_or_cut])
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+def test_one_graph_for_all_lengths(function: Any, compile: Any) -> None:
+    """Whether padding adds or takes away is nothing that a graph depends on."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = compile(function)
+    for size in ((5, 7), (4, 8), (3, 2), (7, 7), (2, 13)):
+        agree(function, torch.randn(*size, dtype=torch.float64), compiled=compiled)
+    assert compile is symshape.jit or counters["stats"]["unique_graphs"] == 1
+    assert compile is symshape.compile or len(compiled.entries) == 1
