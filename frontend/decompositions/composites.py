@@ -25,6 +25,7 @@ from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
 
 aten: Any = torch.ops.aten
+_torch: Any = torch  # it has no types
 
 
 def composite_kernels() -> dict[Any, AutogradKernel]:
@@ -46,6 +47,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.take_along_dim.default: _take_along_dim,
         aten.index_fill.int_Tensor: _index_fill,
         aten.channel_shuffle.default: _channel_shuffle,
+        aten.max_pool1d.default: _max_pool1d,
+        aten.affine_grid_generator.default: _affine_grid,
         aten.addmv.default: _addmv,
         aten.ctc_loss.Tensor: _ctc_loss,
         aten.scaled_dot_product_attention.default: _attention,
@@ -281,6 +284,28 @@ def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
     check(channels % groups == 0, lambda: "the number of channels must be a multiple of groups")
     apart = x.reshape(batch, groups, channels // groups, *image)
     return apart.transpose(1, 2).reshape(x.shape)
+
+
+def _max_pool1d(usual: Any, x: torch.Tensor, *args: Any) -> Any:
+    """With indices, which are not returned: the form without makes numbers of sizes."""
+    if not any(map(is_general, x.shape)):
+        return usual(x, *args)
+    return aten.max_pool1d_with_indices(x, *args)[0]
+
+
+def _affine_grid(usual: Any, theta: torch.Tensor, size: Sequence[Any], align_corners: bool) -> Any:
+    """(N, *image, dims): products of each point, from -1 to 1 along each dim and from the last dim on, with ``theta``.
+    C++ makes numbers of sizes for the points, and its gradient takes no others."""
+    if not any(map(is_general, size)):
+        return usual(theta, size, align_corners)
+    batch, _, *image = size
+    columns = []
+    for i, length in enumerate(reversed(image)):
+        at = 2 * torch.arange(length, dtype=theta.dtype, device=theta.device) - (length - 1)  # 0 in the middle
+        points = at / (_torch.sym_max(length - 1, 1) if align_corners else length)
+        columns.append(points.reshape(-1, *[1] * i).expand(image))
+    points = torch.stack([*columns, torch.ones_like(columns[0])], -1).reshape(-1, len(image) + 1)
+    return points.expand(batch, *points.shape).bmm(theta.transpose(1, 2)).view(batch, *image, len(image))
 
 
 def _addmv(

@@ -212,6 +212,13 @@ def istft(
     return signal if input.dim() == 3 else signal.squeeze(0)
 
 
+def adaptive_avg_pool1d(x: torch.Tensor, output_size: Any) -> torch.Tensor:
+    """``torch.adaptive_avg_pool1d`` as that of images of one row, which takes a size, in the form that
+    does not ask whether there is one window."""
+    pooled: torch.Tensor = torch.ops.aten._adaptive_avg_pool2d(x.unsqueeze(-2), (1, output_size))
+    return pooled.squeeze(-2)
+
+
 @dataclass(frozen=True)
 class Replacement:
     """``applies``: whether ``function`` takes the place of the usual one, of its arguments."""
@@ -260,6 +267,11 @@ def _leaves_a_triangle(upper: bool, args: Sequence[Any], kwargs: Mapping[str, An
 def _has_symbolic_classes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes")
     return isinstance(classes, torch.SymInt) and bool(args) and args[0].dtype == torch.int64
+
+
+def _has_symbolic_windows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    count = args[1] if len(args) > 1 else kwargs.get("output_size")
+    return isinstance(count, torch.SymInt) and bool(args) and args[0].dim() in (2, 3)
 
 
 def _has_symbolic_sizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -317,6 +329,7 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.triu_indices: Replacement(triu_indices, functools.partial(_leaves_a_triangle, True)),
     torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
     torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),
+    torch.adaptive_avg_pool1d: Replacement(adaptive_avg_pool1d, _has_symbolic_windows),
     torch.kron: Replacement(kron, _has_symbolic_sizes),
     torch.Tensor.kron: Replacement(kron, _has_symbolic_sizes),
     torch.istft: Replacement(istft, _has_signals_of_symbolic_length),

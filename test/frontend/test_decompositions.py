@@ -227,3 +227,51 @@ def test_take_along_dim_is_no_graph_for_each_size(indices: Any, graphs: int) -> 
         gradients = [torch.autograd.grad(sum(t.square().sum() for t in each), x)[0] for each in (found, expected)]
         torch.testing.assert_close(*gradients)
     assert counters["stats"]["unique_graphs"] == graphs
+
+
+def _pooled_rows(x: torch.Tensor) -> torch.Tensor:
+    return F.max_pool1d(x * 2, 2) + F.max_pool1d(x, 3, 2, 1, ceil_mode=True)[..., : x.shape[-1] // 2]
+
+
+def _padded_to_a_multiple(x: torch.Tensor) -> torch.Tensor:
+    return F.pad(x.sin(), (1, -x.shape[-1] % 4))
+
+
+def _padded_or_cut(x: torch.Tensor) -> torch.Tensor:
+    missing = x.shape[0] - x.shape[-1]
+    return F.pad(x.sin(), (missing // 2, missing - missing // 2))
+
+
+@pytest.mark.parametrize("function", [_pooled_rows, _padded_to_a_multiple, _padded_or_cut])
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+def test_one_graph_for_all_lengths(function: Any, compile: Any) -> None:
+    """Windows are no numbers, and whether padding adds or takes away is nothing that a graph depends on."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = compile(function)
+    for size in ((5, 7), (4, 8), (3, 2), (7, 7), (2, 13)):
+        agree(function, torch.randn(*size, dtype=torch.float64), compiled=compiled)
+    assert compile is symshape.jit or counters["stats"]["unique_graphs"] == 1
+    assert compile is symshape.compile or len(compiled.entries) == 1
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
+def test_affine_grids_have_gradients(compile: Any, align: bool) -> None:
+    """Their own takes no symbolic sizes."""
+
+    def flat(x: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        return torch.affine_grid_generator(theta, x.shape, align).sin()
+
+    def deep(x: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        return F.affine_grid(theta.new_ones(len(x), 3, 4) * theta.sum(), [len(x), 1, 2, *x.shape[2:]], align)
+
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = [compile(function) for function in (flat, deep)]
+    for size in ((2, 3, 4, 5), (1, 1, 7, 2), (3, 2, 1, 6)):
+        x, theta = torch.zeros(*size, dtype=torch.int64), torch.randn(size[0], 2, 3, dtype=torch.float64)
+        for function, ours in zip((flat, deep), compiled):
+            agree(function, x, theta, compiled=ours)
+    assert compile is symshape.compile or len(compiled[0].entries) == 1

@@ -75,6 +75,11 @@ def classes(x: Tensor) -> tuple[Tensor, ...]:
     return F.one_hot(places % (rows + 1), rows + 1), F.one_hot(places.t(), num_classes=rows * columns + 1) * 2
 
 
+def averages(x: Tensor) -> tuple[Tensor, ...]:
+    columns = x.shape[1]
+    return F.adaptive_avg_pool1d(x, columns // 2 + 1), F.adaptive_avg_pool1d(x[None], output_size=columns + 2)
+
+
 def kroneckers(x: Tensor) -> tuple[Tensor, ...]:
     pair, one = torch.tensor([1.0, -2.0]), x.new_full((), 3.0)
     return torch.kron(x, x), x.kron(pair), torch.kron(pair[:, None, None], x), torch.kron(x, other=one)
@@ -144,6 +149,22 @@ def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> No
         compiled.entries if compile is symshape.jit else range(torch._dynamo.utils.counters["stats"]["unique_graphs"])
     )
     assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+def test_windows_in_a_number_of_the_sizes(compile: Callable[..., Any]) -> None:
+    """Eager mode refuses averages of nothing."""
+    compiled: Any = compile(averages)
+    torch._dynamo.utils.counters.clear()
+    for rows, columns in ((5, 3), (3, 7), (2, 1), (16, 33)):  # one channel is a layout of its own
+        inputs = [torch.arange(rows * columns).view(rows, columns).sin().requires_grad_() for _ in range(2)]
+        found, expected = compiled(inputs[0]), averages(inputs[1])
+        torch.testing.assert_close(found, expected)
+        for results in (found, expected):
+            sum(t.square().sum() for t in results).backward()
+        torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+    stats = torch._dynamo.utils.counters["stats"]
+    assert (len(compiled.entries) if compile is symshape.jit else stats["unique_graphs"]) == 1
 
 
 def test_half_types_are_rounded_once() -> None:
