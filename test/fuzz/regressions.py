@@ -370,6 +370,20 @@ def program(x0, x1, x2):
     return (v1 + 1, v2)
 """
 
+WRITTEN_UP_TO_A_DIFFERENCE = """
+SIZES = [(0, 17), (8, 3), (3, 13), (1, 40), (64, 31)]
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    x1 = normal(s)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x1.clone()
+    v0[:(x1.shape[0] - x0.shape[1] // 6)] = 0
+    return (v0,)
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -401,4 +415,5 @@ REGRESSIONS = {
     "inputs share a memory, in the middle of which their base begins": ("symshape", PART_OF_A_MEMORY),
     "a sum is an argument of a kernel, and its parts are none": ("settings", SLICE_OF_A_PRODUCT),
     "the same sum in Triton": ("triton", SLICE_OF_A_PRODUCT),
+    "sizes do not say where the part ends that is written to": ("settings", WRITTEN_UP_TO_A_DIFFERENCE),
 }
