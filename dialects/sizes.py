@@ -136,7 +136,7 @@ class Sizes:
 
     def value(self, expr: Expr | int) -> ir.Value:
         """The canonical SSA value of an expression, written at the current insertion point if it is new. OverflowError
-        where a number in it has more than 64 bits."""
+        where a number in it has more than 64 bits, KeyError where a symbol in it has no value."""
         expr = Expr.const(expr) if isinstance(expr, int) else expr
         known = self._values.get(expr)
         if known is not None:
@@ -171,7 +171,7 @@ class Sizes:
 
     def _atom(self, atom: Any) -> ir.Value:
         if not hasattr(atom, "kind"):
-            return self.value(Expr.symbol(atom.name))
+            return self._values[Expr.symbol(atom.name)]
         known = self._values.get(Expr({(atom,): 1})) if atom.kind != "mod" else None
         if known is not None and isinstance(known.owner, ir.Block):  # an argument; others may come later
             return known

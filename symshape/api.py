@@ -129,13 +129,8 @@ def compile(
     _check_names(parsed.policy, model)
     configured = ConfiguredBackend(parsed, Assumptions(parsed.assume, model), dynamic)
     _check_dynamic(dynamic, shapes_spec, parsed.policy)
-    habits = {
-        "disable": disable,
-        "recompile_limit": recompile_limit,
-        "isolate_recompiles": isolate_recompiles,
-        "guard_filter_fn": guard_filter,
-        "shapes_spec": shapes_spec,
-    }
+    habits = {"disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles}
+    habits |= {"guard_filter_fn": guard_filter, "shapes_spec": shapes_spec}
     given = {key: value for key, value in habits.items() if value is not None and value is not False}
     tracing = Tracing(parsed.probe_custom_operators, parsed.strict, policy=parsed.policy)
     return compile_with(model, configured, fullgraph=fullgraph, dynamic=dynamic, tracing=tracing, **given)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses import fake_impls
 
+from symshape.frontend.bridge.fake_tensors import new_symbols_are_ignored, tracing_mode
 from symshape.frontend.bridge.symbolic_sizes import either, holds_for_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.patches.autograd_kernels import trace_sizes_by
@@ -84,9 +85,16 @@ def _ask_diagonal(x: torch.Tensor, source: torch.Tensor, offset: Size = 0, dim1:
 
 
 def _ask_slice(x: torch.Tensor, source: torch.Tensor, *bounds: Any) -> None:
-    if any(isinstance(one, torch.SymInt) and is_unbacked(one) for one in (*x.shape, *bounds)):
-        return  # the slice has a size that is in the data; to compute it would make a symbol
-    _require_same(aten.slice.Tensor(x, *bounds).shape, source.shape)
+    if _has_unbacked((*x.shape, *bounds)):
+        return  # the slice has a size that is in the data
+    with new_symbols_are_ignored(tracing_mode([x])):
+        sizes = aten.slice.Tensor(x, *bounds).shape
+    if not _has_unbacked(sizes):  # a new symbol, where sizes do not say whether a bound is within the dim
+        _require_same(sizes, source.shape)
+
+
+def _has_unbacked(values: Sequence[Any]) -> bool:
+    return any(isinstance(one, torch.SymInt) and is_unbacked(one) for one in values)
 
 
 def _ask_index(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *_: Any) -> None:

@@ -57,10 +57,12 @@ class KernelSizes:
         return Layout(sizes, strides, layout.offset)
 
     def known(self, argument: Expr, facts: Facts) -> list[Condition]:
-        """What the kernel may assume of an argument: bounds and a divisor."""
+        """What the kernel may assume of an argument: bounds and a divisor. Nothing of a real number, and of a size that
+        is no symbol or function: its parts may be no arguments, and conditions are written of these."""
         number = argument.as_int()
         if number is None:
-            return [] if argument in self.reals.values() else known_of(facts, argument)
+            is_atom = len(argument.atoms) == 1 and argument == Expr({(*argument.atoms,): 1})
+            return known_of(facts, argument) if is_atom and argument not in self.reals.values() else []
         name = self.numbers[number]
         divisor = next((d for d in (16, 8, 4, 2) if number % d == 0), 1)
         return [at_least(name, LEAST), *([equals(name % divisor, 0)] if divisor > 1 else [])]

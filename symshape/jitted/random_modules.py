@@ -18,9 +18,8 @@ import numpy
 from symshape.errors import CompileError, with_text
 from symshape.frontend.bridge.source_lines import is_users
 
-# The generators behind the functions of the modules.
+# The generator behind the functions of the module.
 _PYTHONS: Any = random.random.__self__  # type: ignore[attr-defined]
-_NUMPYS: Any = numpy.random.rand.__self__  # type: ignore[attr-defined]
 
 
 def refusing_draws(run: Callable[[], Any]) -> Any:
@@ -44,7 +43,7 @@ def refusing_draws(run: Callable[[], Any]) -> Any:
 
 
 def _states() -> dict[str, Any]:
-    return {"random": random.getstate(), "numpy.random": numpy.random.get_state()}
+    return {"random": random.getstate(), "numpy.random": numpy.random.get_state(legacy=False)}
 
 
 def _restore(states: dict[str, Any]) -> None:
@@ -56,9 +55,14 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> str:
     """The module whose state is another; "" if none is."""
     if before["random"] != after["random"]:
         return "random"
-    ours, theirs = before["numpy.random"], after["numpy.random"]
-    same = ours[0] == theirs[0] and numpy.array_equal(ours[1], theirs[1]) and ours[2:] == theirs[2:]
-    return "" if same else "numpy.random"
+    return "" if _equal(before["numpy.random"], after["numpy.random"]) else "numpy.random"
+
+
+def _equal(ours: Any, theirs: Any) -> bool:
+    """Of states of NumPy: dictionaries of numbers, arrays and dictionaries, by the kind of generator."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_equal(ours[key], theirs[key]) for key in ours)
+    return numpy.array_equal(ours, theirs)
 
 
 def _draw_of_this_thread(run: Callable[[], Any]) -> tuple[str, str]:
@@ -87,23 +91,60 @@ def _draw_of_this_thread(run: Callable[[], Any]) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _watched_numpy(see: Callable[[FrameType], None]) -> Iterator[None]:
-    """Calls ``see`` for each function of ``numpy.random`` that this thread calls: no profiler sees those."""
-    own = {name: value for name, value in vars(numpy.random).items() if getattr(value, "__self__", None) is _NUMPYS}
+    """Calls ``see`` for each number that this thread draws from NumPy's own generator, and where it seeds that one, by
+    whatever name: no profiler sees NumPy's methods."""
+    own = numpy.random.get_bit_generator()  # type: ignore[attr-defined]
+    thread: int | None = None
+
+    def note() -> None:
+        if threading.get_ident() == thread:
+            see(sys._getframe(2))
+
+    _exchange(_watching(own, note))
     thread = threading.get_ident()
-
-    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread:
-                see(sys._getframe(1))
-            return function(*args, **kwargs)
-
-        return call
-
-    vars(numpy.random).update({name: watched(value) for name, value in own.items() if name != "get_state"})
     try:
         yield
     finally:
-        vars(numpy.random).update(own)
+        thread = None
+        _exchange(own)
+
+
+def _watching(own: Any, note: Callable[[], None]) -> Any:
+    """A bit generator that draws what ``own`` does, and calls ``note`` before: then its lock is taken, or its state is
+    set."""
+
+    class Lock:
+        def __enter__(self) -> None:
+            note()
+            own.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            own.lock.release()
+
+    class Watching(type(own)):  # type: ignore[misc]  # NumPy asks for the class of what it seeds
+        capsule, lock = own.capsule, Lock()
+
+        @property
+        def state(self) -> Any:
+            return own.state
+
+        @state.setter
+        def state(self, value: Any) -> None:
+            note()
+            own.state = value
+
+        def _legacy_seeding(self, seed: Any) -> None:
+            note()
+            own._legacy_seeding(seed)
+
+    return Watching(0)
+
+
+def _exchange(generator: Any) -> None:
+    """Makes NumPy's functions draw by another bit generator of the same state."""
+    state = numpy.random.get_state(legacy=False)
+    numpy.random.set_bit_generator(generator)  # type: ignore[attr-defined]
+    numpy.random.set_state(state)  # the other one of a pair of normal numbers would be forgotten
 
 
 def _is_of_interest(frame: FrameType) -> bool:

@@ -354,6 +354,36 @@ def program(x0, x1):
     return (v0.clone(), v1.clone(), v2 + 1, v3)
 """
 
+SLICE_OF_A_PRODUCT = """
+SIZES = [(3, 2), (1, 1), (2, 3), (5, 0)]
+
+def inputs(s, t):
+    x0 = normal(t)
+    x1 = normal(s, t)
+    x2 = normal()
+    return [x0, x1, x2]
+
+def program(x0, x1, x2):
+    v0 = x2.unsqueeze(-1).expand(2)
+    v1 = v0[(x1.shape[1] * x0.shape[0] // 2):]
+    v2 = v1.gather(-1, v1.shape[-1] - 1 - torch.zeros_like(v1, dtype=torch.int64))
+    return (v1 + 1, v2)
+"""
+
+WRITTEN_UP_TO_A_DIFFERENCE = """
+SIZES = [(0, 17), (8, 3), (3, 13), (1, 40), (64, 31)]
+
+def inputs(s, t):
+    x0 = normal(s, t)
+    x1 = normal(s)
+    return [x0, x1]
+
+def program(x0, x1):
+    v0 = x1.clone()
+    v0[:(x1.shape[0] - x0.shape[1] // 6)] = 0
+    return (v0,)
+"""
+
 REGRESSIONS = {
     "inputs of one memory are exact in float64": ("symshape", INPUTS_OF_ONE_MEMORY),
     "an amount of a padding is 0": ("symshape", PADDED_BY_NOTHING),
@@ -383,4 +413,7 @@ REGRESSIONS = {
     "an equation is divided by a size that is 0": ("settings", SELECTED_OF_NOTHING),
     "what is selected of found indices has a bound beyond 64 bits": ("settings", SELECTED_OF_FOUND),
     "inputs share a memory, in the middle of which their base begins": ("symshape", PART_OF_A_MEMORY),
+    "a sum is an argument of a kernel, and its parts are none": ("settings", SLICE_OF_A_PRODUCT),
+    "the same sum in Triton": ("triton", SLICE_OF_A_PRODUCT),
+    "sizes do not say where the part ends that is written to": ("settings", WRITTEN_UP_TO_A_DIFFERENCE),
 }

@@ -18,6 +18,7 @@ from symshape.errors import CompileError
 
 GENERATOR = torch.Generator()
 STATE = torch.Generator().manual_seed(9).get_state()
+RAND = numpy.random.rand  # as `from numpy.random import rand` has it
 
 DRAWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "rand": lambda x: x + torch.rand(x.shape[0], generator=GENERATOR, dtype=torch.float64),
@@ -89,6 +90,11 @@ def _numpy(x: torch.Tensor) -> torch.Tensor:
     return x + numpy.random.rand()
 
 
+def _numpy_by_another_name(x: torch.Tensor) -> torch.Tensor:
+    x = x * 2
+    return x + RAND()
+
+
 REFUSED = [
     (_made, "makes a generator", "torch.Generator()"),
     (_seeded, "for `manual_seed`", "GENERATOR.manual_seed(5)"),
@@ -99,6 +105,7 @@ REFUSED = [
     (_python, "the module `random`", "random.random()"),
     (_python_seeded, "the module `random`", "random.seed(0)"),
     (_numpy, "the module `numpy.random`", "numpy.random.rand()"),
+    (_numpy_by_another_name, "the module `numpy.random`", "x + RAND()"),
 ]
 
 
@@ -128,7 +135,7 @@ def test_what_another_thread_draws_is_its_own(draw: Callable[[], float]) -> None
     try:
         x = torch.ones(3, 4)
         assert torch.equal(symshape.jit(lambda x: x * 2)(x), x * 2)
-        for function, what, line in REFUSED[-3:]:
+        for function, what, line in REFUSED[-4:]:
             with pytest.raises(CompileError, match=what) as caught:
                 symshape.jit(function)(torch.ones(3))
             assert line in caught.value.where
@@ -136,6 +143,22 @@ def test_what_another_thread_draws_is_its_own(draw: Callable[[], float]) -> None
         ended.set()
         loader.join()
     assert drawn
+
+
+def test_a_search_for_draws_leaves_the_generator_of_numpy_as_it_was() -> None:
+    """The other number of a normally distributed pair among it, and a generator of another kind."""
+    usual = numpy.random.get_bit_generator()
+    try:
+        for generator in (usual, numpy.random.PCG64()):
+            numpy.random.set_bit_generator(generator)
+            numpy.random.randn()
+            before = numpy.random.get_state(legacy=False)
+            with pytest.raises(CompileError, match="the module `random`"):
+                symshape.jit(_python)(torch.ones(3))
+            assert repr(numpy.random.get_state(legacy=False)) == repr(before) and before["has_gauss"]
+            assert numpy.random.get_bit_generator() is generator
+    finally:
+        numpy.random.set_bit_generator(usual)
 
 
 def test_a_generator_of_its_own_is_a_constant() -> None:
