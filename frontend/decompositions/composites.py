@@ -5,6 +5,7 @@ For sizes that are known the usual forms are used. What is a view of its operand
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -20,6 +21,7 @@ from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_s
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
+from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
@@ -286,11 +288,29 @@ def _channel_shuffle(usual: Any, x: torch.Tensor, groups: int) -> Any:
     return apart.transpose(1, 2).reshape(x.shape)
 
 
-def _max_pool1d(usual: Any, x: torch.Tensor, *args: Any) -> Any:
-    """With indices, which are not returned: the form without makes numbers of sizes."""
+def _max_pool1d(
+    usual: Any,
+    x: torch.Tensor,
+    window: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Any:
+    """With indices, which are not returned: the form without makes numbers of sizes. Where nothing is differentiated
+    the maximum of slices, which is fused: the operator with indices is far slower than eager mode's."""
+    length: Any = x.shape[-1]
     if not any(map(is_general, x.shape)):
-        return usual(x, *args)
-    return aten.max_pool1d_with_indices(x, *args)[0]
+        return usual(x, window, stride, padding, dilation, ceil_mode)
+    plain = not (any(padding) or ceil_mode or window[0] > MOST) and x.is_floating_point() and x.dim() in (2, 3)
+    if not plain or has_unbacked_sizes(x) or torch.is_grad_enabled() and x.requires_grad:
+        return aten.max_pool1d_with_indices(x, window, stride, padding, dilation, ceil_mode)[0]
+    step, reach = (stride or window)[0], dilation[0] * (window[0] - 1)
+    if not length > reach:
+        raise RefusedCall("max_pool1d() Invalid computed output size: 0")
+    last = (length - reach - 1) // step * step + 1
+    parts = [x.narrow(-1, i * dilation[0], last)[..., ::step] for i in range(window[0])]
+    return functools.reduce(torch.maximum, parts).contiguous()
 
 
 def _affine_grid(usual: Any, theta: torch.Tensor, size: Sequence[Any], align_corners: bool) -> Any:

@@ -275,3 +275,18 @@ def test_affine_grids_have_gradients(compile: Any, align: bool) -> None:
         for function, ours in zip((flat, deep), compiled):
             agree(function, x, theta, compiled=ours)
     assert compile is symshape.compile or len(compiled[0].entries) == 1
+
+
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
+def test_maxima_of_windows_without_gradients(compile: Any) -> None:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return F.max_pool1d(x, 2), F.max_pool1d(x[:, None], 3, 2), F.max_pool1d(x, 2, 1, dilation=2)
+
+    compiled = compile(run)
+    for size in ((2, 9), (1, 3), (3, 8), (4, 64)):
+        x = torch.randn(*size)
+        x[0, 1] = float("nan")
+        torch.testing.assert_close(compiled(x), run(x), rtol=0, atol=0, equal_nan=True)
+    if compile is symshape.jit:
+        assert len(compiled.entries) == 1
+    assert not any("pool" in one for one in calls(run, torch.randn(3, 9)))
