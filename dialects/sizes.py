@@ -128,6 +128,16 @@ class Sizes:
         """Every value that is known, in the order in which they were met."""
         return list(self._exprs.items())
 
+    def shapes_in_memory(self) -> set[tuple[Expr, ...]]:
+        """Of each tensor the sizes of the dims along which elements lie apart. What is repeated (stride 0, or one that
+        only the call shows) may be larger than memory."""
+        found = set()
+        for layout in self.layouts.values():
+            shown = frozenset().union(*(size.symbols for size in layout.sizes))
+            pairs = zip(layout.sizes, layout.strides)
+            found.add(tuple(size for size, stride in pairs if stride != 0 and stride.symbols <= shown))
+        return found
+
     def expr(self, value: ir.Value) -> Expr:
         return self._exprs[value]
 

@@ -150,7 +150,7 @@ class _Main:
         self.sizes = Sizes(function.regions[0].blocks[0])
         self.sizes.learn(self.operations)
         self.facts: Facts = facts_of(function)
-        self.magnitudes = Magnitudes({one.sizes for one in self.sizes.layouts.values()}, self.facts)
+        self.magnitudes = Magnitudes(self.sizes.shapes_in_memory(), self.facts)
 
     def run(self) -> int:
         fused = 0

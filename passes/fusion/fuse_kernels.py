@@ -125,7 +125,7 @@ class _Main:
     @cached_property
     def magnitudes(self) -> Magnitudes:
         """How large its sizes may become."""
-        return Magnitudes({one.sizes for one in self.graph.sizes.layouts.values()}, self.facts)
+        return Magnitudes(self.graph.sizes.shapes_in_memory(), self.facts)
 
 
 def _readers(grouping: Grouping) -> dict[ir.Value, set[int]]:

@@ -92,6 +92,16 @@ def test_products_of_sizes_have_as_many_bits_as_they_need(target) -> None:
             torch.testing.assert_close(compiled(x, k), products(x, k), rtol=0, atol=0)
 
 
+def test_a_size_of_what_is_repeated_is_larger_than_memory() -> None:
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return x[:3].double() * ((x.shape[0] * 8192) / 7)
+
+    compiled = symshape.compile(run)
+    for n in (5, 7, 2**50, 2**53):
+        x = torch.ones(1).expand(n)
+        torch.testing.assert_close(compiled(x), run(x), rtol=0, atol=0)
+
+
 def test_an_integer_of_more_than_64_bits_is_an_error_as_in_eager_mode() -> None:
     compiled = symshape.compile(lambda x, k: x * (k * k))
     x = torch.arange(4)
