@@ -153,9 +153,10 @@ def _descriptions(output: torch.fx.Node) -> list[Any]:
     descriptions are not those of the results."""
     from torch._functorch._aot_autograd.descriptors import ForwardTokenAOTOutput
 
-    told = list(output.meta.get("desc") or ())
+    told, results = list(output.meta.get("desc") or ()), output.args[0]
+    count = len(results) if isinstance(results, tuple | list) else 1
     without = [one for one in told if not isinstance(one, ForwardTokenAOTOutput)]
-    return next((one for one in (told, without) if len(one) == len(output.args[0])), [])  # type: ignore[arg-type]
+    return next((one for one in (told, without) if len(one) == count), [])
 
 
 def _is_only_data(info: Any) -> bool:
