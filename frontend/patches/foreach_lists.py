@@ -33,9 +33,7 @@ _IN_PLACE = tuple(_in_place())
 def one_after_the_other(changes: Changes) -> None:
     """A call whose lists share memory is a call for each tensor."""
     for op in _IN_PLACE:
-        changes.callback(op._dispatch_cache.clear)
-        changes.items(op.python_key_table, {FunctionalTensorMode: functools.partial(_call, op)})
-        op._dispatch_cache.clear()
+        changes.kernels(op, op.python_key_table, {FunctionalTensorMode: functools.partial(_call, op)})
 
 
 def tables() -> list[str]:

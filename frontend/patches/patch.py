@@ -131,6 +131,12 @@ class Changes:
         self.callback(_put_items, table, {key: table.get(key, _MISSING) for key in values})
         table.update(values)
 
+    def kernels(self, op: Any, table: MutableMapping[Any, Any], values: Mapping[Any, Any]) -> None:
+        """As ``items`` of a table of an operator's kernels: what the operator remembers of that is forgotten."""
+        self.callback(op._dispatch_cache.clear)
+        self.items(table, values)
+        op._dispatch_cache.clear()
+
     def without(self, table: MutableMapping[Any, Any], key: Any) -> None:
         """``table`` has no such key."""
         self.callback(_put_items, table, {key: table.get(key, _MISSING)})

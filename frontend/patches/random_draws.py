@@ -23,17 +23,15 @@ _DROPOUT: Any = torch.ops.aten.dropout.default
 def dropout_as_eager(changes: Changes) -> None:
     """``dropout`` on a CPU is traced as what eager mode does there."""
     usual = {key: _DROPOUT.py_kernels[key] for key in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)}
-    changes.callback(_DROPOUT._dispatch_cache.clear)
-    changes.items(_DROPOUT.py_kernels, {key: functools.partial(drop_as_eager, own) for key, own in usual.items()})
-    _DROPOUT._dispatch_cache.clear()
+    own = {key: functools.partial(drop_as_eager, kernel) for key, kernel in usual.items()}
+    changes.kernels(_DROPOUT, _DROPOUT.py_kernels, own)
 
 
 def fills_as_eager(changes: Changes) -> None:
     """What fills a tensor in place draws for its layout."""
     for op in FILLING:
-        changes.callback(op._dispatch_cache.clear)
-        changes.items(op.python_key_table, {FunctionalTensorMode: functools.partial(fill_functionally, op)})
-        op._dispatch_cache.clear()
+        own = {FunctionalTensorMode: functools.partial(fill_functionally, op)}
+        changes.kernels(op, op.python_key_table, own)
 
 
 def fill_targets() -> list[str]:

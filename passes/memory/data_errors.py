@@ -11,7 +11,8 @@ from symshape.analysis.loops import INTEGER_DIVISIONS
 from symshape.dialects.accessors import body_of, call_target, callee_of, in_place_of, is_fresh
 from symshape.passes.fusion.compute_graph import is_constant
 
-_NONE = frozenset(
+# Operations that raise nothing and write to nothing that they are given.
+_HARMLESS = frozenset(
     {
         "host.attention",
         "symshape.assume",
@@ -24,7 +25,7 @@ _NONE = frozenset(
     }
 )
 # Library calls that raise nothing for what is in their operands. Of all others it is not known.
-_CALLS = frozenset(
+_HARMLESS_CALLS = frozenset(
     {
         "_to_copy",
         "addmm",
@@ -47,9 +48,11 @@ _CALLS = frozenset(
         "topk",
     }
 )
-_QUIET = frozenset({"host.launch", "symshape.expect_true", "symshape.guard", "symshape.unbacked_symbol"})
+# They may raise, and write to nothing that they are given.
+_READING = frozenset({"host.launch", "symshape.expect_true", "symshape.guard", "symshape.unbacked_symbol"})
+# What may be moved in front of others.
 _MOVED = frozenset({"host.launch", "symshape.view", "tensor.empty"})
-_PREFIXES = ("_c10d_functional.", "aten._scaled_dot_product_")
+_HARMLESS_PREFIXES = ("_c10d_functional.", "aten._scaled_dot_product_")
 
 
 def errors_of(op: Any, kernels: Mapping[str, Any]) -> list[frozenset[ir.Value]]:
@@ -58,11 +61,13 @@ def errors_of(op: Any, kernels: Mapping[str, Any]) -> list[frozenset[ir.Value]]:
     if op.name == "host.launch":
         operands = list(op.operands)
         return [frozenset(operands[i] for i in error) for error in _errors_of_kernel(kernels[callee_of(op)])]
-    if op.name in _NONE or op.name.startswith("arith."):
+    if op.name in _HARMLESS or op.name.startswith("arith."):
         return []
     if op.name == "host.call":
         target = call_target(op)
-        if target.startswith(_PREFIXES) or target.split(".")[1] in _CALLS:
+        namespace, _, name = target.partition(".")
+        known = namespace in ("aten", "symshape") and name.partition(".")[0] in _HARMLESS_CALLS
+        if known or target.startswith(_HARMLESS_PREFIXES):
             return []
     return [frozenset(op.operands)]
 
@@ -130,7 +135,7 @@ def move_errors_up(operations: Sequence[Any], kernels: Mapping[str, Any], before
     first = min((position[op] for op in chain), default=len(operations))
     moved: set[Any] = set()
     for op in operations[first:]:
-        if op.name not in _NONE | _QUIET and not op.name.startswith("arith.") and not is_fresh(op):
+        if op.name not in _HARMLESS | _READING and not op.name.startswith("arith.") and not is_fresh(op):
             break  # it may write to what a launch behind it reads
         if op.name == "host.launch" and op not in chain and errors_of(op, kernels):
             moved |= _needed(op, position, first, chain)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -100,6 +101,19 @@ def test_a_size_of_what_is_repeated_is_larger_than_memory() -> None:
     for n in (5, 7, 2**50, 2**53):
         x = torch.ones(1).expand(n)
         torch.testing.assert_close(compiled(x), run(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("entry", [symshape.compile, symshape.jit])
+def test_products_of_sizes_of_what_is_repeated_are_real_numbers_beyond_64_bits(entry: Callable[..., Any]) -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        n, k = x.shape
+        return y * (4 * n * k)
+
+    compiled = entry(run)
+    y = torch.randn(3)
+    for n, k in ((3, 5), (2**40, 2**21), (0, 3)):
+        x = torch.ones(1, 1).expand(n, k)
+        torch.testing.assert_close(compiled(x, y), run(x, y), rtol=0, atol=0)
 
 
 def test_an_integer_of_more_than_64_bits_is_an_error_as_in_eager_mode() -> None:

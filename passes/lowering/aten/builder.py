@@ -131,7 +131,7 @@ class Builder:
         layouts = self.sizes.layouts
         if self._known_shapes != len(layouts):
             self._known_shapes = len(layouts)
-            self._of_shapes = Magnitudes({one.sizes for one in layouts.values()}, self.facts)
+            self._of_shapes = Magnitudes(self.sizes.shapes_in_memory(), self.facts)
         return self._of_shapes
 
     def expect_at_most(self, small: Expr, large: Expr, message: str) -> None:
