@@ -14,10 +14,11 @@ from gpu_run import Job, Run, Work
 from kernel_programs import PROGRAMS, KernelProgram, Shape, meet
 
 from symshape.codegen.variants import Variant
+from symshape.dialects.plans import SPLIT
 from symshape.prover.numbers.condition import TRUE
-from symshape.prover.numbers.expr import Expr
 from symshape.tools.measure import relative_error
 
+# By program, or program and kernel.
 SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
     ("softmax", "float32"): (
         (1_000_003, 31),
@@ -30,21 +31,31 @@ SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
         (60_000, 1500),
         (20_000, 4096),
     ),
+    ("softmax", "bfloat16"): ((1, 100_000_007), (1_000_003, 31), (50_000_017, 2), (131_072, 8)),
+    ("rms_norm", "float32"): ((1_000_003, 31),),
+    ("rms_norm", "bfloat16"): ((1_000_003, 31), (131_072, 8)),
+    ("layer_norm", "bfloat16"): ((1_000_003, 31),),
     ("layer_norm", "float32"): ((1_000_003, 31), (10_007, 9973)),
-    ("layer_norm_backward", "float32"): ((10_007, 9973),),
+    ("layer_norm_backward", "float32"): ((1_000_003, 31), (10_007, 9973), (8, 1_048_576)),
+    ("layer_norm_backward/kernel_1", "float32"): ((1_000_003, 31), (8, 1_048_576), (4096, 4096)),
     ("variance", "float32"): ((1_000_003, 31), (10_007, 9973), (20_000, 4096)),
     ("cross_entropy", "float32"): ((2000, 50_257),),
-    ("sum_last", "float32"): ((1_000_003, 31), (10_007, 9973), (4096, 4096)),
-    ("sum_last", "bfloat16"): ((10_007, 9973),),
+    ("sum_last", "float32"): ((1_000_003, 31), (10_007, 9973), (4096, 4096), (8, 1_048_576)),
+    ("sum_last", "bfloat16"): ((10_007, 9973), (4096, 4096), (8, 1_048_576)),
+    ("sum_first", "float32"): ((4096, 4096), (1_000_003, 31)),
+    ("sum_all", "float32"): ((1_000_003,), (16_777_216,), (100_000_007,)),
 }
 LOOPED: Final = ((1024, 4), (1024, 8), (2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16))
-SPLIT: Final = ((2048, 8), (4096, 8), (4096, 16))
+PARTS: Final = ((2048, 4), (4096, 4), (4096, 8), (8192, 4), (8192, 8), (8192, 16), (16_384, 8), (16_384, 16))
+COLUMNS: Final = (32, 64, 128, 256)  # neighbouring rows of a program
+TAKEN: Final = 4096  # partial results that a program combines at a time, of all its rows
+COMBINE: Final = (512, 2048, 4096, 16_384)  # partial results at a time
 WARPS: Final = (4, 8, 16)
-WAVES: Final = (2, 4, 8, 16)
+LONG: Final = 49_152  # points of the shortest row that is split
 SHORT: Final = 1024  # points of the longest row that shares a program with others
 TILES: Final = (512, 1024, 2048, 4096, 8192)  # points of a program of several rows
 LARGEST: Final = 32_768  # points of a row that a program can hold
-LEAST: Final = 1 << 20  # points of a kernel that is worth a sweep
+LEAST: Final = 1 << 19  # points of a kernel that is worth a sweep
 TOLERANCE: Final = 1e-2  # of a candidate's results against those of the plan
 
 
@@ -98,11 +109,17 @@ def recorded(run: Run, program: KernelProgram, shape: Shape, dtype: str) -> list
     return [Recorded(kernel, loops[kernel.name], args) for kernel, args in found]
 
 
-def candidates(base: Variant, rows: int, points: int, processors: int) -> Iterator[Variant]:
-    """Other ways to reduce ``rows`` rows of ``points``, all of them right there."""
-    plain = replace(base, condition=TRUE, xblock=1, splits=None)
+def candidates(base: Variant, rows: int, points: int, processors: int, column: bool) -> Iterator[Variant]:
+    """Other ways to reduce ``rows`` rows of ``points``, all of them right there; ``column``: rows are neighbours."""
+    plain = replace(base, condition=TRUE, xblock=1, yblock=0, splits=None)
+    if column:
+        yield from columns(plain, rows, points) if points > SHORT else wide_columns(plain, points)
+        return
     if points <= SHORT:
         yield from shared(plain, points)
+        return
+    if points >= LONG and rows < 2 * processors:
+        yield from divided(plain, points)
         return
     for rblock, warps in LOOPED:
         yield replace(plain, name=f"looped{rblock}_w{warps}", form="looped", rblock=rblock, num_warps=warps)
@@ -112,12 +129,34 @@ def candidates(base: Variant, rows: int, points: int, processors: int) -> Iterat
             own = replace(plain, name=f"{at}_w{warps}", form=form, rblock=rblock, yblock=behind, num_warps=warps)
             if 4 <= (rblock + behind) // (32 * warps) <= 64:
                 yield own
-    for rblock, warps in SPLIT:
-        for waves in WAVES:
-            parts = min(waves * processors // rows, points // rblock)
-            if parts > 1:
-                own = replace(plain, form="split", rblock=rblock, num_warps=warps, splits=Expr.const(parts))
-                yield replace(own, name=f"split{parts}_{rblock}_w{warps}")
+
+
+def divided(plain: Variant, points: int) -> Iterator[Variant]:
+    """Rows of so many points, each shared by programs that hold a part: how much of it, and by how many warps."""
+    for part, warps in PARTS:
+        if part < points:
+            own = replace(plain, form="split_persistent", yblock=TAKEN, rblock=part, num_warps=warps)
+            yield replace(own, name=f"parts{part}_w{warps}")
+
+
+def columns(plain: Variant, rows: int, points: int) -> Iterator[Variant]:
+    """The same of neighbouring rows: how many to a program."""
+    for width in COLUMNS:
+        for part, warps in PARTS:
+            rblock = part // width
+            if width <= 2 * rows and 8 <= rblock < points and 8 <= part // (32 * warps) <= 64:
+                own = replace(plain, form="split_persistent", xblock=width, rblock=rblock, num_warps=warps)
+                yield replace(own, name=f"parts{width}x{rblock}_w{warps}", yblock=TAKEN // min(8, width))
+
+
+def wide_columns(plain: Variant, points: int) -> Iterator[Variant]:
+    """So few points that each thread reduces rows of its own."""
+    for width in (512, 1024, 2048):
+        for warps in (4, 8):
+            for rblock in (2, 4, 8):
+                if width * rblock <= 8192 and 1 <= width // (32 * warps) <= 16 and rblock <= 2 * points:
+                    own = replace(plain, form="looped", xblock=width, rblock=rblock, num_warps=warps)
+                    yield replace(own, name=f"columns{width}x{rblock}_w{warps}")
 
 
 def shared(plain: Variant, points: int) -> Iterator[Variant]:
@@ -147,24 +186,30 @@ def launches(one: Recorded, processors: int) -> dict[str, Callable[[], None]]:
     name = chosen_variant(one.kernel, one.sizes, processors)
     base = next(variant for variant in one.report.plans if variant.name == name)
     found = {f"planned: {name}": load_triton(one.kernel)}
+    column = one.report.plans[-1].xblock > 1
     with mock.patch.object(emitter, "fit", lambda variant, _kernel: variant):
-        for variant in candidates(base, *one.points, processors):
+        for variant in candidates(base, *one.points, processors, column):
             found[variant.name] = load_triton(emitter.emit_triton(one.report.loops, [variant]))
+        for step in COMBINE if base.form in SPLIT else ():
+            kernel = emitter.emit_triton(one.report.loops, [replace(base, condition=TRUE, yblock=step)])
+            found[f"combined{step}"] = load_triton(kernel)
     return {name: partial(launch, *one.args) for name, launch in found.items()}
 
 
 def worth_a_sweep(one: Recorded) -> bool:
-    """Whether it reduces rows, which lie in memory point after point, and much."""
+    """Whether it reduces much."""
     rows, points = one.points
     general = one.report.plans[-1]
-    return general.form == "looped" and general.xblock == 1 and rows * points >= LEAST
+    return general.form == "looped" and rows * points >= LEAST
 
 
 def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:
-    """Of the largest kernel of the program that reduces rows."""
+    """Of the kernel that is named behind the program, else of its largest that reduces."""
     from symshape.runtime.triton.launch import processor_count
 
-    kernels = [one for one in recorded(run, PROGRAMS[name], shape, dtype) if run.dry or worth_a_sweep(one)]
+    program, _, wanted = name.partition("/")
+    found = recorded(run, PROGRAMS[program], shape, dtype)
+    kernels = [one for one in found if one.kernel.name.startswith(wanted) and (run.dry or worth_a_sweep(one))]
     one = max(kernels, key=lambda each: each.points[0] * each.points[1] * len(each.kernel.tensors))
     calls = launches(one, processor_count(torch.device(run.device)))
     written = [arg for (own, _), arg in zip(one.kernel.tensors, one.args) if own.startswith("out")]

@@ -29,7 +29,8 @@ class Variant:
     fit into ``index_bits``, that ``aligned`` holds.
 
     ``xblock``      points of the parallel dims per program; in a "tile" points of its second dim
-    ``yblock``      "tile": points of its first dim; "headed": reduced points behind the first ``rblock``, at most
+    ``yblock``      "tile": points of its first dim; "headed": reduced points behind the first ``rblock``, at most;
+                    "split", "split_persistent": partial results of a row that the second launch takes at a time
     ``rblock``      reduced points per step ("persistent": all of them; "headed": those that are always there;
                     "split_persistent": those of a program)
     ``index_bits``  of address arithmetic: 32 or 64

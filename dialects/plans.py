@@ -68,7 +68,8 @@ class VariantOp(Op, name="variant"):
     - "looped": ``xblock`` rows, their reduced points in steps of ``rblock``;
     - "split": like looped, but ``splits`` (the operand after the condition) programs share the reduced points, and a
       second launch combines what they found;
-    - "split_persistent": the same, where each of these programs holds its ``rblock`` points at once.
+    - "split_persistent": the same, where each of these programs holds its ``rblock`` points at once. Of both the second
+      launch takes ``yblock`` partial results of a row at a time.
 
     ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
     numbers of parallel and of reduced points, in elements).
@@ -107,7 +108,8 @@ class VariantOp(Op, name="variant"):
         return self._verify_blocks(form)
 
     def _verify_blocks(self, form: str) -> bool:
-        used = {"xblock": True, "yblock": form in ("tile", "headed"), "rblock": form in REDUCTIONS, "num_warps": True}
+        used = {"xblock": True, "num_warps": True}
+        used |= {"yblock": form in ("tile", "headed", *SPLIT), "rblock": form in REDUCTIONS}
         for key, is_used in used.items():
             value = getattr(self, key).value
             if not is_used and value:

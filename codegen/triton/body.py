@@ -216,14 +216,18 @@ class TritonBody:
             bare = constant is not None and bare_operand(instr, position, constants)
             operands.append(_literal(constant) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
-        of_row = "r" in axes and not constants[-1] and "r" not in self._axes[instr.operands[-1]]
-        if of_row and (instr.op, instr.source_dtype) == ("arith.divf", "f32"):
-            text = f"tm.over({', '.join(operands)}, {not self._rounds})"
+        if (instr.op, instr.source_dtype) == ("arith.divf", "f32") and self._divides_many(axes, instr.operands[-1]):
+            text = f"tm.over({operands[0]}, {self.operand(instr.operands[-1])}, {not self._rounds})"
         elif "r" in axes and self._rounds and (instr.op, instr.source_dtype) == ("math.exp", "f32"):
             text = f"tl.exp({operands[0]})"
         else:
             text = op_text(instr, operands, self.kernel.name)
         self._define(instr, text, axes)
+
+    def _divides_many(self, axes: Axes, divisor: int) -> bool:
+        """Whether many elements of a reduction kernel are divided by this value: those of a row, or all. (Where rows
+        are short every thread has a row's result, so a division of that is one for each element.)"""
+        return any(d.reduced for d in self.kernel.dims) and self._axes[divisor] < axes
 
     def _check_index(self, instr: Instr) -> None:
         """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonStage
 from symshape.codegen.triton.body import Segment
-from symshape.codegen.triton.function import WHOLE, FunctionText, online_terms
+from symshape.codegen.triton.function import WHOLE, FunctionText, branch, online_terms
 from symshape.codegen.triton.register_pressure import register_limit
 from symshape.codegen.triton.schedule import schedule
 from symshape.codegen.variants import Variant
@@ -30,17 +30,10 @@ def pointwise(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
     f.bound("xnumel", f.parallel)
     f.constants.append(WHOLE)
     call = f"{points.name}({', '.join([*f.given(), 'x', '{}', 'INDEX'])})"
-    masked = call.format("x < xnumel")
     f.line(
         "begin = tl.program_id(0).to(INDEX) * XBLOCK",
         "x = begin + tl.arange(0, XBLOCK)",
-        f"if {WHOLE}:",
-        "    if begin + XBLOCK <= xnumel:",
-        f"        {call.format('tl.full([XBLOCK], True, tl.int1)')}",
-        "    else:",
-        f"        {masked}",
-        "else:",
-        f"    {masked}",
+        *branch("begin + XBLOCK <= xnumel", call.format("tl.full([XBLOCK], True, tl.int1)"), call.format("x < xnumel")),
     )
     return f
 

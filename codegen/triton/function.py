@@ -14,6 +14,10 @@ from symshape.codegen.triton.schedule import Schedule
 from symshape.prover.numbers.expr import Expr, product
 
 WHOLE = "WHOLE"  # the constexpr that says that whole blocks gain from having no mask
+# The numbers of a program, where several have the same points.
+PROGRAMS_OF_GROUPS = """groups = tl.cdiv(xnumel, XBLOCK)
+program = tl.program_id(0).to(INDEX)
+{count} = program // groups"""
 ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RNUMEL_ALIGNED"}
 
 
@@ -77,11 +81,7 @@ class FunctionText:
     def programs(self, count: str = "") -> None:
         """The number of the program, among ``count`` of them that have the same points."""
         if count:
-            self.line(
-                "groups = tl.cdiv(xnumel, XBLOCK)",
-                "program = tl.program_id(0).to(INDEX)",
-                f"{count} = program // groups",
-            )
+            self.line(*PROGRAMS_OF_GROUPS.format(count=count).splitlines())
         self.points("program % groups" if count else "tl.program_id(0).to(INDEX)")
 
     def points(self, group: str) -> None:
@@ -93,17 +93,22 @@ class FunctionText:
 
     def reduced_points(self, start: str, segment: Segment = ONE) -> None:
         """Those that a step of a loop takes, or all; or a segment of them."""
-        r, mask = f"r{segment.suffix}", f"rmask{segment.suffix}"
+        r = f"r{segment.suffix}"
         self.line(f"{r} = ({start} + tl.arange(0, {segment.block})[None, :]).to(INDEX)")
-        size = product(d.size for d in self.reduced).as_int()
         if segment.masked:
-            self.line(f"{mask} = {r} < rnumel" if size is None else f"{mask} = tr.lanes({r}, {size}, {segment.block})")
+            self.line(f"rmask{segment.suffix} = {self.mask(r, segment.block)}")
         self.body.enter(segment)
         self.body.recover("r", self.reduced)
 
-    def loop(self, begin: str, end: str, write: Callable[[], None], unrolled: int = 1) -> None:
-        """What ``write`` prints, for chunks of RBLOCK from ``begin`` to ``end``; ``unrolled``: so many at once."""
-        factor = f", loop_unroll_factor={unrolled}" if unrolled > 1 else ""
+    def mask(self, r: str, block: str = "RBLOCK") -> str:
+        """Which of a block's reduced points there are."""
+        size = product(d.size for d in self.reduced).as_int()
+        return f"{r} < rnumel" if size is None else f"tr.lanes({r}, {size}, {block})"
+
+    def loop(self, begin: str, end: str, write: Callable[[], None], unrolled: str = "") -> None:
+        """What ``write`` prints, for chunks of RBLOCK from ``begin`` to ``end``; ``unrolled``: the constexpr that says
+        how many at once."""
+        factor = f", loop_unroll_factor={unrolled}" if unrolled else ""
         self.line(f"for chunk in {'tl.range' if factor else 'range'}({begin}, {end}, RBLOCK{factor}):")
         self.body.indent += "    "
         write()
@@ -132,6 +137,19 @@ class FunctionText:
         for instr in reductions:
             self.line(*finish(instr))
             self.body.known(instr.results)
+
+
+def branch(is_whole: str, whole: str, masked: str) -> list[str]:
+    """The statements that call one of two where a block may be whole, else the other."""
+    return [
+        f"if {WHOLE}:",
+        f"    if {is_whole}:",
+        f"        {whole}",
+        "    else:",
+        f"        {masked}",
+        "else:",
+        f"    {masked}",
+    ]
 
 
 def number(arg: Arg) -> str:

@@ -62,7 +62,8 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
             if own not in functions:
                 functions[own] = function_of(kernel, own, bounds, variant)
             stages = [stage_of(kernel, own, variant)]
-        emitted.append((variant, _emitted(kernel, variant, [_with_bounds(s, functions, variant) for s in stages])))
+        bound = [_with_bounds(kernel, stage, functions, variant) for stage in stages]
+        emitted.append((variant, _emitted(kernel, variant, bound)))
     tensors = tuple((a.name, a.dtype) for a in kernel.args)
     sizes = {
         axis: product(d.size for d in kernel.dims if d.reduced == reduced).python()
@@ -98,13 +99,23 @@ def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
     return f"{name}_{variant.form}" + ("_".join(("", *variant.dims)) if len(kernel.dims) > 2 else "")
 
 
-def _with_bounds(stage: TritonStage, functions: dict[str, FunctionText], variant: Variant) -> TritonStage:
+def _with_bounds(
+    kernel: LoopKernel, stage: TritonStage, functions: dict[str, FunctionText], variant: Variant
+) -> TritonStage:
     """The launch with the constexprs that say which mask bounds divide by 16, and whether a mask is in the way."""
     flags = {flag: axis for axis, flag in ALIGNED.items()}
     names = functions[stage.function].constants
     own = [(name, int(flags[name] in variant.aligned)) for name in names if name in flags]
-    own += [(WHOLE, int(bool(variant.aligned)))] if WHOLE in names else []
+    own += [(WHOLE, int(_has_whole_blocks(kernel, variant)))] if WHOLE in names else []
     return replace(stage, constants=(*stage.constants, *own))
+
+
+def _has_whole_blocks(kernel: LoopKernel, variant: Variant) -> bool:
+    """Whether blocks that are whole gain from having no mask: its bound is not known to divide by 16."""
+    if variant.form not in SPLIT:
+        return bool(variant.aligned)
+    bound = product(d.size for d in kernel.dims if d.reduced)
+    return variant.xblock == 1 and {"rnumel", *bound.symbols}.isdisjoint(variant.aligned)
 
 
 def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]) -> TritonVariant:

@@ -102,9 +102,8 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
 
 def _elements(variant: Variant) -> int:
     """Of a thread."""
-    reduced, other = variant.rblock, variant.yblock
-    points = reduced + other if variant.form == "headed" else max(other, 1) * max(reduced, 1)
-    return variant.xblock * points // (_LANES * variant.num_warps)
+    behind = {"tile": variant.yblock, "headed": variant.rblock + variant.yblock}.get(variant.form, variant.rblock)
+    return variant.xblock * max(1, behind) // (_LANES * variant.num_warps)
 
 
 def _registers(variant: Variant) -> int:

@@ -19,7 +19,7 @@ from symshape.analysis.loops import Instr, LoopKernel
 from symshape.analysis.online import Online
 from symshape.artifact.triton_kernels import TritonStage
 from symshape.codegen.triton.forms import groups_text
-from symshape.codegen.triton.function import FunctionText, online_terms
+from symshape.codegen.triton.function import PROGRAMS_OF_GROUPS, WHOLE, FunctionText, branch, online_terms
 from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
@@ -28,9 +28,10 @@ from symshape.codegen.variants import Variant
 # neighbours), how many it does at once, and its warps.
 _COMBINED_ROWS: Final = 8
 _COMBINED: Final = 4096
-_LONGEST_STEP: Final = 2048
 _COMBINE_WARPS: Final = 8
-_UNROLLED: Final = 2  # steps of which the loads are under way together
+_COMBINED_BY_A_WARP: Final = 512
+_MAX_WARPS: Final = 32
+_UNROLLED: Final = 2  # steps of which the loads are under way together, where one does not take more than that
 _STORED: Final = {"i1": "i8"}  # the element type of a workspace, where it is another one
 
 
@@ -110,13 +111,15 @@ class SplitWriter:
     def stages(self, variant: Variant) -> list[TritonStage]:
         """Their launches; ``splits`` is computed by the launcher."""
         groups = groups_text(variant.xblock)
-        rows = min(_COMBINED_ROWS, variant.xblock)
-        step = min(_LONGEST_STEP, _COMBINED // rows)
+        step = variant.yblock
+        rows = min(_COMBINED_ROWS, variant.xblock, max(1, _COMBINED // step))
+        warps = min(_MAX_WARPS, max(_COMBINE_WARPS, rows * step // _COMBINED_BY_A_WARP))
         blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
-        combine = (("XBLOCK", rows), ("RBLOCK", step), ("STEP", variant.rblock))
+        unrolled = _UNROLLED if rows * step <= _COMBINED else 1
+        combine = (("XBLOCK", rows), ("RBLOCK", step), ("STEP", variant.rblock), ("UNROLLED", unrolled))
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
         return [
-            TritonStage(f"{self.name}_combine{k}", combine, _COMBINE_WARPS, groups_text(rows))
+            TritonStage(f"{self.name}_combine{k}", combine, warps, groups_text(rows))
             if kind == "combine"
             else TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared)
             for kind, k in self._launches(variant.form)
@@ -172,9 +175,9 @@ class SplitWriter:
 
     # The functions.
 
-    def _function(self, kind: str, blocks: list[str]) -> FunctionText:
-        own = [*(f"workspace_{dtype}" for dtype in self.workspace.dtypes), "splits"]
-        f = FunctionText(self.kernel, f"{self.name}_{kind}", blocks, own=own, bounds=self.bounds)
+    def _function(self, kind: str, blocks: list[str], *points: str, calls: FunctionText | None = None) -> FunctionText:
+        own = [*(f"workspace_{dtype}" for dtype in self.workspace.dtypes), "splits", *points]
+        f = FunctionText(self.kernel, f"{self.name}_{kind}", blocks, own=own, bounds=self.bounds, calls=calls)
         f.line("splits = tl.cast(splits, INDEX)")
         f.bound("xnumel", f.parallel)
         f.bound("rnumel", f.reduced)
@@ -217,21 +220,42 @@ class SplitWriter:
 
     def _held_function(self, k: int) -> FunctionText:
         """The same, where a program holds all of its points at once: no step waits for the memory of the one before,
-        and squares are relative to the part's mean from the start."""
-        f = self._function(f"held{k}", ["XBLOCK", "RBLOCK"])
-        f.programs("split")
+        and squares are relative to the part's mean from the start.
+
+        All parts of a row but the last are whole. These are computed without a mask, which would make each access as
+        narrow as an element where its bound does not divide by 16.
+        """
+        points = self._held_points(k)
+        f = self._function(f"held{k}", ["XBLOCK", "RBLOCK"], calls=points)
+        given = [*f.given(), *f.own, "split", "x", "r", "{}", *f.constants]
+        call = f"{points.name}({', '.join(given)})"
+        masked = call.format(f.mask("r"))
+        f.line(
+            *PROGRAMS_OF_GROUPS.format(count="split").splitlines(),
+            "x = (program % groups) * XBLOCK + tl.arange(0, XBLOCK)[:, None]",
+            "begin = split * RBLOCK",
+            "r = (begin + tl.arange(0, RBLOCK)[None, :]).to(INDEX)",
+            *branch("begin + RBLOCK <= rnumel", call.format("tl.full([1, RBLOCK], True, tl.int1)"), masked),
+        )
+        f.constants.append(WHOLE)
+        return f
+
+    def _held_points(self, k: int) -> FunctionText:
+        """What is computed of a part."""
+        f = self._function(f"held{k}_points", ["XBLOCK", "RBLOCK"], "split", "x", "r", "rmask")
+        f.line("xmask = tr.rows(x, xnumel, XBLOCK)")
+        f.body.recover("x", f.parallel)
         one, rows = self.plan.sweeps[k], self._rows_of_sweep(k)
         self._load_kept(f, self._earlier(rows, one.body))
         for instr in rows:
             f.body.emit(instr)
-        f.line("begin = split * RBLOCK")
-        f.reduced_points("begin")
+        f.body.recover("r", f.reduced)
         for instr in one.body:
             f.body.emit(instr)
             online = self.plan.after(instr.results[0]) if instr.op == "reduce" else None
             if online is not None:
                 first, value = f"v{online.first}", f.body.operand(instr.operands[0])
-                count = "" if online.kind == "exp" else "tl.minimum(rnumel - begin, RBLOCK), "
+                count = "" if online.kind == "exp" else "tl.minimum(rnumel - split * RBLOCK, RBLOCK), "
                 f.line(f"v{online.result} = tr.row_sum(tr.{online.kind}_held({value}, {first}, {count}rmask))")
         self._store_parts(f, k)
         return f
@@ -246,12 +270,12 @@ class SplitWriter:
         return f"v{number}.to(tl.int8)" if self.types[number] == "i1" else f"v{number}"
 
     def _combine_function(self, k: int) -> FunctionText:
-        f = self._function(f"combine{k}", ["XBLOCK", "RBLOCK", "STEP"])
+        f = self._function(f"combine{k}", ["XBLOCK", "RBLOCK", "STEP", "UNROLLED"])
         f.points("tl.program_id(0).to(INDEX)")
         reductions = self.plan.sweeps[k].reductions
         for instr in reductions:
             f.line(*start(instr, "tl.int64"))
-        f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions), _UNROLLED)
+        f.loop("0", "tr.loop_end(splits)", lambda: self._combine_step(f, reductions), "UNROLLED")
         for instr in reductions:
             f.line(*finish(instr))
             f.body.known(instr.results)
@@ -296,7 +320,7 @@ class SplitWriter:
             )
             f.line(f"{acc} += tl.where(rmask, {terms}, 0.0)")
 
-        f.loop("0", "tr.loop_end(splits)", step, _UNROLLED)
+        f.loop("0", "tr.loop_end(splits)", step, "UNROLLED")
         f.line(f"v{online.result} = tr.row_sum({acc})")
         f.body.known([online.result])
 

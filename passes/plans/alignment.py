@@ -26,15 +26,18 @@ class Needs:
     tested: tuple[Expr, ...]
 
 
-def needs_of(kernel: KernelAccesses, tile: tuple[str, ...], allocated: Collection[int]) -> Needs | None:
+def needs_of(
+    kernel: KernelAccesses, tile: tuple[str, ...], allocated: Collection[int], whole: bool = False
+) -> Needs | None:
     """What a kernel needs along its fast dim, or along both dims of a tile; None where nothing can be gained.
 
-    ``allocated``: positions of the tensor arguments that are known to be aligned.
+    ``allocated``: positions of the tensor arguments that are known to be aligned. ``whole``: blocks of reduced points
+    that are whole have no mask.
     """
     sides = [dim for name in tile for dim in kernel.dims if dim.name == name]
     if not tile and kernel.fast is not None:
         sides = [kernel.fast]
-    search = _Search(kernel)
+    search = _Search(kernel, whole)
     for side in sides:
         if not search.along(side, in_tile=bool(tile)):
             return None
@@ -44,8 +47,8 @@ def needs_of(kernel: KernelAccesses, tile: tuple[str, ...], allocated: Collectio
 class _Search:
     """Collects arguments, symbols and mask bounds. Symbols are what a compiler can be told of: it derives the rest."""
 
-    def __init__(self, kernel: KernelAccesses) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: KernelAccesses, whole: bool) -> None:
+        self.kernel, self.whole = kernel, whole
         self.symbols: dict[str, None] = {}
         self.arguments: dict[int, None] = {}
         self.bounds: dict[str, Expr] = {}
@@ -73,8 +76,8 @@ class _Search:
         least = min(vectors + others)
         if in_tile:
             return self._multiple(size, least)
-        if not any(d.reduced for d in kernel.dims):
-            return True  # whole blocks are not masked (codegen/triton/forms.py)
+        if not any(d.reduced for d in kernel.dims) or self.whole and side.reduced:
+            return True  # whole blocks are not masked (codegen/triton/forms.py, split.py)
         name, bound = ("rnumel", kernel.rnumel) if side.reduced else ("xnumel", kernel.xnumel)
         return self._bound(name, bound, least)
 

@@ -39,10 +39,12 @@ class PlanAlignment(Pass):
 
     Accesses of neighbouring elements become accesses of 16 bytes only where addresses, strides and the bound of the
     mask are all known to be multiples of as much. So of each kernel: the addresses of the tensors that are read or
-    written along its fast dim, the symbols in the strides of its other dims, and, but in flat blocks, whose whole ones
-    have no mask, the number of points along the fast one (a symbol, or "xnumel" or "rnumel"). What facts prove is not
-    tested, nor what is a multiple of what is; buffers of the host program are aligned. Where nothing is left to test
-    there is no unaligned variant, and where some stride can never be a multiple no aligned one.
+    written along its fast dim, the symbols in the strides of its other dims, and, but in flat blocks and held parts of
+    rows, whose whole ones have no mask, the number of points along the fast one (a symbol, or "xnumel" or "rnumel").
+    What facts prove is not tested, nor what is a multiple of what is; buffers of the host program are aligned. Where
+    nothing is left to test there is no unaligned variant, and where some stride can never be a multiple no aligned one.
+    A thread that reads 16 bytes at a time has as much under way as several others: aligned parts of a split row have
+    half of the warps, of split columns a quarter.
 
     Where a kernel would have more variants, those go that cost least: aligned short rows, and unaligned 32-bit variants
     whose 64-bit twin does the same a little slower.
@@ -67,14 +69,15 @@ class PlanAlignment(Pass):
             kernel = table.kernel
             own = allocated.get(kernel.name, set())
             rows: list[Row] = []
-            needs: dict[tuple[str, ...], Needs | None] = {}
+            needs: dict[tuple[tuple[str, ...], bool], Needs | None] = {}
             for row in table.rows:
                 if row.name.endswith("_wide"):
                     rows.append(row)
                     continue
-                if row.dims not in needs:
-                    needs[row.dims] = needs_of(kernel, row.dims, own)
-                rows += _with_aligned(row, needs[row.dims], kernel)
+                key = row.dims, row.form == "split_persistent"
+                if key not in needs:
+                    needs[key] = needs_of(kernel, row.dims, own, whole=key[1])
+                rows += _with_aligned(row, needs[key], kernel)
             table.rows = trimmed(rows, self.most)
             self.count(context, dropped=len(rows) - len(table.rows), **Counter(map(_kind, table.rows)))
         return write_all(planned)
@@ -91,10 +94,15 @@ def _with_aligned(row: Row, needs: Needs | None, kernel: KernelAccesses) -> list
     narrow = row.form == "split_persistent" and 1 < row.xblock < ALIGNMENT  # as few columns lie next to each other
     if needs is None or tiny or thin or narrow:
         return [row]
+    warps = row.num_warps
+    if row.form == "split_persistent":
+        warps = max(4, warps // (2 if row.xblock == 1 else 4))
     if not needs.tested:
-        return [replace(row, aligned=needs.names)]
+        return [replace(row, aligned=needs.names, num_warps=warps)]
     condition = all_of(row.condition, *(divides(expr) for expr in needs.tested))
-    aligned = replace(row, name=f"{row.name}_aligned", condition=condition, aligned=needs.names, op=None)
+    aligned = replace(
+        row, name=f"{row.name}_aligned", condition=condition, aligned=needs.names, num_warps=warps, op=None
+    )
     return [aligned, replace(row, aligned=needs.proven)]
 
 

@@ -14,6 +14,8 @@ from symshape.passes.plans.variant_table import Row, at_most, processors, remain
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
+_LANES: Final = 32  # threads of a warp
+_VECTOR: Final = 16  # bytes of the widest access
 _ELEMENT: Final = 4  # bytes of a point, beyond which holding a row that is read once takes too many registers
 
 
@@ -56,15 +58,20 @@ class PlanReductions(Pass):
     ``persistent``   reduced points of the persistent variants
     ``column``       the same, where the fast dim is parallel
     ``head``         reduced points of the shortest first block of two; the second has half as many, or as many
-    ``once_head``    the same, where a row is read once: looping costs little there
+    ``once_head``    the same, where a row is read once: looping costs little there, but of half types
     ``fine``         the first block from which the second may have a quarter
     ``largest``      reduced points of both, at most
     ``tile``         points of a program in a persistent variant, unless a row has more
+    ``written_tile`` the same for rows of at most 32 points of which each is written: a thread has 16 bytes of them
     ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
     ``wide_rows``    the same where every processor has so many
     ``narrow``       the same where columns are split among programs and are no more than that
+    ``part_bytes``   of neighbouring rows where there are more
     ``part``         points of a part that is held at once
-    ``most_parts``   of a row
+    ``part_warps``   that hold it
+    ``few_parts``    partial results of a row that are combined at a time
+    ``column_parts`` the same of columns: of ``narrow`` ones, and of others, of which a program combines eight
+    ``most_parts``   of a row; more than ``few_parts`` are combined all at once
     ``step``         bytes of a row from which it is split
     ``share``        bytes that each program of a split reads, where there is more than one wave of them
     ``most_waves``   waves at most
@@ -88,10 +95,15 @@ class PlanReductions(Pass):
     fine: int = 8192
     largest: int = 16384
     tile: int = 1024
+    written_tile: int = 512
     column_rows: int = 64
     wide_rows: int = 1024
     narrow: tuple[int, ...] = (2, 8, 32)
+    part_bytes: int = 128
     part: int = 8192
+    part_warps: int = 16
+    few_parts: int = 2048
+    column_parts: tuple[int, int] = (4096, 512)
     most_parts: int = 16384
     step: int = 192 << 10
     share: int = 64 << 10
@@ -118,31 +130,49 @@ class PlanReductions(Pass):
         return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=8 if column else 16)]
 
     def _split(self, kernel: KernelAccesses, column: bool) -> list[Row]:
-        """Parts that are held at once, in tiles as wide as the rows are many, up to ``column_rows``; or read in steps,
-        where there would be too many of them to combine."""
-        rows = []
-        for width in (*self.narrow, self.column_rows) if column else (1,):
-            held = self._held_parts(kernel, width)
-            if held is not None:
-                name = "split_persistent" + (str(width) if width in self.narrow else "")
-                rows.append(Row(name, "split_persistent", held, width, rblock=self.part // width, num_warps=8))
-        xblock, rblock = (self.column_rows, 64) if column else (1, 2048)
+        """Parts that are held at once; or read in steps, where there would be too many of them to combine."""
+        rows = self._held_columns(kernel) if column else self._held_parts(kernel)
+        xblock, rblock, taken = (self.column_rows, 64, self.column_parts[1]) if column else (1, 2048, self.few_parts)
         split = self.split(kernel, xblock, rblock)
         if split is not None:
             condition, splits = split
-            rows.append(Row("split", "split", condition, xblock, rblock=rblock, num_warps=8, splits=splits))
+            rows.append(Row("split", "split", condition, xblock, taken, rblock=rblock, num_warps=8, splits=splits))
         return rows
 
-    def _held_parts(self, kernel: KernelAccesses, width: int) -> Condition | None:
-        """Where parts of ``width`` rows are held; None where that is never."""
+    def _held_parts(self, kernel: KernelAccesses) -> list[Row]:
+        """Of rows, by how many partial results each has."""
+        rows = []
+        for name, most in (("split_persistent", self.few_parts), ("split_persistent_many", self.most_parts)):
+            held = self._held_part(kernel, 1, most)
+            if held is not None:
+                row = Row(name, "split_persistent", held, 1, most, rblock=self.part, num_warps=self.part_warps)
+                rows.append(row)
+        return rows
+
+    def _held_columns(self, kernel: KernelAccesses) -> list[Row]:
+        """In tiles as wide as there are columns, up to ``part_bytes``; of several tensors in half of the warps, which
+        read as much at once."""
+        rows = []
+        wide = max(self.narrow[-1], self.part_bytes // element_bytes(kernel))
+        warps = self.part_warps if row_bytes(kernel) == element_bytes(kernel) else self.part_warps // 2
+        for width, few in (*((width, True) for width in self.narrow), (wide, False)):
+            held = self._held_part(kernel, width, self.most_parts)
+            if held is not None:
+                held = all_of(at_most(kernel.xnumel, width), held) if few else held
+                name = f"split_persistent{width}" if few else "split_persistent"
+                taken, rblock = self.column_parts[0 if few else 1], self.part // width
+                rows.append(Row(name, "split_persistent", held, width, taken, rblock=rblock, num_warps=warps))
+        return rows
+
+    def _held_part(self, kernel: KernelAccesses, width: int, most: int) -> Condition | None:
+        """Where at most so many parts of ``width`` rows are held; None where that is never."""
         rblock = self.part // width
         split = self.split(kernel, width, rblock)
         if split is None:
             return None
-        few = at_most(kernel.xnumel, width) if width in self.narrow else TRUE
         parts = ceildiv(kernel.rnumel, rblock)
         room = at_most(kernel.xnumel * kernel.partial_bytes * (parts + 1), self.workspace)
-        return all_of(few, split[0], at_most(kernel.rnumel, rblock * self.most_parts), room)
+        return all_of(split[0], at_most(kernel.rnumel, rblock * most), room)
 
     def _rungs(self, kernel: KernelAccesses, column: bool) -> list[tuple[int, int]]:
         """Reduced points of the variants that hold a row: of the block, and of the one behind it. Where the longest row
@@ -150,7 +180,7 @@ class PlanReductions(Pass):
         once = kernel.sweeps == 1
         ladder = [(rung, 0) for rung in (self.column if column else self.persistent)]
         if not column and not (once and row_bytes(kernel) > _ELEMENT):
-            ladder += self._headed(self.once_head if once else self.head)
+            ladder += self._headed(self.once_head if once and row_bytes(kernel) >= _ELEMENT else self.head)
         low, high = kernel.facts.bounds(kernel.rnumel)
         if high is None or high > max(map(sum, ladder)):
             return ladder
@@ -181,6 +211,10 @@ class PlanReductions(Pass):
             return Row(name, "headed", all_of(whole, condition), 1, behind, rblock=rblock, num_warps=warps)
         if column and rblock <= 4:
             xblock, warps = 2 * self.tile // rblock, 4  # each thread reduces rows of its own
+        elif not column and rblock < self.tile and writes_points(kernel):
+            tile = self.written_tile if rblock <= _LANES else self.tile
+            vectors = tile // _LANES // (_VECTOR // element_bytes(kernel))
+            xblock, warps = tile // rblock, vectors if rblock <= _LANES else 2
         else:
             xblock = self.column_rows if column else max(1, self.tile // rblock)
             points = xblock * rblock
@@ -212,6 +246,19 @@ class PlanReductions(Pass):
 def is_column(kernel: KernelAccesses) -> bool:
     """Whether rows, and not their reduced points, lie next to each other in memory."""
     return kernel.fast is not None and not kernel.fast.reduced
+
+
+def writes_points(kernel: KernelAccesses) -> bool:
+    """Whether something is written for each reduced point, not for each row."""
+    names = {d.name for d in kernel.reduced}
+    return any(a.store and not names.isdisjoint(a.address.symbols) for a in kernel.accesses)
+
+
+def element_bytes(kernel: KernelAccesses) -> int:
+    """Of the smallest element that is read for each reduced point."""
+    names = {d.name for d in kernel.reduced}
+    read = [a for a in kernel.accesses if not a.store and not names.isdisjoint(a.address.symbols)]
+    return max(1, min((kernel.arguments[a.arg].bits // 8 for a in read), default=_ELEMENT))
 
 
 def row_bytes(kernel: KernelAccesses) -> int:

@@ -20,7 +20,7 @@ from symshape.prover.numbers.atoms import Function
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr
 
-MOST_VARIANTS: Final = 40
+MOST_VARIANTS: Final = 44
 
 
 @dataclass(frozen=True)

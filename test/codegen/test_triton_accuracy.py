@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FORMS = (
     Variant("persistent", "persistent", TRUE, 1, rblock=16384, num_warps=16),
     Variant("looped", "looped", TRUE, 1, rblock=512),
-    Variant("split", "split", TRUE, 1, rblock=256, splits=Expr.const(5)),
+    Variant("split", "split", TRUE, 1, 512, rblock=256, splits=Expr.const(5)),
 )
 SHAPE = (2, 10_007)
 _ULPS = 4  # by which a result may differ from the exact one however it is computed

@@ -132,13 +132,13 @@ def cases(arch: int):  # noqa: ANN201
         [
             Variant("persistent", "persistent", TRUE, 1, rblock=1024, aligned=rows),
             Variant("looped", "looped", TRUE, 1, rblock=2048, num_warps=8, aligned=rows),
-            Variant("split", "split", TRUE, 1, rblock=2048, num_warps=8, aligned=rows, splits=processors),
-            Variant("unaligned", "split", TRUE, 1, rblock=2048, num_warps=8, splits=processors),
+            Variant("split", "split", TRUE, 1, 512, rblock=2048, num_warps=8, aligned=rows, splits=processors),
+            Variant("unaligned", "split", TRUE, 1, 512, rblock=2048, num_warps=8, splits=processors),
         ],
     )
     yield turned, [replace(tile, name="tile", aligned=aligned(turned, "s0", "s1")), tile]
     columns = aligned(column, "s0", "xnumel")
-    yield column, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, aligned=columns, splits=processors)]
+    yield column, [Variant("split", "split", TRUE, 64, 512, rblock=32, num_warps=8, aligned=columns, splits=processors)]
     if arch != 90:
         return
     yield (
@@ -150,7 +150,7 @@ def cases(arch: int):  # noqa: ANN201
         ],
     )
     columns = aligned(argmax, "s0", "xnumel")
-    yield argmax, [Variant("split", "split", TRUE, 64, rblock=32, num_warps=8, splits=processors, aligned=columns)]
+    yield argmax, [Variant("split", "split", TRUE, 64, 512, rblock=32, num_warps=8, splits=processors, aligned=columns)]
     flat = Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(types, "s1"))
     tiled = Variant("tile", "tile", TRUE, 256, yblock=4, aligned=aligned(types, "s1", "xnumel"), dims=("d0", "d1"))
     yield types, [flat, tiled, Variant("unaligned", "pointwise", TRUE, 1024)]

@@ -35,8 +35,8 @@ TILE = Variant("tile", "tile", TRUE, 16, yblock=8, dims=("d0", "d1"))
 PERSISTENT = Variant("persistent", "persistent", TRUE, 4, rblock=64)
 HEADED = Variant("headed", "headed", TRUE, 2, rblock=32, yblock=32)
 LOOPED = Variant("looped", "looped", TRUE, 2, rblock=16)
-SPLIT = Variant("split", "split", TRUE, 2, rblock=16, splits=Expr.const(3))
-WIDE = Variant("split_wide", "split", TRUE, 4, rblock=16, splits=Expr.const(2), index_bits=64)
+SPLIT = Variant("split", "split", TRUE, 2, 4, rblock=16, splits=Expr.const(3))
+WIDE = Variant("split_wide", "split", TRUE, 4, 4, rblock=16, splits=Expr.const(2), index_bits=64)
 # Around a block of rows, a step of the reduced points, and the parts of a split; the interpreter is slow.
 SHAPES = ((1, 1), (2, 2), (3, 15), (1, 16), (5, 17), (2, 47), (1, 48), (4, 64), (3, 101))
 REDUCTIONS = pytest.mark.parametrize("variant", [PERSISTENT, HEADED, LOOPED, SPLIT, WIDE], ids=lambda v: v.name)
@@ -153,7 +153,7 @@ def test_split_reductions(combiner: str, column: bool) -> None:
     """Combined in a fixed order: bitwise equal between two runs, whatever the number of processors."""
     kernel = loops(reduction(combiner, "i64" if combiner in ("mul", "argmin") else "f32", column))
     for rows, columns, splits in ((1, 1, 3), (3, 97, 4), (3, 16, 1), (0, 3, 2)):
-        launch = runner(kernel, Variant("split", "split", TRUE, 2, rblock=16, splits=Expr.const(splits)))
+        launch = runner(kernel, Variant("split", "split", TRUE, 2, 4, rblock=16, splits=Expr.const(splits)))
         x = (torch.randn(rows, columns) * 2).round() if combiner.startswith("arg") else torch.randn(rows, columns)
         x = (x * 3).round().long() if combiner in ("mul", "argmin") else x
         if combiner == "argmax" and columns > 50:
@@ -263,7 +263,7 @@ def test_the_launcher_chooses() -> None:
         [
             Variant("short", "persistent", all_of(at_least(16, S1), aligned), 4, rblock=16, aligned=names),
             Variant("rows", "looped", all_of(at_least(S0, PROCESSORS), aligned), 1, rblock=16, aligned=names),
-            Variant("rest", "split", TRUE, 1, rblock=16, splits=PROCESSORS),
+            Variant("rest", "split", TRUE, 1, 4, rblock=16, splits=PROCESSORS),
         ],
     )
     assert choose({"s0": 1, "s1": 16}) == "short"

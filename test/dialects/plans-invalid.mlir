@@ -18,7 +18,7 @@ func.func @condition(%c: i1, %b: i8, %n: index) {
 
 func.func @no_split_count(%c: i1, %b: i8, %n: index) {
   // expected-error@+1 {{form 'split' has 0 split counts}}
-  "symshape.variant"(%c) {name = "a", form = "split", xblock = 1 : i64, yblock = 0 : i64, rblock = 64 : i64, num_warps = 4 : i64, index_bits = 32 : i64, aligned = [], dims = []} : (i1) -> ()
+  "symshape.variant"(%c) {name = "a", form = "split", xblock = 1 : i64, yblock = 512 : i64, rblock = 64 : i64, num_warps = 4 : i64, index_bits = 32 : i64, aligned = [], dims = []} : (i1) -> ()
   return
 }
 

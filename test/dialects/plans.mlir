@@ -21,7 +21,7 @@ func.func private @table(%x: tensor<?x?xf32>, %d: tensor<?xf32>, %n: index, %m: 
     num_warps = 4 : i64, index_bits = 32 : i64, aligned = ["in0", "s1"], dims = []} : (i1) -> ()
   %splits = arith.ceildivsi %p, %n : index
   // CHECK: "symshape.variant"(%{{.*}}, %{{.*}}) {{{.*}}form = "split"{{.*}}} : (i1, index) -> ()
-  "symshape.variant"(%true, %splits) {name = "split", form = "split", xblock = 1 : i64, yblock = 0 : i64, rblock = 2048 : i64,
+  "symshape.variant"(%true, %splits) {name = "split", form = "split", xblock = 1 : i64, yblock = 512 : i64, rblock = 2048 : i64,
     num_warps = 8 : i64, index_bits = 64 : i64, aligned = [], dims = []} : (i1, index) -> ()
   return
 }

@@ -24,9 +24,9 @@ FORMS = {
         Variant("persistent_wide", "persistent", TRUE, 1, rblock=128, index_bits=64),
         Variant("looped", "looped", TRUE, 2, rblock=32),
         Variant("looped_wide", "looped", TRUE, 1, rblock=64, num_warps=8, index_bits=64),
-        Variant("split", "split", TRUE, 2, rblock=32, splits=Expr.const(3)),
-        Variant("split_wide", "split", TRUE, 4, rblock=32, splits=Expr.const(2), index_bits=64),
-        Variant("split_by_processors", "split", TRUE, 1, rblock=32, splits=Expr.symbol("processors")),
+        Variant("split", "split", TRUE, 2, 4, rblock=32, splits=Expr.const(3)),
+        Variant("split_wide", "split", TRUE, 4, 4, rblock=32, splits=Expr.const(2), index_bits=64),
+        Variant("split_by_processors", "split", TRUE, 1, 4, rblock=32, splits=Expr.symbol("processors")),
     )
 }
 SHAPES = ((1, 1), (3, 101), (0, 3))
@@ -204,7 +204,7 @@ def test_addresses_choose_the_variant(machine: Machine) -> None:
     variants = [
         Variant("wide", "persistent", all_of(at_least(64, S1), aligned), 4, rblock=64, aligned=names),
         Variant("wide_rows", "looped", aligned, 1, rblock=64, aligned=names),
-        Variant("narrow", "split", TRUE, 1, rblock=16, splits=Expr.const(2)),
+        Variant("narrow", "split", TRUE, 1, 4, rblock=16, splits=Expr.const(2)),
     ]
     launch = run(machine, softmax(), *variants)
     for rows, columns in ((1, 16), (2, 80), (2, 17)):

@@ -28,7 +28,8 @@
 // CHECK:         %[[STEP:.*]] = arith.constant 49152 : index
 // CHECK:         %[[LONG:.*]] = arith.cmpi sge, %[[M]], %[[STEP]] : index
 // CHECK:         %[[HELD:.*]] = arith.andi %[[LONG]], %{{.*}} : i1
-// CHECK:         "symshape.variant"(%[[HELD]]) {{{.*}} form = "split_persistent", {{.*}} name = "split_persistent", {{.*}} rblock = 8192 : i64, xblock = 1 : i64
+// CHECK:         "symshape.variant"(%[[HELD]]) {{{.*}} form = "split_persistent", {{.*}} name = "split_persistent", num_warps = 16 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 2048 : i64
+// CHECK:         name = "split_persistent_many", num_warps = 16 : i64, rblock = 8192 : i64, xblock = 1 : i64, yblock = 16384 : i64
 // CHECK:         %[[SPLIT:.*]] = arith.andi %[[LONG]], %{{.*}} : i1
 // CHECK:         %[[EACH:.*]] = arith.floordivsi %[[PROGRAMS]], %[[N]] : index
 // CHECK:         %[[LEAST:.*]] = arith.minsi %{{.*}}, %[[EACH]] : index
@@ -164,10 +165,10 @@ func.func private @constant(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: inde
 // CHECK:         "symshape.variant"(%[[MANY]]) {{{.*}} form = "looped", {{.*}} name = "columns", num_warps = 8 : i64, rblock = 4 : i64, xblock = 1024 : i64
 // CHECK:         name = "persistent16", num_warps = 4 : i64, rblock = 16 : i64, xblock = 64 : i64
 // CHECK:         name = "persistent64", num_warps = 16 : i64, rblock = 64 : i64, xblock = 64 : i64
-// CHECK:         name = "split_persistent2", num_warps = 8 : i64, rblock = 4096 : i64, xblock = 2 : i64
-// CHECK:         name = "split_persistent8", num_warps = 8 : i64, rblock = 1024 : i64, xblock = 8 : i64
-// CHECK:         name = "split_persistent32", num_warps = 8 : i64, rblock = 256 : i64, xblock = 32 : i64
-// CHECK:         name = "split_persistent", num_warps = 8 : i64, rblock = 128 : i64, xblock = 64 : i64
+// CHECK:         name = "split_persistent2", num_warps = 16 : i64, rblock = 4096 : i64, xblock = 2 : i64, yblock = 4096 : i64
+// CHECK:         name = "split_persistent8", num_warps = 16 : i64, rblock = 1024 : i64, xblock = 8 : i64
+// CHECK:         name = "split_persistent32", num_warps = 16 : i64, rblock = 256 : i64, xblock = 32 : i64
+// CHECK:         name = "split_persistent", num_warps = 16 : i64, rblock = 256 : i64, xblock = 32 : i64, yblock = 512 : i64
 // CHECK:         name = "split", num_warps = 8 : i64, rblock = 64 : i64, xblock = 64 : i64
 // CHECK:         name = "looped", num_warps = 8 : i64, rblock = 32 : i64, xblock = 64 : i64
 func.func private @column(%x: tensor<?x?xf32>, %dest: tensor<?xf32>, %s0: index, %s1: index) -> tensor<?xf32>

@@ -84,7 +84,7 @@ def test_a_kernel_is_measured_once_for_each_bucket(tmp_path: Path) -> None:
             Variant("short", "persistent", at_least(16, columns), 2, rblock=16),
             Variant("long", "persistent", at_least(64, columns), 2, rblock=64),
             Variant("looped", "looped", TRUE, 2, rblock=16),
-            Variant("split", "split", TRUE, 2, rblock=16, splits=Expr.const(2)),
+            Variant("split", "split", TRUE, 2, 4, rblock=16, splits=Expr.const(2)),
         ],
     )
     measured: list[tuple[str, tuple[str, ...]]] = []

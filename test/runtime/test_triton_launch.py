@@ -48,7 +48,7 @@ def main() -> None:
         [
             Variant("short", "persistent", at_least(64, S1), 4, rblock=64, num_warps=1),
             Variant("rows", "looped", at_least(S0, Expr.symbol("processors")), 1, rblock=128, num_warps=1),
-            Variant("rest", "split", TRUE, 1, rblock=128, num_warps=1, splits=Expr.symbol("processors"), index_bits=64),
+            Variant("rest", "split", TRUE, 1, 4, 128, num_warps=1, splits=Expr.symbol("processors"), index_bits=64),
         ],
     )
 
