@@ -28,9 +28,9 @@ _ITEM: Final = {"i1": 1, "ui8": 1, "bf16": 2}
 
 @dataclass(frozen=True)
 class Access:
-    """The loads ("ld") or stores ("st") of a tensor argument in a launch: bytes of the narrowest instruction (of flat
-    blocks the widest: the last one is masked), and what they should be: min(16, elements per thread x item size) where
-    contiguous, else the item size."""
+    """The loads ("ld") or stores ("st") of a tensor argument in a launch: bytes of the narrowest instruction (where whole
+    blocks have no mask, the widest: the last block has one), and what they should be: min(16, elements per thread x item
+    size) where contiguous, else the item size."""
 
     op: str
     argument: str
@@ -53,7 +53,7 @@ def accesses(loops: LoopKernel, kernel: TritonKernel, variant: Variant, stage: T
             width, key = _expected(loops, variant, stage, instr), (instr.op, instr.arg)
             expected[key] = min(width, expected.get(key, width))
     found = []
-    pick = max if variant.form == "pointwise" and variant.aligned else min
+    pick = max if ("WHOLE", 1) in stage.constants and variant.aligned else min
     for (op, number), widths in sorted(_widths(ptx).items()):
         width = pick(widths)
         key = ("load" if op == "ld" else "store", number)

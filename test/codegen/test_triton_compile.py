@@ -34,6 +34,7 @@ def test_compiles(arch: int) -> None:
         assert row["narrow"] == [], where
         assert not row["aligned"] or row["widest"] in (0, 16), where
         assert row["aligned"] or row["wider_than_item"] == [], where
+        assert not (row["variant"] == "short" and row["divides"]), where
 
 
 def main(arch: int) -> None:
@@ -60,6 +61,7 @@ def main(arch: int) -> None:
                             "narrow": [str(a) for a in found if variant.aligned and not a.wide],
                             "widest": widest(found),
                             "wider_than_item": [str(a) for a in found if a.width > item_size(a.dtype)],
+                            "divides": "div.rn" in compiled.ptx,  # a rounded division: 30 instructions
                         }
                     )
                 )
@@ -77,6 +79,7 @@ def main(arch: int) -> None:
                         "aligned": False,
                         "narrow": [],
                         "wider_than_item": [],
+                        "divides": False,
                         "widest": 0,
                     }
                 )
@@ -112,7 +115,7 @@ def cases(arch: int):  # noqa: ANN201
     """Kernels with variants of every form."""
     from dataclasses import replace
 
-    from triton_cases import S0, S1, concatenate, gather, layer_norm, loops, mixed, reduction, softmax, transpose
+    from triton_cases import S0, S1, concatenate, gather, layer_norm, loops, mixed, reduction, softmax, total, transpose
 
     from symshape.codegen.variants import Variant
     from symshape.prover.numbers.condition import TRUE
@@ -149,6 +152,9 @@ def cases(arch: int):  # noqa: ANN201
             Variant("unaligned", "persistent", TRUE, 1, rblock=4096, num_warps=16),
         ],
     )
+    yield loops(softmax()), [Variant("short", "persistent", TRUE, 16, rblock=32)]
+    sums = loops(total())
+    yield sums, [Variant("whole", "split_persistent", TRUE, 1, 2048, 8192, num_warps=8, aligned=("in0",))]
     columns = aligned(argmax, "s0", "xnumel")
     yield argmax, [Variant("split", "split", TRUE, 64, 512, rblock=32, num_warps=8, splits=processors, aligned=columns)]
     flat = Variant("flat", "pointwise", TRUE, 1024, aligned=aligned(types, "s1"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from kernel_text import KernelText, context
-from triton_cases import IDENTITY, S0, S1, mixed, reduction, softmax, transpose
+from triton_cases import IDENTITY, S0, S1, mixed, reduction, softmax, total, transpose
 
 from symshape.analysis.loops import LoopKernel
 from symshape.analysis.normalise_loops import normalise
@@ -223,6 +223,15 @@ def test_alignment_is_of_addresses_strides_and_bounds() -> None:
     assert chosen(variants, (3, 32)).aligned == names
     assert not chosen(variants, (3, 32), address=4).aligned
     assert not chosen(variants, (16, 33)).aligned
+
+
+def test_whole_parts_have_no_bound() -> None:
+    """All parts of a split row but the last are whole: an odd number of elements does not make accesses narrow."""
+    _, variants = plan(total())
+    long = chosen(variants, (100_003,))
+    assert (long.name, long.aligned, long.yblock) == ("split_persistent_aligned", ("in0",), 2048)
+    assert chosen(variants, (100_003,), address=4).name == "split_persistent"
+    assert chosen(variants, (20_000_003,)).name == "split_persistent_many_aligned"
 
 
 def test_more_than_32_bits() -> None:

@@ -152,6 +152,14 @@ def gather() -> KernelText:
     return k
 
 
+def total() -> KernelText:
+    """The sum of a vector."""
+    k = KernelText("total", 1, [(S0, "r")])
+    result = k.reduce(k.view(k.arg("f32", [S0]), "(d0) -> (d0)"), "add")
+    k.store(result, k.arg("f32", [], output=True), "() -> ()")
+    return k
+
+
 def reduction(combiner: str, dtype: str = "f32", column: bool = False) -> KernelText:
     """One reduction of a matrix over its last dim, or over its first (``column``)."""
     k = KernelText(f"{combiner}_{dtype}", 2, [(S0, "p"), (S1, "r")])
