@@ -28,9 +28,9 @@ _ITEM: Final = {"i1": 1, "ui8": 1, "bf16": 2}
 
 @dataclass(frozen=True)
 class Access:
-    """The loads ("ld") or stores ("st") of a tensor argument in a launch: bytes of the narrowest instruction (where whole
-    blocks have no mask, the widest: the last block has one), and what they should be: min(16, elements per thread x item
-    size) where contiguous, else the item size."""
+    """The loads ("ld") or stores ("st") of a tensor argument in a launch: bytes of the narrowest instruction (where
+    whole blocks have no mask, the widest: the last block has one), and what they should be: min(16, elements per thread
+    x item size) where contiguous, else the item size."""
 
     op: str
     argument: str
