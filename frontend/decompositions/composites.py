@@ -315,9 +315,7 @@ def _max_pool1d(
 
 def _affine_grid(usual: Any, theta: torch.Tensor, size: Sequence[Any], align_corners: bool) -> Any:
     """(N, *image, dims): products of each point, from -1 to 1 along each dim and from the last dim on, with ``theta``.
-    C++ makes numbers of sizes for the points, and its gradient takes no others."""
-    if not any(map(is_general, size)):
-        return usual(theta, size, align_corners)
+    C++ makes numbers of sizes for the points, and its gradient takes no others; of a batch of one it has no trace."""
     batch, _, *image = size
     columns = []
     for i, length in enumerate(reversed(image)):

@@ -91,8 +91,22 @@ def _drawn_integers(*args: Any, dtype: torch.dtype | None = torch.int64, **how: 
     return _drawn(*args, dtype=dtype or torch.int64, **how)
 
 
+def _sampled(x: torch.Tensor, grid: torch.Tensor, *_: Any) -> torch.Tensor:
+    return x.new_empty([*x.shape[:2], *grid.shape[1:-1]])
+
+
+def _sampled_backward(
+    gradient: torch.Tensor, x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, align: bool, mask: Any
+) -> tuple[torch.Tensor | None, torch.Tensor]:
+    return x.new_empty(x.shape) if mask[0] else None, grid.new_empty(grid.shape)
+
+
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.fractional_max_pool3d_backward.default: _like_operand,
+    aten.grid_sampler_2d.default: _sampled,
+    aten.grid_sampler_3d.default: _sampled,
+    aten.grid_sampler_2d_backward.default: _sampled_backward,
+    aten.grid_sampler_3d_backward.default: _sampled_backward,
     aten.geqrf.default: _qr,
     aten.cummax.default: _running_extremum,
     aten.cummin.default: _running_extremum,

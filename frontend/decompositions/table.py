@@ -177,6 +177,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.replication_pad2d_backward.default, replication_pad_backward),
     (aten.replication_pad3d_backward.default, replication_pad_backward),
     (aten.constant_pad_nd.default, constant_pad),
+    (aten.grid_sampler_2d.default, grid_sampler),
     (aten.grid_sampler_3d.default, grid_sampler),
     (aten.grid_sampler_2d_backward.default, grid_sampler_backward),
     (aten.grid_sampler_3d_backward.default, grid_sampler_backward),

@@ -36,6 +36,10 @@ def calls(function: Any, *inputs: torch.Tensor) -> set[str]:
     return {one for one in found if not one.startswith(("aten.view_as_", "aten.permute."))}
 
 
+def torch_compile(function: Any) -> Any:
+    return torch.compile(function, backend="symshape", dynamic=True, options={"strict": True})
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.5, float("inf")])
 def test_distances(p: float) -> None:
     generator = torch.Generator().manual_seed(1)
@@ -275,6 +279,30 @@ def test_affine_grids_have_gradients(compile: Any, align: bool) -> None:
         for function, ours in zip((flat, deep), compiled):
             agree(function, x, theta, compiled=ours)
     assert compile is symshape.compile or len(compiled[0].entries) == 1
+
+
+@pytest.mark.parametrize("compile", [symshape.compile, symshape.jit, torch_compile])
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid")
+def test_grid_sampling_is_a_call_on_cpus(compile: Any) -> None:
+    """Forward and backward, of any size, as PyTorch's own operators. (Plain torch.compile knows sizes as well.)"""
+
+    def transformed(x: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        grid = F.affine_grid(theta.expand(x.shape[0], 2, 3), [*x.shape], align_corners=False)
+        return F.grid_sample(x.sin(), grid, padding_mode="border", align_corners=False).exp()
+
+    def solid(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return F.grid_sample(x.cos(), grid, mode="nearest", align_corners=True)
+
+    torch._dynamo.reset()
+    compiled = [compile(function) for function in (transformed, solid)]
+    theta = torch.tensor([[0.97, 0.1, 0.03], [0.02, 0.9, 0.1]], dtype=torch.float64)  # no point is on an edge
+    for batch, channels, height, width in ((2, 3, 4, 5), (3, 2, 7, 2), (1, 1, 1, 6), (0, 3, 5, 5)):
+        x = torch.randn(batch, channels, height, width, dtype=torch.float64)
+        if batch:  # a grid is of something
+            agree(transformed, x, theta, compiled=compiled[0])
+        agree(solid, x[:, :, None], torch.rand(batch, 2, 3, height, 3, dtype=torch.float64), compiled=compiled[1])
+    found = calls(transformed, torch.randn(2, 3, 4, 5, requires_grad=True), theta.float())
+    assert any("grid_sampler_2d" in one for one in found), found
 
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])

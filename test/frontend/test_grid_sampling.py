@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.frontend.decompositions.grid_sampling import gradients_in_parts, sampled_in_parts
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
 
 aten = torch.ops.aten
@@ -22,10 +22,10 @@ def test_grid_sampling(dims: int) -> None:
         x = torch.randn(2, 3, *(size, 6, 4)[:dims], generator=generator, dtype=torch.float64)
         grid = torch.rand(2, *(3, 4, 7)[:dims], dims, generator=generator, dtype=torch.float64) * 4 - 2
         expected = forward(x, grid, *how)
-        torch.testing.assert_close(grid_sampler(x, grid, *how), expected)
+        torch.testing.assert_close(sampled_in_parts(x, grid, *how), expected)
         given = torch.randn(expected.shape, generator=generator, dtype=torch.float64)
         both = backward(given, x, grid, *how, [True, True])
-        torch.testing.assert_close(grid_sampler_backward(given, x, grid, *how, [True, True]), both)
+        torch.testing.assert_close(gradients_in_parts(given, x, grid, *how, [True, True]), both)
 
 
 def test_replication() -> None:
