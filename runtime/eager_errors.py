@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from symshape.errors import OffsetsError, with_text
-from symshape.runtime.torch_c import active_fake_mode, dispatch_modes, user_lines
+from symshape.runtime.torch_c import active_fake_mode, dispatch_modes, is_differentiating_forward, user_lines
 
 # In a node's ``meta``: what eager mode calls in the place of the node's function; None if it does nothing there.
 EAGER_FORM = "symshape_eager_form"
@@ -23,10 +23,11 @@ _OURS = "Runtime assertion failed"  # the tracer's words for what it asserts of 
 
 def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
     """``run``, compiled from a Dynamo graph, with its errors; it is called with the graph's inputs. Under a
-    FakeTensorMode, which Dynamo's guards do not see, the graph itself: what it allocates has no memory there."""
+    FakeTensorMode or a ``dual_level``, which Dynamo's guards do not see, the graph itself: what ``run`` allocates has
+    no memory there, or no tangent."""
 
     def call(*args: Any) -> Any:
-        if dispatch_modes() and active_fake_mode() is not None:
+        if is_differentiating_forward() or dispatch_modes() and active_fake_mode() is not None:
             return gm(*args)
         try:
             return run(*args)

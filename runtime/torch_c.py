@@ -93,6 +93,37 @@ def differentiated() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def outside_batch() -> Iterator[int | None]:
+    """While entered, the innermost batch of tangents (``is_grads_batched``) is none. Gives its level; None without."""
+    nesting: Any = torch._C
+    level = nesting._vmapmode_increment_nesting() - 1
+    nesting._vmapmode_decrement_nesting()
+    if not level:
+        yield None
+        return
+    nesting._vmapmode_decrement_nesting()
+    try:
+        yield level
+    finally:
+        nesting._vmapmode_increment_nesting()
+
+
+def unbatched(x: torch.Tensor, level: int) -> torch.Tensor:
+    """The tensor that a batched one holds, with the batch as first dim: of size 1 for a tensor that is not batched."""
+    return torch._remove_batch_dim(x, level, 1, 0)
+
+
+def batched(x: torch.Tensor, level: int) -> torch.Tensor:
+    """``x``, whose first dim is the batch, as one of a batch."""
+    return torch._add_batch_dim(x, 0, level)
+
+
+def is_differentiating_forward() -> bool:
+    """Whether a ``dual_level`` is entered: a tensor may have a tangent."""
+    return forward_ad._current_level >= 0
+
+
 def is_profiling() -> bool:
     """Whether ``torch.profiler`` is recording."""
     return profiler._is_profiler_enabled

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from symshape.activity import note
+from symshape.batched_tangents import takes_batches
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.errors import OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
@@ -107,7 +108,9 @@ def _compiled(
         if reports is not None:
             compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
             reports.append(_completed(compiled.report, env, masks, fallbacks))
-        if kind == "backward" or not base_arguments(graph):
+        if kind == "backward":
+            return takes_batches(run)
+        if not base_arguments(graph):
             return run
         bases.append(graph)
         return check_bases(graph, env, run)

@@ -24,11 +24,14 @@ from symshape.frontend.bridge.frame_callback import (
     has_guards,
     is_anything_kept_for,
     is_argument_of_compile,
+    is_transformed,
     kept_for,
     only_run,
     optimized,
     recompile_limit,
     running_locals,
+    skip_once,
+    skipped_for_mode,
     was_skipped,
 )
 from symshape.frontend.bridge.general_shape_env import environments_made
@@ -133,6 +136,8 @@ class FrameCompiler(FrameCallback):
                 self._tracing.traced(name_of_code(code), line, time.perf_counter() - started)
 
     def _called(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        if is_transformed() and not self._tracing.one_graph:
+            return skip_once()  # Dynamo would refuse it, and never compile it again
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []
         limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._most, self._tracing.more == "static")
@@ -147,6 +152,8 @@ class FrameCompiler(FrameCallback):
             keep(found.guarded_code.guard_manager, len(entries) + 1, made[-1] if made else None)
         elif entries and limits.has_decided and was_skipped(found):
             return only_run()  # the graphs that there are go on to be used
+        elif skipped_for_mode(found):
+            return skip_once()  # Dynamo would never compile it again
         return found
 
     @property

@@ -27,7 +27,7 @@ def aot_compile(
     ``splitting()`` is entered while they are."""
     from torch._dynamo.eval_frame import innermost_fn
 
-    how = {"fw_compiler": forward, "bw_compiler": backward, "inference_compiler": inference}
+    how = {"fw_compiler": forward, "bw_compiler": without_donations(backward), "inference_compiler": inference}
     how |= {"decompositions": decompositions, "partition_fn": partition_after(joint, splitting)}
     if os.environ.get("TORCH_COMPILE_DEBUG") == "1" or any(isinstance(x, list | tuple | dict) for x in example_inputs):
         from torch._dynamo.backends.common import aot_autograd  # writes files, or flattens inputs
@@ -64,6 +64,21 @@ def _untraced(compiler: Callable[..., Any]) -> Callable[..., Any]:
         return torch._dynamo.disable(compiled, reason="do not trace generated backwards pass")
 
     compile_backward._is_wrapped_bw_compiler = True  # type: ignore[attr-defined]
+    return compile_backward
+
+
+def without_donations(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiler of backward graphs that are run as often as the user likes. What is saved for them and nobody else
+    has, AOTAutograd lets them write to, and then refuses ``retain_graph=True``. Our programs only read it."""
+
+    def compile_backward(*args: Any, **kwargs: Any) -> Any:
+        context = TracingContext.try_get()
+        metadata = context.fw_metadata if context is not None else None
+        donated = metadata.bw_donated_idxs if metadata is not None else None
+        if donated:
+            donated.clear()  # one list: the metadata of tensor subclasses and of their parts share it
+        return compiler(*args, **kwargs)
+
     return compile_backward
 
 

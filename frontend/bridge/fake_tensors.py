@@ -27,6 +27,14 @@ def holds_tensors(value: Any) -> bool:
         return True
 
 
+def has_own_functions(value: Any) -> bool:
+    """Whether functions of PyTorch do, or return, something else for a tensor of this class than for a plain one."""
+    kind: Any = type(value)
+    if not isinstance(value, torch.Tensor) or kind is torch.Tensor:
+        return False
+    return kind.__torch_function__ is not torch._C._disabled_torch_function_impl
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
     return int(tensor.untyped_storage()._cdata)

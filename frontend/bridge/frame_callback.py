@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+import torch
 import torch._dynamo.config
 from torch._dynamo.code_context import code_context
 from torch._dynamo.convert_frame import CatchErrorsWrapper
@@ -57,6 +58,21 @@ def has_guards(found: Any) -> bool:
 def was_skipped(found: Any) -> bool:
     """Whether Dynamo runs the frame as it is from now on."""
     return not has_guards(found) and bool(found.frame_exec_strategy.cur_action == FrameAction.SKIP)
+
+
+def is_transformed() -> bool:
+    """Whether a transform of ``torch.func`` is active: Dynamo compiles no frames there."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def skipped_for_mode(found: Any) -> bool:
+    """Whether Dynamo runs a frame as it is, now that a dispatch mode is active."""
+    return was_skipped(found) and torch._C._len_torch_dispatch_stack() > 0
+
+
+def skip_once() -> Any:
+    """Dynamo's result for a frame that runs as it is, for this call alone."""
+    return ConvertFrameReturn(apply_to_code=False)
 
 
 def only_run() -> Any:

@@ -248,9 +248,13 @@ class GeneralShapeEnv(ShapeEnv):
             return self.decided[condition]
         if self._maybe_evaluate_static(condition) is not None:  # later, for it takes ten times as long
             return None
-        if _is_asked_for_layout() and (larger := if_larger(condition)) is not None:
-            self.layout_answers += 1
-            return larger
+        if _is_asked_for_layout():
+            larger = if_larger(condition)
+            if larger is None:  # of a remainder, which is taken for a larger size as well
+                larger = _if_not_one(condition)
+            if larger is not None:
+                self.layout_answers += 1
+                return larger
         for elsewhere in self._elsewhere(condition):
             if elsewhere is default or default is None and elsewhere is not here:
                 return elsewhere
@@ -357,6 +361,12 @@ def if_larger(condition: Any) -> bool | None:
         equal = True if difference.is_zero else False if difference.is_nonzero else None
         return equal if equal is None or isinstance(condition, sympy.Eq) else not equal
     return _truth(condition.func(difference, 0))
+
+
+def _if_not_one(condition: Any) -> bool | None:
+    """What the condition that a size is, or is not, 0 or 1 is for a larger one; None for other conditions."""
+    is_asked = isinstance(condition, (sympy.Eq, sympy.Ne)) and condition.rhs in (0, 1)
+    return isinstance(condition, sympy.Ne) if is_asked else None
 
 
 def is_general(size: Any) -> bool:

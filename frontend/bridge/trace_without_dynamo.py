@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import (
     _temp_remove_metadata_torch_function_mode,
 )
 
-from symshape.frontend.bridge.aot_autograd import partition_after
+from symshape.frontend.bridge.aot_autograd import partition_after, without_donations
 from symshape.frontend.bridge.general_shape_env import traced_again
 from symshape.frontend.bridge.guards import deferred_runtime_asserts
 from symshape.frontend.bridge.shape_env import source_name
@@ -206,7 +206,7 @@ class Trace:
                 module,
                 inputs,
                 fw_compiler=forward,
-                bw_compiler=backward,
+                bw_compiler=without_donations(backward),
                 inference_compiler=inference,
                 decompositions=decompositions,
                 partition_fn=partition_after(joint, splitting),

@@ -101,6 +101,13 @@ def _sampled_backward(
     return x.new_empty(x.shape) if mask[0] else None, grid.new_empty(grid.shape)
 
 
+def _packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many rows as the sum of lengths, and a number for each step. PyTorch's rule takes the rows for known."""
+    context = torch.library.get_ctx()
+    rows, steps = context.new_dynamic_size(), context.new_dynamic_size()
+    return x.new_empty([rows, *x.shape[2:]]), torch.empty([steps], dtype=torch.int64)
+
+
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.fractional_max_pool3d_backward.default: _like_operand,
     aten.grid_sampler_2d.default: _sampled,
@@ -121,4 +128,5 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.randint.generator: _drawn_integers,
     aten.randint.low_generator: _drawn_integers,
     aten.normal.float_float: _drawn,
+    aten._pack_padded_sequence.default: _packed,
 }

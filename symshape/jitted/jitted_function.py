@@ -24,7 +24,7 @@ from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
 from symshape.errors import CompileError, OptionError, SymshapeError
 from symshape.frontend.bridge.dynamo import code_of, compile_lock
-from symshape.frontend.bridge.fake_tensors import holds_tensors
+from symshape.frontend.bridge.fake_tensors import has_own_functions, holds_tensors
 from symshape.frontend.bridge.modules import global_hooks
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
@@ -200,6 +200,9 @@ class JitFunction:
         given, spec = pytree.tree_flatten((args, kwargs))
         apart, leaves, forms = take_apart(given)
         entries, state = self._state()
+        if is_seen_by_others(state):  # while another thread traces, it has the modules' tensors replaced
+            with compile_lock:
+                entries, state = self._state()
         # Hooks of all modules would run for those too that a trace is made of.
         hooked = entries.modules.modules and any(global_hooks())
         if hooked or is_seen_by_others((*state, *leaves)) or entries.modules.is_lazy(state):
@@ -225,7 +228,7 @@ class JitFunction:
         first = len(values) - spec.num_leaves
         inputs = by_policy(read_inputs(self._signed(), args, kwargs, self.dynamic_shapes, first), self.options.policy)
         state = modules.tensors(values[:first])
-        _require_memory([*((one.name, one.value) for one in inputs), *((name, value) for _, name, value in state)])
+        _require_plain([*((one.name, one.value) for one in inputs), *((name, value) for _, name, value in state)])
         kind = self._class_of(values, inputs)
         demanded, sources = declared(inputs, self.location)
         assumed = _assumed(self._assumed, inputs)
@@ -385,14 +388,20 @@ def _assumed(assumptions: Assumptions, inputs: Sequence[Input]) -> list[Constrai
     ]
 
 
-def _require_memory(named: Iterable[tuple[str, Any]]) -> None:
-    """SymshapeError for a tensor of a class that holds others: it is traced as what it is made of, by Dynamo alone."""
+def _require_plain(named: Iterable[tuple[str, Any]]) -> None:
+    """SymshapeError for a tensor of a class that holds others, or has functions of its own: Dynamo alone traces it."""
     for name, value in named:
         if holds_tensors(value):
             raise SymshapeError(
                 f"symshape.jit takes no tensor of the class {type(value).__name__}, which holds other tensors",
                 where=name,
                 next_step="use symshape.compile, or pass the tensors that it holds",
+            )
+        if has_own_functions(value):
+            raise SymshapeError(
+                f"symshape.jit takes no tensor of the class {type(value).__name__}, which has functions of its own",
+                where=name,
+                next_step="use symshape.compile, or pass x.as_subclass(torch.Tensor)",
             )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from symshape.batched_tangents import takes_batches
 from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
@@ -157,7 +158,7 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
         compiled = compile_or_reuse(graph, options, kind=kind)
         reports.append(compiled.report)
         entries.extend([] if kind == "backward" else [compiled.entry])
-        return compiled.run
+        return takes_batches(compiled.run) if kind == "backward" else compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
     seeded = options.random == "eager"

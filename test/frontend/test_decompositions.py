@@ -318,3 +318,13 @@ def test_maxima_of_windows_without_gradients(compile: Any) -> None:
     if compile is symshape.jit:
         assert len(compiled.entries) == 1
     assert not any("pool" in one for one in calls(run, torch.randn(3, 9)))
+
+
+def test_roll_copies_two_slices() -> None:
+    """It gathered each element by a remainder: no element is divided for, and none is gathered."""
+    torch._dynamo.reset()
+    x = torch.randn(5, 7)
+    report = symshape.explain(lambda x: x.roll((3, -1), (1, 0)), x)
+    assert torch.equal(report.result, x.roll((3, -1), (1, 0)))
+    (kernels,) = [graph.stages["kernels"] for graph in report.graphs]
+    assert "remsi" not in kernels and "tensor.extract " not in kernels

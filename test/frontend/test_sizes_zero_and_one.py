@@ -71,6 +71,7 @@ PROGRAMS: dict[str, Program] = {
     "logsumexp of infinities": (_columns, lambda x: (x * torch.inf).logsumexp(0)),
     "running extrema": (_columns, lambda x: sum(x.cummax(1)) + sum(x.cummin(0))),
     "roll": (_columns, lambda x: x.roll((1, -3), (1, 0)) + x.roll(2)),
+    "roll of images": (lambda n: (torch.randn(2, n, n + 1, 3),), lambda x: x.roll((-2, 1), (1, 2)) - x.roll(1, 1)),
 }
 AT_LEAST_ONE: dict[str, Program] = {
     "attention": (_middle, _heads),

@@ -145,3 +145,19 @@ def test_result_type_is_pytorch_s():
     operands = [torch.ones(shape, dtype=dtype) for shape in ((), (1,)) for dtype in dtypes]
     for x, y in itertools.product(operands, repeat=2):
         assert result_type([x, y]) == torch.result_type(x, y)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_packed_rows(batch_first):
+    """PyTorch's rule takes the number of packed rows for known, and the batch sizes for floats."""
+
+    def f(x, lengths):
+        data, batches = torch._VF._pack_padded_sequence(x, lengths, batch_first)
+        return data * 2, batches + 1
+
+    ours = symshape.jit(f)
+    for lengths in ([3, 2], [5, 5, 1], [1]):
+        x, lengths = torch.randn(lengths[0], len(lengths), 4), torch.tensor(lengths)
+        x = x.transpose(0, 1).contiguous() if batch_first else x
+        same(ours(x, lengths), f(x, lengths))
+    assert len(ours.entries) == 1

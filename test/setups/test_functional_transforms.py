@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.autograd.forward_ad as forward_ad
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.utils.flop_counter import FlopCounterMode
 
 import symshape
 
@@ -90,3 +94,56 @@ def test_transforms_around_a_compiled_function() -> None:
         torch.testing.assert_close(jacrev(compiled)(x), jacrev(_squash)(x))
         torch.testing.assert_close(vmap(compiled)(torch.stack([x, x + 1])), vmap(_squash)(torch.stack([x, x + 1])))
         torch.testing.assert_close(compiled(x), _squash(x))
+
+
+def test_a_transform_first_does_not_keep_it_from_being_compiled(launches: Counter[str]) -> None:
+    """What Dynamo does not compile it runs in eager mode for good: not so for a transform, or under a dispatch mode."""
+    compiled, x = symshape.compile(_squash), torch.randn(4)
+    torch.testing.assert_close(vmap(compiled)(x[None]), _squash(x)[None])
+    compiled(x)
+    assert launches.total()
+
+    other = symshape.compile(lambda t: _squash(t) + 1)
+    with FlopCounterMode(display=False):
+        other(x)
+    launches.clear()
+    torch.testing.assert_close(other(x), _squash(x) + 1)
+    assert launches.total()
+
+
+WRAPS = {"compile": symshape.compile, "backend": functools.partial(torch.compile, backend="symshape")}
+WRAPS["jit"] = symshape.jit
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+def test_tangents_around_a_compiled_function(wrap: Callable[[Any], Any]) -> None:
+    compiled, x, tangent = wrap(_squash), torch.randn(4), torch.randn(4)
+    compiled(x)
+    for primal in (x, x.clone().requires_grad_()):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(primal, tangent)
+            actual, expected = (forward_ad.unpack_dual(f(dual)) for f in (compiled, _squash))
+            torch.testing.assert_close(actual.primal, expected.primal)
+            torch.testing.assert_close(actual.tangent, expected.tangent)
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+def test_gradients_several_times(wrap: Callable[[Any], Any]) -> None:
+    """With ``retain_graph``, and of a batch of tangents."""
+
+    def layer(x: Tensor, w: Tensor) -> Tensor:
+        return torch.tanh(x @ w).softmax(-1) * w.sum()
+
+    compiled = wrap(layer)
+    for size in (3, 5, 1):
+        x, w = torch.randn(size, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True)
+        tangents = torch.randn(7, size, 2)
+
+        def gradients(f: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor, v: Tensor) -> list[Any]:
+            y, jacobian = f(x, w), torch.autograd.functional.jacobian
+            found = [torch.autograd.grad(y, (x, w), v[i], retain_graph=True) for i in (0, 1, 0)]
+            found.append(torch.autograd.grad(y, (x, w), v, is_grads_batched=True))
+            return [*found, *(jacobian(lambda t: f(t, w), x, vectorize=vectorize) for vectorize in (False, True))]
+
+        given = x, w, tangents
+        torch.testing.assert_close(gradients(compiled, *given), gradients(layer, *given), rtol=1e-4, atol=1e-5)

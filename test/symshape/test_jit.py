@@ -7,6 +7,7 @@ import gc
 import math
 import re
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable
@@ -334,6 +335,30 @@ def test_classes_that_hold_tensors_are_refused() -> None:
         assert raised.value.where.endswith(name) and "symshape.compile" in raised.value.next_step
 
 
+class _Scaled(torch.Tensor):
+    """A tensor whose products are sums."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        func = torch.Tensor.add if func is torch.Tensor.mul else func
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class _Named(torch.Tensor):
+    """A tensor that functions return tensors of its class for."""
+
+
+def test_classes_with_functions_of_their_own_are_refused() -> None:
+    """They were traced as plain tensors: a result was another number, or of another class."""
+    linear = torch.nn.Linear(4, 4)
+    linear.weight = torch.nn.Parameter(torch.ones(4, 4).as_subclass(_Named), requires_grad=False)
+    for function, kind in ((lambda x: x * 2, _Scaled), (lambda x: x * 2, _Named), (linear, torch.Tensor)):
+        with pytest.raises(SymshapeError, match="has functions of its own"):
+            symshape.jit(function)(torch.ones(3, 4).as_subclass(kind))
+    x = torch.nn.Parameter(torch.ones(3, 4))
+    close(symshape.jit(lambda x: x * 2)(x), x * 2)
+
+
 # --- many entries ----------------------------------------------------------------------------------------------------
 
 
@@ -448,6 +473,24 @@ def test_threads() -> None:
             thread.join()
     assert not errors
     assert len(jitted.entries) <= 4
+
+
+def test_a_call_while_another_thread_traces_the_module() -> None:
+    """The module's parameters are those of the trace meanwhile."""
+    linear, tracing = torch.nn.Linear(4, 3), threading.Event()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        tracing.set()
+        time.sleep(0.05)
+        return linear(x)
+
+    jitted, x = symshape.jit(fn), torch.randn(2, 4)
+    other = threading.Thread(target=jitted, args=(torch.randn(5, 4),))
+    other.start()
+    tracing.wait()
+    close(jitted(x), linear(x))
+    other.join()
+    assert len(jitted.entries) == 1
 
 
 def test_a_jitted_function_inside_another() -> None:
