@@ -1112,12 +1112,13 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         when=repro_files.where_failures_are_written,
     ),
     Patch(
-        "draws of checkpoints",
+        "checkpoints that are run again",
         ("frame",),
         (f"{CHECKPOINT}._call_function",),
-        checkpoints.breaks_at_new_draws,
-        "with preserve_rng_state=False backward draws new numbers, which a graph cannot",
+        checkpoints.breaks_where_run_again,
+        "backward writes again to running statistics, and draws new numbers with preserve_rng_state=False",
         (
+            Exists("torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint"),
             Takes(f"{CHECKPOINT}._call_function", "self, tx, args, kwargs"),
             Takes(
                 f"{CHECKPOINT}.create_wrapped_node",
