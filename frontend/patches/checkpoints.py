@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch._dynamo import config
 from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.output_graph import SubgraphTracer
+from torch._dynamo.utils import set_example_value
 from torch._dynamo.variables import ConstantVariable
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
@@ -41,7 +43,44 @@ def floats_belong_to_the_frame(changes: Changes) -> None:
 
 
 _HINT = "Set torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint, so that it does not."
-_GIVEN_FLOATS = "autograd.Function"  # what Dynamo says that it traces a body for
+# What Dynamo says that it traces a body for.
+_GIVEN_FLOATS = "autograd.Function"
+_TAKES_FLOATS = (_GIVEN_FLOATS, "torch.utils.checkpoint.checkpoint")
+
+
+def floats_are_made_again(changes: Changes) -> None:
+    """The body of an operator that takes no floats makes a float of the frame's again, of what that was made of."""
+    changes.wrap(SubgraphTracer, "lift_tracked_freevar_to_input", _made_again)
+
+
+@functools.cache
+def _made_again(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def lift(self: Any, proxy: Any) -> Any:
+        node = proxy.node
+        value = node.meta["example_value"]
+        if not isinstance(value, torch.SymFloat) or node.op == "placeholder" or self.source_target in _TAKES_FLOATS:
+            return usual(self, proxy)
+        made = _numbers(self)
+        if node not in made:
+            arguments = torch.fx.map_arg((node.args, node.kwargs), functools.partial(_proxy_of, proxy.tracer))
+            again = self.create_proxy(node.op, node.target, *arguments)
+            set_example_value(again.node, value)
+            made[node] = again
+        return made[node]
+
+    return lift
+
+
+def _proxy_of(tracer: Any, node: torch.fx.Node) -> Any:
+    """One for each node: what the bodies of a cond are given is compared by it."""
+    made = _numbers(tracer)
+    return made.setdefault(node, torch.fx.Proxy(node, tracer))
+
+
+def _numbers(tracer: Any) -> dict[torch.fx.Node, torch.fx.Proxy]:
+    made: dict[torch.fx.Node, torch.fx.Proxy] = vars(tracer).setdefault("symshape_numbers", {})
+    return made
 
 
 @functools.cache

@@ -1128,6 +1128,17 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         ),
     ),
     Patch(
+        "floats of bodies",
+        ("frame",),
+        (f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input",),
+        checkpoints.floats_are_made_again,
+        "`cond`, `while_loop` and `scan` take no floats, and a body may read one that the frame has read before",
+        (
+            Takes(f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input", "self, proxy"),
+            Takes("torch._dynamo.utils.set_example_value", "node, example_value"),
+        ),
+    ),
+    Patch(
         "floats in bodies",
         ("frame",),
         (f"{VARIABLES}.builder.VariableBuilder.wrap_symfloat",),
