@@ -8,7 +8,7 @@ offsets of rows that address no element, by which PyTorch's operators read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,36 +31,43 @@ def with_eager_errors(run: Callable[..., Any], gm: torch.fx.GraphModule) -> Call
             return gm(*args)
         try:
             return run(*args)
-        except (torch.OutOfMemoryError, OffsetsError):
-            raise
         except (RuntimeError, IndexError) as error:
-            found = _eager_error(gm, args)
-            if found is None or isinstance(error, type(found)) or _has_no_rule(found):
+            found = error_instead(error, args, lambda *copies: _replayed(gm, copies))
+            if found is None:
                 raise
             raise found from error
 
     return call
 
 
+def _replayed(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> None:
+    """Runs the graph; an error has the user's line."""
+    replay = _Replay(gm)
+    try:
+        replay.run(*args)
+    except Exception as error:
+        for file, line in replay.lines[-1:]:
+            error.add_note(f"  at: {with_text(f'{file}:{line}')}")
+        raise
+
+
+def error_instead(error: Exception, args: Sequence[Any], run: Callable[..., object]) -> Exception | None:
+    """What eager mode raises in the place of ``error``, which a call has raised for ``args``; None where the error is
+    of the right type. ``run`` is eager mode's form of the call, and is given copies."""
+    tensors = [a for a in args if isinstance(a, torch.Tensor)]
+    if isinstance(error, (torch.OutOfMemoryError, OffsetsError)) or any(t.device.type != "cpu" for t in tensors):
+        return None
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            run(*(copy_of_tensor(a) if isinstance(a, torch.Tensor) else a for a in args))
+        except Exception as found:  # noqa: BLE001 - whatever eager mode raises
+            return None if isinstance(error, type(found)) or _has_no_rule(found) else found.with_traceback(None)
+    return None
+
+
 def _has_no_rule(error: Exception) -> bool:
     """Whether it only says that eager mode lacks an operator of nested tensors, which compiled code has."""
     return isinstance(error, NotImplementedError) and any(isinstance(one, torch._ops.OpOverload) for one in error.args)
-
-
-def _eager_error(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> Exception | None:
-    """What the graph raises for copies of these inputs, with the user's line; None if nothing."""
-    tensors = [a for a in args if isinstance(a, torch.Tensor)]
-    if any(t.device.type != "cpu" for t in tensors):
-        return None
-    replay = _Replay(gm)
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        try:
-            replay.run(*(copy_of_tensor(a) if isinstance(a, torch.Tensor) else a for a in args))
-        except Exception as error:  # noqa: BLE001 - whatever eager mode raises
-            for file, line in replay.lines[-1:]:
-                error.add_note(f"  at: {with_text(f'{file}:{line}')}")
-            return error.with_traceback(None)
-    return None
 
 
 def copy_of_tensor(x: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,6 +33,7 @@ from symshape.frontend.patches.input_views import take_layouts_out
 from symshape.frontend.patches.patch import Scope, is_frame_of_ours
 from symshape.frontend.patches.registry import in_force, require_known, splitting
 from symshape.frontend.patches.storage_offsets import guard_where_absolute
+from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.input_bases import check_bases, or_in_eager_mode
 from symshape.live_line import compiling
 from symshape.machine.mlir_library import load_mlir
@@ -124,7 +126,7 @@ def _compiled(
     _rewrite_before_tracing(gm, timings)
     lay_out = take_layouts_out(gm)
     put_together = take_results_apart(gm)
-    while True:  # every round makes one more call opaque
+    while True:  # every round makes one more call opaque, or keeps memory
         del masks[:], fallbacks[:], bases[:], staged[:]
         try:
             with in_force(scope):
@@ -134,6 +136,8 @@ def _compiled(
                 track_sources(traced_env_of(gm))
                 run = gm if fakes else or_in_eager_mode(run, gm) if bases else run
                 return lay_out(put_together(with_python_numbers(with_eager_errors(run, gm), gm)))
+        except MemoryIsRead:
+            scope = replace(scope, keeps_memory=True)
         except Exception as error:
             del (reports or [])[before:]
             if not mark_failing_call(gm, error):

@@ -63,6 +63,9 @@ _KERNELS, _OBJECTS = "symshape.codegen", "symshape.codegen.cpu.objects.compile_o
 _HOST, _RUNTIME = "symshape.codegen.host.host_program", "symshape.runtime.program"
 
 PIPELINE: Final[tuple[Step, ...]] = (
+    Step(
+        "ask-of-views", DYNAMO, f"{_REWRITES}.uncertain_views:ask_where_views_show", "sizes that make a view are asked"
+    ),
     Step("replace-marked", DYNAMO, f"{_CALLS}:replace_marked", "calls that cannot be traced become opaque"),
     Step("inline-calls", DYNAMO, f"{_REWRITES}.inlined_calls:inline_calls", "calls of subgraphs become their nodes"),
     Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "items of a known size are checked"),

@@ -23,14 +23,33 @@ class _Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     random = False
     sizes_of_values = False
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.written: list[torch.Tensor] = []
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.random = self.random or torch.Tag.nondeterministic_seeded in func.tags
         self.sizes_of_values = self.sizes_of_values or torch.Tag.dynamic_output_shape in func.tags
+        self.written += _written(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
+def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    """The operands that an operator writes to. Schemas of batch normalisation do not say so of running statistics."""
+    given = {one.name: value for one, value in zip(func._schema.arguments, args)} | kwargs
+    if given.get("training") and not func._schema.is_mutable:
+        yield from (x for name in _STATISTICS if isinstance(x := given.get(name), torch.Tensor))
+    for one in func._schema.arguments if func._schema.is_mutable else ():
+        if one.alias_info is not None and one.alias_info.is_write:
+            value = given.get(one.name)
+            yield from (x for x in (value if isinstance(value, list | tuple) else (value,)) if x is not None)
+
+
+_STATISTICS = ("running_mean", "running_var")
+
+
 def observed_operators() -> Any:
-    """A context that sees what operators do: whether random numbers are drawn (``random``), and whether sizes of
-    results are in the data (``sizes_of_values``)."""
+    """A context that sees what operators do: whether random numbers are drawn (``random``), whether sizes of results
+    are in the data (``sizes_of_values``), and which tensors are written to (``written``)."""
     made: Any = _Observer
     return made()

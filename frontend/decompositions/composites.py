@@ -17,6 +17,7 @@ import torch
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.layouts import is_channels_last
 from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.running_operators import without_modes
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
@@ -81,7 +82,22 @@ def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int
                 wide[i] = places[i]
             else:
                 return usual(x, indices, dim)
-    return x.expand(wide).gather(dim, indices.expand(places))
+    return x.expand(wide).gather(dim, _within(indices, x.size(dim)).expand(places))
+
+
+def _within(indices: torch.Tensor, size: Any) -> torch.Tensor:
+    """The indices along a dim that this version of PyTorch reads at."""
+    return indices.remainder(size) if _take_along_dim_wraps() else indices
+
+
+@functools.cache
+def _take_along_dim_wraps() -> bool:
+    """Whether an index counts modulo the size, as in PyTorch 2.13; else one out of range is an error."""
+    with without_modes():
+        try:
+            return bool(torch.take_along_dim(torch.arange(2), torch.tensor([-1]), 0) == 1)
+        except RuntimeError:
+            return False
 
 
 _EXTREMA = (

@@ -91,12 +91,12 @@ def _laid_out(op: Any, rule: Callable[..., Any] | None, layout: Callable[..., Or
             return results
         if layout is not _by_operands and not all(x.is_cpu for x in tensors):
             return results  # what other devices do was not looked at
-        return pytree.tree_map_only(torch.Tensor, lambda x: _relaid(x, layout(x, *args)), results)
+        return pytree.tree_map_only(torch.Tensor, lambda x: relaid(x, layout(x, *args)), results)
 
     return decomposition
 
 
-def _relaid(x: torch.Tensor, order: Order) -> torch.Tensor:
+def relaid(x: torch.Tensor, order: Order) -> torch.Tensor:
     """The tensor, copied if it is not known to be dense with its dims in this order."""
     if has_unbacked_sizes(x) or all(
         known_equal(x.size(d), 1) or known_equal(x.stride(d), stride) for d, stride in _dense(x.shape, order)

@@ -15,27 +15,30 @@ from symshape.frontend.bridge.operators import schema_of
 
 def is_view_observable(view: torch.fx.Node) -> bool:
     """``view``: a node of a Dynamo graph whose results are views of its operands."""
-    results = set(_storages(view))
-    operands = {storage for node in view.all_input_nodes for storage in _storages(node)}
+    results = set(storages(view))
+    operands = {storage for node in view.all_input_nodes for storage in storages(node)}
     outside: set[Any] = set()
     returned: set[Any] = set()
     for node in view.graph.nodes:
-        if any(storage in results or storage in operands for one in _changed(node) for storage in _storages(one)):
+        if any(
+            storage in results or storage in operands for one in changed_operands(node) for storage in storages(one)
+        ):
             return True
         if node.op == "placeholder":
-            outside.update(_storages(node))
+            outside.update(storages(node))
         elif node.op == "output":
-            returned.update(storage for one in node.all_input_nodes for storage in _storages(one))
+            returned.update(storage for one in node.all_input_nodes for storage in storages(one))
     return bool(results & returned and operands & (outside | returned))
 
 
-def _storages(node: torch.fx.Node) -> Iterator[Any]:
+def storages(node: torch.fx.Node) -> Iterator[Any]:
+    """The memories of the tensors that a node of a Dynamo graph has for its value."""
     for value in torch.utils._pytree.tree_leaves(node.meta.get("example_value")):
         if isinstance(value, torch.Tensor):
             yield storage_of(value)
 
 
-def _changed(node: torch.fx.Node) -> list[torch.fx.Node]:
+def changed_operands(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The tensors that a call writes to, or more."""
     name = str(getattr(node.target, "__name__", node.target))
     schema = schema_of(node.target)

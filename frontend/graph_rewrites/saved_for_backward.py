@@ -3,6 +3,9 @@
 **What reads an input that is written to.** Autograd refuses to keep what is written to: ``y = x * m.exp(); m.mul_(2)``
 would be an error that eager mode has not.
 
+**What is not saved: a part of a copy of memory that is read by address.** What forward writes a part into is the memory
+that it returns, whatever is around it: backward copies and writes again.
+
 **What two numbers of a half type are compared by.**
 
 A kernel rounds what it stores, and leaves out the rounding of what it hands on: ``exp`` of a stored number is not the
@@ -19,11 +22,23 @@ from typing import Any, Final
 import torch
 
 from symshape.frontend.bridge.aot_autograd import mutated_inputs
+from symshape.frontend.bridge.symbolic_sizes import known_equal
 
 aten: Any = torch.ops.aten
 _COMPARISONS: Final = (aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor)
 _PASSED_ON: Final = (operator.getitem, aten._to_copy.default, torch.ops.prims.convert_element_type.default)
 _HALF: Final = (torch.float16, torch.bfloat16)
+
+_BY_ADDRESS: Final = (aten.as_strided.default, aten.as_strided_scatter.default)
+# Their results are where the first operand is, in a copy of the memory that it is in.
+COPYING: Final = frozenset(
+    {
+        aten.as_strided_scatter.default,
+        aten.slice_scatter.default,
+        aten.select_scatter.default,
+        aten.diagonal_scatter.default,
+    }
+)
 
 
 def save_what_is_compared(joint: torch.fx.GraphModule) -> None:
@@ -40,6 +55,31 @@ def save_what_is_compared(joint: torch.fx.GraphModule) -> None:
             compared.extend(operand.all_input_nodes)
         elif isinstance(value, torch.Tensor) and value.dtype in _HALF:
             operand.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def make_again_what_is_read_by_address(joint: torch.fx.GraphModule) -> None:
+    """Backward does not read the memory around what forward has written to a part of."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    copies = [node for op in COPYING for node in joint.graph.find_nodes(op="call_function", target=op)]
+    for copy in copies:
+        same = [copy]
+        for node in same:  # and its views, which are added
+            same += [user for user in node.users if user.args[0] is node and _is_there(user)]
+        users = [(node, user) for node in same for user in node.users]
+        if _is_part(copy) and any(user.target in _BY_ADDRESS and user.args[0] is node for node, user in users):
+            copy.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+
+
+def _is_there(node: torch.fx.Node) -> bool:
+    """Whether a result is in the memory of its first operand, or in a copy of that."""
+    return node.target not in _BY_ADDRESS and (node.target in COPYING or getattr(node.target, "is_view", False))
+
+
+def _is_part(node: torch.fx.Node) -> bool:
+    """Whether there may be other elements in the memory of a result."""
+    value = node.meta["val"]
+    return not known_equal(value.untyped_storage().nbytes(), value.numel() * value.element_size())
 
 
 def save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:

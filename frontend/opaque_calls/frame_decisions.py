@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import torch
 
@@ -25,11 +25,13 @@ CallSite = tuple[str, str]  # a function that is called, and the user's line
 @dataclass
 class FrameDecisions:
     """Of all frames of a function. ``breaks``: call sites before which the graph is broken, and why; ``own_lengths``:
-    call sites of masks that must not be taken for equal to earlier ones; ``refused``: lines whose questions on sizes
+    call sites of masks that must not be taken for equal to earlier ones; ``views``: call sites whose sizes are asked,
+    since they decide whether the result is a view; ``refused``: lines whose questions on sizes
     break the graph; ``integers``: sources of integers that are symbols, for they keep changing."""
 
     breaks: dict[CallSite, str] = field(default_factory=dict)
     own_lengths: set[CallSite] = field(default_factory=set)
+    views: set[CallSite] = field(default_factory=set)
     refused: set[Line] = field(default_factory=set)
     integers: set[str] = field(default_factory=set)
 
@@ -51,12 +53,12 @@ _FRAME: ContextVar[Frame] = ContextVar("symshape_frame", default=NO_FRAME)
 
 
 class Reanalyse(Exception):
-    """The frame has to be analysed again: with the graph broken at ``site`` because of ``reason``, or, with
-    ``own_length``, with a mask there that has a length of its own."""
+    """The frame has to be analysed again, with another decision of the kind ``of`` for ``site``, because of
+    ``reason``."""
 
-    def __init__(self, site: CallSite, reason: str, own_length: bool = False) -> None:
+    def __init__(self, site: CallSite, reason: str, of: Literal["breaks", "own_lengths", "views"] = "breaks") -> None:
         super().__init__(reason)
-        self.site, self.reason, self.own_length = site, reason, own_length
+        self.site, self.reason, self.of = site, reason, of
 
 
 def current_frame() -> Frame:
@@ -84,9 +86,10 @@ def _learn(decisions: FrameDecisions, wanted: BaseException | None) -> bool:
     """Whether the frame can be analysed again: what Dynamo was told is a decision that has not been made."""
     if not isinstance(wanted, Reanalyse):
         return False
-    known = wanted.site in decisions.own_lengths or wanted.site in decisions.breaks
-    if wanted.own_length:
-        decisions.own_lengths.add(wanted.site)
+    sites = {"own_lengths": decisions.own_lengths, "views": decisions.views}.get(wanted.of)
+    known = wanted.site in decisions.breaks or sites is not None and wanted.site in sites
+    if sites is not None:
+        sites.add(wanted.site)
     else:
         decisions.breaks[wanted.site] = wanted.reason
     return not known

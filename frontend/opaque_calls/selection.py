@@ -27,6 +27,7 @@ from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import is_view_observable
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
+from symshape.frontend.graph_rewrites.uncertain_views import ask_sizes
 from symshape.frontend.opaque_calls.asserted_values import assert_instead
 from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, break_graph, call_site, current_frame
 from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_rule, why_not_run
@@ -69,6 +70,8 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
         try:
             with forgetting_new_sizes(env) as keep_those_of:
                 run = functools.partial(usual, graph, node, args, kwargs, module)
+                if site in frame.decisions.views:
+                    ask_sizes(args[0])
                 own_length = site in frame.decisions.own_lengths
                 result = run() if own_length else run_numbered(graph, node, (args, kwargs), run)
                 if not isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -248,7 +251,7 @@ def replace_marked(gm: torch.fx.GraphModule) -> list[tuple[str, str]]:
 
 def _split(mask: torch.fx.Node) -> None:
     """The frame is analysed again, and this mask has a length of its own."""
-    raise Reanalyse(call_site(mask), "a mask is not the one that it was taken for", own_length=True)
+    raise Reanalyse(call_site(mask), "a mask is not the one that it was taken for", "own_lengths")
 
 
 def _replace(node: torch.fx.Node, call: str) -> None:

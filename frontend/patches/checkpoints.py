@@ -2,6 +2,9 @@
 
 - ``preserve_rng_state=False``: what is drawn in backward are new numbers, as many as recomputation gets to before it
   has what it wants. A graph would take those of forward. Where the checkpoint draws, the graph is broken there.
+- What the body writes to a tensor from outside (running statistics, a counter) is written again when backward computes
+  again. A graph would write once. The graph is broken there too, unless Dynamo is told to leave out what is done again
+  (``skip_fwd_side_effects_in_bwd_under_checkpoint``).
 - A float that is first read in a checkpoint (``math.pi``, an attribute) belongs to the graph of that checkpoint, and
   Dynamo finds it there when the next one reads it: an AssertionError. In there a float is a constant, with a guard, and
   so it is in the body of any operator that may hold one that takes no floats (``cond``). What a user's
@@ -15,20 +18,23 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._dynamo import config
 from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.output_graph import SubgraphTracer
+from torch._dynamo.utils import set_example_value
 from torch._dynamo.variables import ConstantVariable
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariable
 
 from symshape.frontend.bridge.dynamo import unimplemented
-from symshape.frontend.bridge.fake_tensors import is_fake
+from symshape.frontend.bridge.fake_tensors import is_fake, storage_of
 from symshape.frontend.bridge.running_operators import observed_operators
 from symshape.frontend.patches.patch import Changes
 
 
-def breaks_at_new_draws(changes: Changes) -> None:
-    """A checkpoint that draws new numbers in backward breaks the graph."""
-    changes.wrap(CheckpointHigherOrderVariable, "_call_function", _with_old_numbers)
+def breaks_where_run_again(changes: Changes) -> None:
+    """A checkpoint that draws new numbers in backward, or writes again, breaks the graph."""
+    changes.wrap(CheckpointHigherOrderVariable, "_call_function", _once)
 
 
 def floats_belong_to_the_frame(changes: Changes) -> None:
@@ -36,16 +42,53 @@ def floats_belong_to_the_frame(changes: Changes) -> None:
     changes.wrap(VariableBuilder, "wrap_symfloat", _made_outside_of_bodies)
 
 
-_GIVEN_FLOATS = "autograd.Function"  # what Dynamo says that it traces a body for
+_HINT = "Set torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint, so that it does not."
+# What Dynamo says that it traces a body for.
+_GIVEN_FLOATS = "autograd.Function"
+_TAKES_FLOATS = (_GIVEN_FLOATS, "torch.utils.checkpoint.checkpoint")
+
+
+def floats_are_made_again(changes: Changes) -> None:
+    """The body of an operator that takes no floats makes a float of the frame's again, of what that was made of."""
+    changes.wrap(SubgraphTracer, "lift_tracked_freevar_to_input", _made_again)
 
 
 @functools.cache
-def _with_old_numbers(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _made_again(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def lift(self: Any, proxy: Any) -> Any:
+        node = proxy.node
+        value = node.meta["example_value"]
+        if not isinstance(value, torch.SymFloat) or node.op == "placeholder" or self.source_target in _TAKES_FLOATS:
+            return usual(self, proxy)
+        made = _numbers(self)
+        if node not in made:
+            arguments = torch.fx.map_arg((node.args, node.kwargs), functools.partial(_proxy_of, proxy.tracer))
+            again = self.create_proxy(node.op, node.target, *arguments)
+            set_example_value(again.node, value)
+            made[node] = again
+        return made[node]
+
+    return lift
+
+
+def _proxy_of(tracer: Any, node: torch.fx.Node) -> Any:
+    """One for each node: what the bodies of a cond are given is compared by it."""
+    made = _numbers(tracer)
+    return made.setdefault(node, torch.fx.Proxy(node, tracer))
+
+
+def _numbers(tracer: Any) -> dict[torch.fx.Node, torch.fx.Proxy]:
+    made: dict[torch.fx.Node, torch.fx.Proxy] = vars(tracer).setdefault("symshape_numbers", {})
+    return made
+
+
+@functools.cache
+def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call(variable: Any, tx: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         preserves = kwargs.get("preserve_rng_state")
-        if preserves is None or not preserves.is_python_constant() or preserves.as_python_constant():
-            return usual(variable, tx, args, kwargs)
+        may_draw = preserves is None or not preserves.is_python_constant() or preserves.as_python_constant()
         wrap, bodies = variable.create_wrapped_node, []
 
         def create(*inner: Any, **named: Any) -> Any:
@@ -58,22 +101,30 @@ def _with_old_numbers(usual: Callable[..., Any]) -> Callable[..., Any]:
             result = usual(variable, tx, args, kwargs)
         finally:
             del variable.create_wrapped_node
-        if any(map(_draws, bodies)):
-            unimplemented("checkpoint with preserve_rng_state=False", "it draws new numbers in backward", None)
+        for draws, writes in map(_effects, bodies):
+            if draws and not may_draw:
+                unimplemented("checkpoint with preserve_rng_state=False", "it draws new numbers in backward", None)
+            if writes and not config.skip_fwd_side_effects_in_bwd_under_checkpoint:
+                unimplemented("checkpoint that writes to a tensor from outside", "backward writes again", None, _HINT)
         return result
 
     return call
 
 
-def _draws(body: torch.fx.GraphModule) -> bool:
-    """Whether what Dynamo traced draws random numbers: its operators are run on the traced sizes."""
+def _effects(body: torch.fx.GraphModule) -> tuple[bool, bool]:
+    """Whether what Dynamo traced draws random numbers, and whether it writes to what it is given and is run again in
+    backward: its operators are run on the traced sizes."""
     fakes = [node.meta["example_value"] for node in body.graph.find_nodes(op="placeholder")]
     mode: Any = next((fake.fake_mode for fake in fakes if is_fake(fake)), None)
     if mode is None:
-        return True
+        return True, False
     with torch.no_grad(), mode.shape_env.ignore_fresh_unbacked_symbols(), mode, observed_operators() as seen:
-        torch.fx.Interpreter(body).run(*fakes)
-    return bool(seen.random)
+        copies = [fake.clone() if is_fake(fake) else fake for fake in fakes]
+        seen.written.clear()
+        torch.fx.Interpreter(body).run(*copies)
+    written = {storage_of(x) for x in copies if is_fake(x)} & {storage_of(x) for x in seen.written}
+    needs_gradients = any(is_fake(fake) and fake.requires_grad for fake in fakes)
+    return bool(seen.random), bool(written) and needs_gradients and torch.is_grad_enabled()
 
 
 @functools.cache

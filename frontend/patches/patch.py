@@ -48,13 +48,15 @@ KNOWN_VERSIONS = Versions()  # what the tests were run with; pyproject.toml has 
 class Scope:
     """What is being traced. Of a frame: ``run_operators``: users' operators without a fake rule are run on made-up
     operands; ``only_settings``: PyTorch's tracing rules stay as they are; ``writes_failures``: of Dynamo's graphs, as
-    files. Of a graph: ``eager_draws``: random numbers are eager mode's."""
+    files. Of a graph: ``eager_draws``: random numbers are eager mode's; ``keeps_memory``: what is written in place
+    stays in a copy of all of its memory."""
 
     phase: Phase
     run_operators: bool = True
     eager_draws: bool = True
     only_settings: bool = False
     writes_failures: bool = False
+    keeps_memory: bool = False
 
 
 _SCOPES: list[Scope] = []  # those that are entered, under the compile lock, the innermost last

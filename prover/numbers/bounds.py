@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from math import gcd, inf
-from typing import Final
+from typing import Any, Final
 
 from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.expr import Atom, Expr, Function, Symbol
@@ -33,6 +33,11 @@ class Bounds:
         self._constant: dict[Atom, bool] = {}
         self._open: set[Expr] = set()
         self._fuel = 0
+
+    @property
+    def caches(self) -> tuple[dict[Any, Any], ...]:
+        """What is kept, in the order in which it was found."""
+        return self._lower, self._constant
 
     def lower(self, expr: Expr) -> int | None:
         """An integer that the expression is never below."""

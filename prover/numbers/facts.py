@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import gcd
-from typing import Final
+from typing import Any, Final
 
 from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.bounds import Bounds, Interval, Range
@@ -246,13 +246,17 @@ class Facts:
 
     def _forget_answers(self) -> None:
         self._counterexamples.facts_changed()
-        self._open_ranges = 0  # those that are being simplified
+        self._open_ranges: set[str] = set()  # of dims whose sizes are being simplified
+        self._read_open = False  # whether one of these was read since the first was opened
+        self._met: set[tuple[Expr, int]] = set()  # questions that came up in their own proof
         self._bounds = Bounds(self._range)
         self._simplifier = Simplifier(self._proven, self._bounds.interval, self._is_exact)
         self._ranges: dict[str, Range] = {}
-        self._proofs: dict[tuple[Expr, int], bool] = {}
+        self._proofs: dict[tuple[Expr, int], bool | None] = {}  # None while the proof is under way
         self._intervals: dict[Expr, Interval] = {}
         self._divisibles: dict[tuple[int, Expr], bool] = {}
+        answers: tuple[dict[Any, Any], ...] = self._proofs, self._divisibles, self._ranges
+        self._caches = *answers, *self._bounds.caches, *self._simplifier.caches
 
     def _normal(self, expr: Expr) -> Expr:
         return self._simplifier.simplify(_substituted(expr, self._solved))
@@ -276,14 +280,20 @@ class Facts:
         return total
 
     def _range(self, name: str) -> Range:
+        if name in self._open_ranges:
+            self._read_open = True
         if name not in self._ranges:
             if name in self._sizes:
                 self._ranges[name] = Expr.const(0), None  # while the size itself is being simplified
-                self._open_ranges += 1
+                before = self._counts()
+                self._open_ranges.add(name)
                 try:
                     self._ranges[name] = Expr.const(0), self._normal(self._sizes[name] - 1)
                 finally:
-                    self._open_ranges -= 1
+                    self._open_ranges.discard(name)
+                if self._read_open:  # what was found then is of another range
+                    self._forget_since(before)
+                    self._read_open = bool(self._open_ranges)
             else:
                 row = self._rows.get(name, Row(None, None))
                 low, high = (None if value is None else Expr.const(value) for value in (row.min, row.max))
@@ -306,16 +316,44 @@ class Facts:
     def _proven(self, known: Expr, combined: int = 0) -> bool:
         """Whether known >= 0 follows from its bounds, or those of it minus multiples of assumed nonnegatives."""
         key = known, combined
-        if key not in self._proofs:
-            self._proofs[key] = False  # while the proof is under way
-            # Values would be chosen of ranges that are not known yet.
-            if not self._open_ranges and self._counterexamples.refute(known, self._conditions):
-                return False
-            low = self._bounds.lower(known)
-            self._proofs[key] = (low is not None and low >= 0) or any(
-                self._proven(rest, combined + 1) for rest in islice(self._less_assumed(known), _ATTEMPTS[combined])
-            )
-        return self._proofs[key]
+        if key in self._proofs:
+            answer = self._proofs[key]
+            if answer is None:
+                self._met.add(key)
+            return bool(answer)
+        before = self._counts()
+        self._proofs[key] = None
+        try:
+            answer = self._search(known, combined)
+        finally:
+            del self._proofs[key]
+        if key in self._met:
+            self._met.discard(key)
+            if answer:  # what was not proven without it may be now
+                self._forget_since(before)
+        self._proofs[key] = answer
+        return answer
+
+    def _search(self, known: Expr, combined: int) -> bool:
+        """The proof of ``_proven``, or none."""
+        # Values would be chosen of ranges that are not known yet.
+        if not self._open_ranges and self._counterexamples.refute(known, self._conditions):
+            return False
+        low = self._bounds.lower(known)
+        return (low is not None and low >= 0) or any(
+            self._proven(rest, combined + 1) for rest in islice(self._less_assumed(known), _ATTEMPTS[combined])
+        )
+
+    def _counts(self) -> list[int]:
+        """How many answers are kept, which new ones follow."""
+        return [*map(len, self._caches)]
+
+    def _forget_since(self, counts: Sequence[int]) -> None:
+        """Forgets answers that were found when less was known, and keeps what was proven."""
+        for i, (cache, count) in enumerate(zip(self._caches, counts)):
+            for key in list(islice(reversed(cache), len(cache) - count)):
+                if i > 1 or not cache[key]:
+                    del cache[key]
 
     def _conditions(self) -> Conditions:
         exprs = [*self._nonnegatives, *self._zeros, *(one for pair in self._multiples for one in pair)]

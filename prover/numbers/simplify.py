@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from math import gcd
-from typing import Final
+from typing import Any, Final
 
 from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.bounds import Interval
@@ -33,6 +33,11 @@ class Simplifier:
         self._atoms: dict[Atom, Expr] = {}
         self._results: dict[Expr, Expr] = {}
         self._nested: dict[Expr, Expr] = {}
+
+    @property
+    def caches(self) -> tuple[dict[Any, Any], ...]:
+        """What is kept, in the order in which it was found."""
+        return self._atoms, self._results, self._nested
 
     def simplify(self, expr: Expr) -> Expr:
         """An expression of the same value wherever the facts hold."""

@@ -22,10 +22,11 @@ from symshape.artifact.constraint_checks import CheckText, Origin, error_of, use
 from symshape.codegen.host.entry_guards import Leaf, minimal
 from symshape.codegen.host.guard_stub import Constraint, check_texts
 from symshape.codegen.host.guard_tree import Case, MatchText, emit_match
-from symshape.errors import CompileError, OptionError, SymshapeError
+from symshape.errors import CompileError, OptionError, SymshapeError, with_text
 from symshape.frontend.bridge.dynamo import code_of, compile_lock
 from symshape.frontend.bridge.fake_tensors import has_own_functions, holds_tensors
 from symshape.frontend.bridge.modules import global_hooks
+from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.trace_without_dynamo import is_seen_by_others
 from symshape.frontend.importer.assumptions import Assumptions, argument_names
 from symshape.graphs import FurtherGraph, Reason, origin_at, spoken, tell
@@ -37,6 +38,7 @@ from symshape.live_line import compiling
 from symshape.options import Options, require_mapping
 from symshape.policy import require_known
 from symshape.runtime.checks import holds
+from symshape.runtime.eager_errors import copy_of_tensor, error_instead
 from symshape.runtime.entries import Entry, GuardTree, InputClass, apart, stand_in
 from symshape.tools.report import GraphReport
 
@@ -138,8 +140,31 @@ class JitFunction:
                 entry = tree.find(values)
                 if entry is not None:
                     entry.used = next(self._clock)
-                    return entry.run(values)
+                    try:
+                        return entry.run(values)
+                    except (RuntimeError, IndexError) as error:
+                        self._raise_eagers(error, args, kwargs)
+                        raise
         return self._search(args, kwargs)
+
+    def _raise_eagers(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises what eager mode raises in the place of ``error``, if that is of another type."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        entries, values = self._state()
+        state = {name: copy_of_tensor(value) for _, name, value in entries.modules.tensors(values)}
+
+        def run(*copies: Any) -> None:
+            again, named = pytree.tree_unflatten(copies, spec)
+            try:
+                torch.func.functional_call(entries.modules.holder, state, again, named)
+            except Exception as found:
+                if line := user_line(found):
+                    found.add_note(f"  at: {with_text(line)}")
+                raise
+
+        found = error_instead(error, leaves, run)
+        if found is not None:
+            raise found from error
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: of each instance, whose modules are inputs, a jitted function of its own."""
@@ -220,7 +245,11 @@ class JitFunction:
             with compile_lock:
                 entry = tree.find(values) or self._compile(entries.modules, tree, call, values)
         entry.used = next(self._clock)
-        return entry.run(values)
+        try:
+            return entry.run(values)
+        except (RuntimeError, IndexError) as error:
+            self._raise_eagers(error, args, kwargs)
+            raise
 
     def _compile(self, modules: ModuleState, tree: GuardTree, call: Any, values: Sequence[Any]) -> Entry:
         """``call``: (args, kwargs), nested tensors taken apart."""

@@ -29,6 +29,7 @@ from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
+from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.garbage import collected_later
 from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.jitted.nested_tensors import results_apart
@@ -125,6 +126,13 @@ def _settled(value: Any) -> Any:
 def trace_call(call: Call, options: Options) -> Traced:
     """Traces and compiles. ShapeConstraintError where a ``torch._check`` of the function does not hold for the inputs;
     CompileError where the function cannot be traced; whatever else the function itself raises."""
+    try:
+        return _traced(call, options, Scope("jit", eager_draws=options.random == "eager"))
+    except MemoryIsRead:
+        return _traced(call, options, Scope("jit", eager_draws=options.random == "eager", keeps_memory=True))
+
+
+def _traced(call: Call, options: Options, scope: Scope) -> Traced:
     trace = Trace(integer_parameters.replaced)
     with collected_later(), in_force(Scope("frame", run_operators=options.probe_custom_operators)):
         state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
@@ -132,7 +140,7 @@ def trace_call(call: Call, options: Options) -> Traced:
         try:
             _apply_names(trace, call.inputs, fakes)
             _assume(trace, call, fakes)
-            return with_room(_compile, call, options, trace, state, fakes)
+            return with_room(_compile, call, options, scope, trace, state, fakes)
         except SymshapeError:
             raise
         except Exception as error:
@@ -142,7 +150,7 @@ def trace_call(call: Call, options: Options) -> Traced:
             raise explained from error
 
 
-def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes: list[Any]) -> Traced:
+def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: list[Any], fakes: list[Any]) -> Traced:
     again = _same_integers(call.inputs)
     dynamic = [i for i, x in enumerate(fakes) if isinstance(x, (torch.Tensor, torch.SymInt)) and i not in again]
     function = _Function(call, trace, fakes, dynamic, again)
@@ -161,11 +169,10 @@ def _compile(call: Call, options: Options, trace: Trace, state: list[Any], fakes
         return takes_batches(compiled.run) if kind == "backward" else compiled.run
 
     compilers = {kind: _for(compiler, kind) for kind in ("forward", "backward", "inference")}
-    seeded = options.random == "eager"
     inputs = [*state, *(fakes[i] for i in dynamic)]
     how: dict[str, Any] = {"joint": ready_to_split(lambda graph: graph), "splitting": splitting}
-    how |= {"decompositions": decomposition_table(seeded), **compilers}
-    with in_force(Scope("jit", eager_draws=seeded)):
+    how |= {"decompositions": decomposition_table(scope.eager_draws), **compilers}
+    with in_force(scope):
         flat = trace.run(function, inputs, **how)
     require_fit(options, reports)
     function.call = None  # what was traced must not keep the inputs alive

@@ -233,6 +233,20 @@ def test_take_along_dim_is_no_graph_for_each_size(indices: Any, graphs: int) -> 
     assert counters["stats"]["unique_graphs"] == graphs
 
 
+def test_take_along_dim_counts_from_the_end_where_eager_mode_does() -> None:
+    def run(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return torch.take_along_dim(x, i, 1) * 2
+
+    compiled = symshape.compile(run, fullgraph=True)
+    i = torch.tensor([[0, -1, -2]])
+    try:
+        expected = run(torch.arange(12.0).view(3, 4), i)
+    except RuntimeError:
+        pytest.skip("this version of PyTorch refuses negative indices")
+    torch.testing.assert_close(compiled(torch.arange(12.0).view(3, 4), i), expected)
+    torch.testing.assert_close(compiled(torch.arange(14.0).view(2, 7), i), run(torch.arange(14.0).view(2, 7), i))
+
+
 def _pooled_rows(x: torch.Tensor) -> torch.Tensor:
     return F.max_pool1d(x * 2, 2) + F.max_pool1d(x, 3, 2, 1, ceil_mode=True)[..., : x.shape[-1] // 2]
 

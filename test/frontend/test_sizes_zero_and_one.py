@@ -470,3 +470,48 @@ def test_strides_of_results_without_elements(wrap: Callable[..., Any]) -> None:
         expected = _of_every_layout(x)
         assert [y.stride() for y in compiled(x)] == [y.stride() for y in expected], n
         assert n == 0 or compiled(x)[6].equal(expected[6])
+
+
+def _written_after(x: torch.Tensor) -> Any:
+    y = x.t().contiguous()
+    x.add_(1)
+    return y * 1
+
+
+def _written_itself(x: torch.Tensor) -> Any:
+    made = x * 2
+    y = made.t().reshape(-1)
+    y[0] = 7.0
+    return y + 0, made
+
+
+def _slice_of_all(x: torch.Tensor) -> Any:
+    y = x[:, :2].contiguous()
+    torch._foreach_mul_([x], 3.0)
+    return y + 0
+
+
+def _expanded(x: torch.Tensor) -> Any:
+    y = x[:1].expand(3, x.shape[1])
+    x[0] = 9.0
+    return y * 1
+
+
+def _written_copy(x: torch.Tensor) -> Any:
+    y = (x * 2).t().contiguous()  # nothing shows whether it is a copy
+    y.add_(1)
+    return y + 0
+
+
+@pytest.mark.parametrize(
+    ("fn", "graphs"),
+    [(_written_after, 4), (_written_itself, 4), (_slice_of_all, 5), (_expanded, 2), (_written_copy, 1)],
+)
+def test_a_write_shows_in_what_is_a_view_at_some_sizes(fn: Callable[..., Any], graphs: int) -> None:
+    compiled = symshape.compile(fn, fullgraph=True)
+    with Graphs() as made:
+        for sizes in ((3, 4), (1, 4), (5, 6), (3, 1), (1, 1), (2, 2), (1, 7)):
+            x = torch.arange(1.0, 1 + sizes[0] * sizes[1]).view(sizes)
+            ours, theirs = x.clone(), x.clone()
+            torch.testing.assert_close((compiled(ours), ours), (fn(theirs), theirs), rtol=0, atol=0)
+    assert made.read().graphs <= graphs

@@ -236,6 +236,45 @@ def test_running_statistics_change_twice_in_a_checkpoint_as_in_eager_mode() -> N
         torch.testing.assert_close(dict(module.state_dict()), dict(theirs.state_dict()))
 
 
+class Counting(nn.Module):
+    """Backward of a checkpoint counts again, and computes with what it has counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("variance", torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count.add_(1)
+        y = nn.functional.batch_norm(self.linear(x), self.mean, self.variance, training=True)
+        return torch.relu(y) * self.count
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpoint_inside_writes_twice_as_in_eager_mode(reentrant: bool) -> None:
+    def run(module: nn.Module, x: Tensor) -> Tensor:
+        x = checkpoint(module, x * 2, use_reentrant=reentrant)
+        return checkpoint(module, x, use_reentrant=reentrant).square().sum()
+
+    torch.manual_seed(0)
+    mine, theirs = Counting(), Counting()
+    theirs.load_state_dict(mine.state_dict())
+    compiled = symshape.compile(run)
+    for batch in (4, 7):
+        x = torch.randn(batch, 4)
+        found = []
+        for each, module in ((compiled, mine), (run, theirs)):
+            leaf = x.clone().requires_grad_()
+            each(module, leaf).backward()
+            found.append((leaf.grad, module.linear.weight.grad, dict(module.named_buffers())))
+        torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+    with torch.no_grad():  # nothing is computed again
+        symshape.compile(run, fullgraph=True)(mine, x)
+    assert mine.count == 10
+
+
 def test_what_is_saved_for_backward_stays() -> None:
     def run(x: Tensor, weight: Tensor, state: Tensor) -> Tensor:
         y = (x * state.exp()) @ weight

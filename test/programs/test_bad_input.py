@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import symshape
 from symshape.backend import symshape_backend
 from symshape.frame_compiler import compile_with
 
@@ -171,9 +172,41 @@ BAD_INPUTS = (
 
 @pytest.mark.parametrize("case", BAD_INPUTS, ids=lambda case: case.function.__name__)
 def test_the_error_is_eagers_and_nothing_is_written(case: BadInput) -> None:
+    check(case, compile_with(case.function, symshape_backend, fullgraph=True))
+
+
+BY_INDICES = (selected_rows, added_rows, copied_rows, indexed, written_index, gathered, scattered, embedded)
+
+
+@pytest.mark.parametrize(
+    "case", [one for one in BAD_INPUTS if one.function in BY_INDICES], ids=lambda case: case.function.__name__
+)
+def test_the_error_of_jit_is_eagers(case: BadInput) -> None:
+    check(case, symshape.jit(case.function))
+
+
+def test_an_error_of_jit_changes_no_module() -> None:
+    class Rows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(3)
+            self.register_buffer("table", torch.zeros(5, 3))
+
+        def forward(self, i: Tensor, x: Tensor) -> Tensor:
+            return self.table.index_add(0, i, self.norm(x))
+
+    module = Rows()
+    compiled = symshape.jit(module)
+    compiled(numbers(1, 2), torch.randn(2, 3))
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with pytest.raises(RuntimeError, match="index 5 is out of bounds|index out of range"):
+        compiled(numbers(1, 5), torch.randn(2, 3))
+    torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+
+
+def check(case: BadInput, function: Callable[..., Any]) -> None:
     lines, first = inspect.getsourcelines(case.function)
     place = re.compile("|".join(rf'{re.escape(__file__)}(:|", line ){first + i}\b' for i in range(1, len(lines))))
-    function = compile_with(case.function, symshape_backend, fullgraph=True)
     ours, theirs = ([t.clone() for t in case.good] for _ in "12")
     torch.testing.assert_close((function(*ours), ours), (case.function(*theirs), theirs))
     for bad in case.bad:

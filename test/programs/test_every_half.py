@@ -135,3 +135,20 @@ def test_a_tensor_without_dims_is_rounded_to_the_half_type(dtype) -> None:
                 torch.testing.assert_close(
                     ours, eager, rtol=0, atol=0, equal_nan=True, msg=lambda text, i=i: f"{i}: {text}"
                 )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_quotients_go_to_eager_modes_integers(dtype: torch.dtype) -> None:
+    """A rounding decides to which: that of each step, and of the first operand if it is a number."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        made = [torch.div(x, y, rounding_mode=mode) for mode in ("floor", "trunc")]
+        made += [torch.div(x, 0.7, rounding_mode=mode) for mode in ("floor", "trunc")]
+        return [*made, x // y, x // 3.7, 3.7 // x, -0.3 // y]
+
+    compiled = symshape.compile(run)
+    torch.manual_seed(0)
+    drawn = (torch.randn(2, 60_000) * 3).to(dtype)
+    for x, y in (pairs(dtype), drawn):
+        for found, expected in zip(compiled(x, y), run(x, y)):
+            torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)

@@ -40,6 +40,14 @@ def check(function: Any, program: Callable[..., Any], *inputs: Tensor) -> None:
         torch.testing.assert_close([x.grad for x in ours], [x.grad for x in theirs])
 
 
+def _same(y: Tensor) -> Tensor:
+    return y + 0
+
+
+def rows_of(count: int) -> Tensor:
+    return torch.linspace(-1, 2, 3 * count).view(count, 3)
+
+
 def plain(predicate: Any, true: Any, false: Any, operands: Any) -> Any:
     """What ``torch.cond`` means: in eager mode it is compiled as well, which takes its time."""
     return true(*operands) if predicate else false(*operands)
@@ -151,6 +159,33 @@ def assumed_in(module: str, function: str) -> list[str]:
         operations = [op.operation for op in sizes.block.operations]
         sizes.learn(operations)
         return [str(condition_of(sizes, op.operands[0])) for op in operations if op.name == "symshape.assume"]
+
+
+def test_floats_of_the_frame_in_bodies() -> None:
+    """The operators take none: a body makes them again, of the argument, of a size or of both."""
+
+    def run(x: Tensor, factor: float, cond: Any = torch.cond) -> tuple[Tensor, ...]:
+        share, more = x.shape[0] / 3, factor + 1
+        y = x * share * factor
+        a = cond(
+            x.sum() > 0,
+            lambda y: y * share - more,
+            lambda y: cond(y.sum() > 9, _same, lambda y: y - factor, (y,)),
+            (y,),
+        )
+        if cond is plain:
+            return a, y * factor**3, torch.stack([y[0] * more**i for i in range(len(y))])
+        b = while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * factor), (torch.zeros((), dtype=torch.int64), y))[1]
+        return a, b, scan(lambda row, _: (row * more, row * 1), y[0], y)[1]
+
+    program, reports = compiled(run)
+    for rows, factor in ((4, 0.5), (4, -0.75), (7, 1.5)):
+        check(
+            lambda x, cond, factor=factor: run(x, factor, cond),
+            lambda x, factor=factor: program(x, factor),
+            rows_of(rows),
+        )
+    assert len(reports) == 1
 
 
 def test_cond_for_a_gpu() -> None:

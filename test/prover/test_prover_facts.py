@@ -345,3 +345,44 @@ def test_a_counterexample_is_found_and_kept() -> None:
     facts.assume_nonnegative(a - c)
     assert not facts.equal(a * b, c) and facts.less_equal(c, a)
     assert all(model["a"] >= model["c/4"] * 4 for model in facts._counterexamples.found)
+
+
+WIDTHS = (
+    maximum(s0, s1),
+    minimum(s0 + 1, s1),
+    (s0 + s1) // 3 + 1,
+    (s0 + 3) // 2,
+    maximum(s0 - 4, 1),
+    (2 * s0 + 1) // 3,
+)
+RELATIONS = (5 * s0 - d0, s0 - d0, s1 - s0, d0 - s0 + 10, d1 - d0)
+QUESTIONS = (
+    *(-d0, 1 - d0, 3 - 2 * d0, s0 - d0, s0 - d0 - 1, s1 - d0, s0 * s1 - d0 - 1, d1 - d0, s0 - d1),
+    *((s0 + 1) // 2 - d0, maximum(s0, s1) - d0 - 1, s0 - d0 - d1 + s1),
+)
+
+
+def test_answers_do_not_depend_on_what_was_asked_before() -> None:
+    """A size is rewritten while the range of its dim is open, and facts about that dim are asked: what was found then
+    is not kept."""
+    rng = random.Random(1)
+    points = [dict(zip(("s0", "s1"), (i, j))) for i in range(1, 9) for j in range(1, 9)]
+    for _ in range(60):
+        width, height = rng.choice(WIDTHS), rng.choice(WIDTHS)
+        relations, questions = rng.sample(RELATIONS, rng.randint(0, 2)), rng.sample(QUESTIONS, 5)
+
+        def asked(*these: Expr, w: Expr = width, h: Expr = height, known: list[Expr] = relations) -> list[bool]:
+            facts = Facts({"s0": Row(1, None), "s1": Row(1, None)}).with_dims({"d0": w, "d1": h})
+            for relation in known:
+                facts.assume_nonnegative(relation)
+            return [facts.nonnegative(one) for one in these]
+
+        answers = asked(*questions)
+        assert answers == [asked(one)[0] for one in questions], (width, height, relations, questions)
+        proven = [one for one, holds in zip(questions, answers) if holds]
+        for point in points:
+            for first in range(width.evaluate(point)):
+                for second in range(height.evaluate(point)):
+                    values = {**point, "d0": first, "d1": second}
+                    if all(one.evaluate(values) >= 0 for one in relations):
+                        assert all(one.evaluate(values) >= 0 for one in proven), (width, height, relations, values)

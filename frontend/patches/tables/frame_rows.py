@@ -1112,18 +1112,30 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         when=repro_files.where_failures_are_written,
     ),
     Patch(
-        "draws of checkpoints",
+        "checkpoints that are run again",
         ("frame",),
         (f"{CHECKPOINT}._call_function",),
-        checkpoints.breaks_at_new_draws,
-        "with preserve_rng_state=False backward draws new numbers, which a graph cannot",
+        checkpoints.breaks_where_run_again,
+        "backward writes again to running statistics, and draws new numbers with preserve_rng_state=False",
         (
+            Exists("torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint"),
             Takes(f"{CHECKPOINT}._call_function", "self, tx, args, kwargs"),
             Takes(
                 f"{CHECKPOINT}.create_wrapped_node",
                 "self, tx, fn_vt, fn_args_vt, kwargs, description, subgraph_name"
                 " | self, tx, fn_vt, fn_args_vt, kwargs, description, subgraph_name, set_subgraph_inputs",
             ),
+        ),
+    ),
+    Patch(
+        "floats of bodies",
+        ("frame",),
+        (f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input",),
+        checkpoints.floats_are_made_again,
+        "`cond`, `while_loop` and `scan` take no floats, and a body may read one that the frame has read before",
+        (
+            Takes(f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input", "self, proxy"),
+            Takes("torch._dynamo.utils.set_example_value", "node, example_value"),
         ),
     ),
     Patch(

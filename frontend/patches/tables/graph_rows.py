@@ -13,6 +13,7 @@ from symshape.frontend.patches import (
     operator_rules,
     random_draws,
     silent_logs,
+    written_layouts,
 )
 from symshape.frontend.patches.patch import Patch
 from symshape.frontend.patches.probes import Exists, Says, Takes, added
@@ -21,6 +22,7 @@ from symshape.frontend.patches.tables.torch_names import (
     ASSOCIATIVE,
     AUTOGRAD,
     CAPTURE,
+    FUNCTIONAL,
     HIGHER_ORDER,
     MATERIALIZE,
     PARTITIONERS,
@@ -126,7 +128,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         "functionalisation fills a contiguous tensor, whatever the layout: other numbers than eager mode's",
         (
             Exists("torch.ops.aten.normal_.default.python_key_table", "dict"),
-            Exists("torch._subclasses.functional_tensor.FunctionalTensorMode"),
+            Exists(FUNCTIONAL),
         ),
         when=lambda scope: scope.eager_draws,
     ),
@@ -138,8 +140,26 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         "functionalisation reads all tensors of torch._foreach_*_ before it writes one, eager mode one after the other",
         (
             Exists("torch.ops.aten._foreach_mul_.List.python_key_table", "dict"),
-            Exists("torch._subclasses.functional_tensor.FunctionalTensorMode"),
+            Exists(FUNCTIONAL),
         ),
+    ),
+    Patch(
+        "layouts of what is written",
+        ("graph", "jit"),
+        (f"{FUNCTIONAL}.__torch_dispatch__",),
+        written_layouts.dims_keep_their_order,
+        "functionalisation lays out what an operator has written in place as the result of its functional form",
+        written_layouts.PROBES,
+        when=lambda scope: not scope.keeps_memory,
+    ),
+    Patch(
+        "memory of what is written",
+        ("graph", "jit"),
+        (f"{FUNCTIONAL}.__torch_dispatch__",),
+        written_layouts.memory_is_kept,
+        "functionalisation gives a part of a memory that is written to memory of its own, which `as_strided` shows",
+        written_layouts.PROBES,
+        when=lambda scope: scope.keeps_memory,
     ),
     Patch(
         "draws in subgraphs",

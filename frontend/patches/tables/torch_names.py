@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SIZES = "torch.fx.experimental.symbolic_shapes"
+FUNCTIONAL = "torch._subclasses.functional_tensor.FunctionalTensorMode"
 NODE = "torch.fx.experimental.sym_node.SymNode"
 FAKE_MODE = "torch._subclasses.fake_tensor.FakeTensorMode"
 STUB = "torch._subclasses._fake_tensor_utils._SymIntOutputStub"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
@@ -12,6 +13,7 @@ from symshape.passes.lowering.aten.elementwise import (
     apply,
     body_op,
     compare,
+    is_factor,
     math_op,
     number,
     of_truth,
@@ -80,30 +82,57 @@ def remainder(m: Body, x: Scalar, y: Scalar) -> Scalar:
     return rest if x.dtype in UNSIGNED else m.select(off_floor(m, rest, y), m.add(rest, y), rest)
 
 
-def floor_divide(m: Body, x: Scalar, y: Scalar) -> Scalar:
-    """Rounds down. For floats from the exact rest, as eager does: floor(x / y) is wrong where x / y rounds up."""
+Rounding = Callable[[Body, Scalar], Scalar]
+
+
+def _exact(_: Body, x: Scalar) -> Scalar:
+    return x
+
+
+def floor_divide(m: Body, x: Scalar, y: Scalar, rounded: Rounding = _exact) -> Scalar:
+    """Rounds down. For floats from the exact rest, as eager does: floor(x / y) is wrong where x / y rounds up.
+    ``rounded``: what is done to the result of each step."""
     if not is_float(x.dtype):
         return m.arithmetic("floordiv", x, y)
     zero, one, half = (m.constant(v, x.dtype) for v in (0.0, 1.0, 0.5))
     ratio = m.div(x, y)
     rest = m.arithmetic("rem", x, y)
-    quotient = m.div(m.sub(x, rest), y)
-    quotient = m.select(off_floor(m, rest, y), m.sub(quotient, one), quotient)
+    quotient = rounded(m, m.div(rounded(m, m.sub(x, rest)), y))
+    quotient = m.select(off_floor(m, rest, y), rounded(m, m.sub(quotient, one)), quotient)
     floor = m.math("floor", quotient)
-    floor = m.select(m.compare("gt", m.sub(quotient, floor), half), m.add(floor, one), floor)
+    beyond = m.compare("gt", rounded(m, m.sub(quotient, floor)), half)
+    floor = m.select(beyond, m.add(floor, one), floor)
     floor = m.select(m.compare("ne", quotient, zero), floor, m.math("copysign", zero, ratio))
     return m.select(m.compare("eq", y, zero), ratio, floor)
 
 
-def truncate_divide(m: Body, x: Scalar, y: Scalar) -> Scalar:
-    quotient = m.div(x, y)
+def truncate_divide(m: Body, x: Scalar, y: Scalar, rounded: Rounding = _exact) -> Scalar:
+    quotient = rounded(m, m.div(x, y))
     return m.math("trunc", quotient) if is_float(x.dtype) else quotient
+
+
+def _jumping(code: Callable[..., Scalar]) -> Rule:
+    """As ``scaled``. Of half types eager mode rounds each step, where the divisor is no number: it decides to which
+    integer the quotient goes."""
+
+    def rule(b: Builder, x: Any, y: Any) -> Tensor:
+        dtype = b.results[0].dtype
+        wide = compute_type(dtype)
+        if wide == dtype or not isinstance(y, Tensor) or is_factor(b, y):
+            return scaled(code)(b, x, y)
+
+        def rounded(m: Body, v: Scalar) -> Scalar:
+            return m.rounded(v, dtype)
+
+        return apply(b, (x, y), (wide, wide), lambda m, x, y: code(m, rounded(m, x), rounded(m, y), rounded))
+
+    return rule
 
 
 _DIVISIONS = {
     None: scaled(body_op("div")),
-    "floor": scaled(floor_divide),
-    "trunc": scaled(truncate_divide),
+    "floor": _jumping(floor_divide),
+    "trunc": _jumping(truncate_divide),
 }
 
 
@@ -318,7 +347,7 @@ _MOST_EXPONENT = 400.0  # float32 has numbers from 2**-149 to 2**128
 
 
 _add, _sub, _rsub, _mul = *(to_result(code, 2) for code in (add, sub, rsub)), scaled(body_op("mul"))
-_floor_divide, _remainder, _truncate_rest = scaled(floor_divide), promoted(remainder), promoted(plain("rem"))
+_floor_divide, _remainder, _truncate_rest = _jumping(floor_divide), promoted(remainder), promoted(plain("rem"))
 _and, _or, _xor = (to_result(plain(name)) for name in ("and", "or", "xor"))
 _max, _min, _left, _right = to_result(body_op("max")), to_result(body_op("min")), shift(left_shift), shift(right_shift)
 

@@ -69,10 +69,15 @@ def scaled(code: Code) -> Rule:
 
     def rule(b: Builder, x: Any, y: Any) -> Tensor:
         dtype = compute_type(b.results[0].dtype)
-        is_number = isinstance(y, Tensor) and y.rank == 0 and (b.target == "cpu" or y.value in b.sizes.foreign)
+        is_number = isinstance(y, Tensor) and is_factor(b, y)
         return apply(b, (x, y), (dtype, dtype), code, (1,) if is_number else ())
 
     return rule
+
+
+def is_factor(b: Builder, y: Tensor) -> bool:
+    """Whether eager mode takes a tensor for a number, which it does not round."""
+    return y.rank == 0 and (b.target == "cpu" or y.value in b.sizes.foreign)
 
 
 def promoted(code: Code) -> Rule:

@@ -1,0 +1,70 @@
+"""Calls that return a view at some sizes and a copy at others: ``contiguous``, ``reshape``.
+
+One graph is for all sizes, and has the copy. Where the program then writes to one of the two memories and reads the
+other, eager mode's result depends on which it is: the frame is analysed again, and asks of the sizes at that call.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, holds_here
+from symshape.frontend.graph_rewrites.aliasing import changed_operands, storages
+from symshape.frontend.opaque_calls.frame_decisions import NO_FRAME, Reanalyse, call_site, current_frame
+
+_UNCERTAIN = frozenset(
+    {"contiguous", "reshape", "reshape_as", "flatten", "ravel", "expand", "expand_as", "broadcast_to"}
+)
+
+
+def ask_where_views_show(gm: torch.fx.GraphModule) -> None:
+    """Reanalyse for the first call of Dynamo's graph whose sizes have to be asked."""
+    frame = current_frame()
+    if frame is NO_FRAME:
+        return
+    nodes = list(gm.graph.nodes)
+    for i, node in enumerate(nodes):
+        if _is_copy_of_symbolic_sizes(node) and call_site(node) not in frame.decisions.views:
+            if _shows(node, nodes[i + 1 :]):
+                raise Reanalyse(call_site(node), "it returns a view at some sizes, which shows", "views")
+
+
+def _is_copy_of_symbolic_sizes(node: torch.fx.Node) -> bool:
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    if name not in _UNCERTAIN or not node.args or not isinstance(node.args[0], torch.fx.Node):
+        return False
+    x = node.args[0].meta.get("example_value")
+    if not isinstance(x, torch.Tensor) or x.layout is not torch.strided or has_unbacked_sizes(x):
+        return False
+    symbolic = any(isinstance(number, torch.SymInt) for number in (*x.shape, *x.stride()))
+    return symbolic and not set(storages(node)) & set(storages(node.args[0]))
+
+
+def _shows(copy: torch.fx.Node, later: list[torch.fx.Node]) -> bool:
+    """Whether a call writes to one of the two memories, and what has the other one is read then, or is the caller's."""
+    (source,) = storages(copy.args[0])  # type: ignore[arg-type]
+    pair = {source, *storages(copy)}
+    callers = {one for node in copy.graph.find_nodes(op="placeholder") for one in storages(node)}
+    others: set[int] = set()  # those that have to stay as they are
+    for node in later:
+        written = {one for value in changed_operands(node) for one in storages(value)} & pair
+        if written:
+            others |= pair - written if len(written) == 1 else pair
+        if others & callers or others & {one for value in node.all_input_nodes for one in storages(value)}:
+            return True
+    return False
+
+
+def ask_sizes(x: Any) -> None:
+    """Guards, by the sizes at hand, on all that decides whether ``contiguous`` or ``reshape`` of a tensor is a view:
+    which sizes are 1, and which neighbouring dims are one in memory."""
+    ask: Callable[..., bool] = lambda a, b: holds_here(operator.eq(a, b))  # noqa: E731
+    dims = [(size, stride) for size, stride in zip(x.shape, x.stride()) if not ask(size, 1)]
+    for (_, outer), (size, inner) in zip(dims, dims[1:]):
+        ask(outer, inner * size)
+    if dims:
+        ask(dims[-1][1], 1)
