@@ -17,6 +17,7 @@ import torch
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.layouts import is_channels_last
 from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.shortcuts import run_in_full
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
@@ -56,6 +57,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.scaled_dot_product_attention.default: _attention,
         aten.linalg_vector_norm.default: _norm,
         aten.group_norm.default: _group_norm,
+        **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
         **dict.fromkeys(_UPSAMPLING, _upsampled),
         **recurrent_kernels(),
@@ -83,6 +85,8 @@ def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int
                 return usual(x, indices, dim)
     return x.expand(wide).gather(dim, indices.expand(places))
 
+
+_WITH_SHORTCUTS = (aten.tensordot.default, aten.cdist.default)
 
 _EXTREMA = (
     aten.max.default,

@@ -314,6 +314,39 @@ def test_conditions_as_if_larger() -> None:
     assert if_larger(sympy.Lt(a, b)) is None
 
 
+def _running(x: torch.Tensor) -> torch.Tensor:
+    return x.cumsum(0) * x.T.cumsum(0).T + x.logcumsumexp(1)
+
+
+def _products(x: torch.Tensor) -> torch.Tensor:
+    return x.prod() * x.round().cumprod(1) + x.prod(1, keepdim=True) * x.round().prod(0)
+
+
+def _contracted(x: torch.Tensor) -> torch.Tensor:
+    y = torch.tensordot(x, x.T, 1) @ x
+    return torch.tensordot(y, x, 2) + torch.tensordot(x.T, y, 1).mm(x.T).sum() + torch.addmm(x, x @ x.T, y)
+
+
+@pytest.mark.parametrize(("wrap", "first"), [(symshape.compile, 4), (symshape.compile, 0), (symshape.jit, 1)])
+@pytest.mark.parametrize("function", [_running, _products, _contracted])
+def test_shortcuts_of_few_elements_are_not_taken(
+    function: Callable[..., torch.Tensor], wrap: Callable[..., Any], first: int
+) -> None:
+    """What PyTorch's C++ asks of sizes to save work is no guard; products of zeros have gradients."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = wrap(function)
+    for n in (first, 4, 1, 0, 7):
+        x = torch.linspace(-1.3, 1.7, 5 * n, dtype=torch.float64).view(5, n)
+        found = []
+        for one in (compiled, function):
+            leaf = x.clone().requires_grad_()
+            result = one(leaf)
+            found.append((result, *torch.autograd.grad(result.sum(), leaf)))
+        torch.testing.assert_close(*found)
+    assert (len(compiled.entries) if wrap is symshape.jit else counters["stats"]["unique_graphs"]) == 1
+
+
 @pytest.mark.parametrize("first", [5, 1, 0])
 def test_gradients(first: int) -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -188,7 +188,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "gradients of unbacked sizes",
-        ("graph",),
+        ("graph", "jit"),
         autograd_kernels.kernel_targets(gradient_kernels),
         autograd_kernels.gradients_of_unknown_sizes,
         "the usual gradients ask how many elements there are",
