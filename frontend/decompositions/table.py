@@ -13,7 +13,7 @@ from symshape.frontend.bridge.decomposition_tables import MEAN, inductor_table, 
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 from symshape.frontend.decompositions.broadcasting import expand
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
-from symshape.frontend.decompositions.distances import cdist_forward, pdist_forward
+from symshape.frontend.decompositions.distances import cdist_backward, cdist_forward, pdist_forward
 from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
@@ -185,6 +185,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.complex.default, joined),
     (aten.copy.default, copied),
     (aten._cdist_forward.default, cdist_forward),
+    (aten._cdist_backward.default, cdist_backward),
     (aten._pdist_forward.default, pdist_forward),
     (aten.avg_pool2d.default, avg_pool),
     (aten.avg_pool3d.default, avg_pool),
