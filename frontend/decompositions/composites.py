@@ -16,7 +16,7 @@ import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.layouts import is_channels_last
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 from symshape.frontend.bridge.shortcuts import run_in_full
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
@@ -239,7 +239,7 @@ def _polygamma_(usual: Any, x: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
-    return Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
+    return usual(radius, angle) if in_transform() else Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
 
 
 def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
@@ -384,7 +384,7 @@ class _Product(torch.autograd.Function):
 
 
 def _differentiated(*operands: torch.Tensor) -> bool:
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in operands) and not in_transform()
     return wanted and any(has_unbacked_sizes(x) for x in operands)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels
@@ -138,7 +138,12 @@ def _prod_along(usual: Any, x: torch.Tensor, dim: int, keepdim: bool = False, *,
 
 def _is_differentiated(x: torch.Tensor) -> bool:
     """Whether gradients are wanted, of a tensor with sizes that are not known while it is traced."""
-    return torch.is_grad_enabled() and x.requires_grad and any(isinstance(size, torch.SymInt) for size in x.shape)
+    return any(isinstance(size, torch.SymInt) for size in x.shape) and _by_function(x)
+
+
+def _by_function(x: torch.Tensor) -> bool:
+    """Whether gradients are wanted, which a function of ours may give."""
+    return torch.is_grad_enabled() and x.requires_grad and not in_transform()
 
 
 class _RunningSum(torch.autograd.Function):
@@ -160,7 +165,7 @@ def _sum_from_the_end(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
-    if not (x.requires_grad and torch.is_grad_enabled() and x.dim() and has_unbacked_sizes(x)):
+    if not (_by_function(x) and x.dim() and has_unbacked_sizes(x)):
         return usual(x, dim, dtype=dtype)
     return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
 
@@ -190,7 +195,7 @@ class _RunningProduct(torch.autograd.Function):
 
 
 def _cumprod(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
-    if not (torch.is_grad_enabled() and x.requires_grad and x.dim()):
+    if not (_by_function(x) and x.dim()):
         return usual(x, dim, dtype=dtype)
     return _RunningProduct.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
 

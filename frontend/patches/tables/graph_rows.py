@@ -192,7 +192,7 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
         autograd_kernels.kernel_targets(gradient_kernels),
         autograd_kernels.gradients_of_unknown_sizes,
         "the usual gradients ask how many elements there are",
-        autograd_kernels.KERNEL_PROBES,
+        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
     ),
     Patch(
         "sizes lost before a trace",
