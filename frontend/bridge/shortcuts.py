@@ -20,6 +20,7 @@ GRADIENTS = frozenset(
         "CumsumBackward0",
         "LogcumsumexpBackward0",
         "MmBackward0",
+        "RepeatBackward0",
     }
 )
 

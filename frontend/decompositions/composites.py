@@ -86,7 +86,12 @@ def _take_along_dim(usual: Any, x: torch.Tensor, indices: torch.Tensor, dim: int
     return x.expand(wide).gather(dim, indices.expand(places))
 
 
-_WITH_SHORTCUTS = (aten.tensordot.default, aten.cdist.default)
+_WITH_SHORTCUTS = (
+    aten.tensordot.default,
+    aten.cdist.default,
+    aten.adaptive_avg_pool2d.default,  # of a size that may be 1: else it is known
+    aten.adaptive_avg_pool3d.default,
+)
 
 _EXTREMA = (
     aten.max.default,
