@@ -57,6 +57,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.scaled_dot_product_attention.default: _attention,
         aten.linalg_vector_norm.default: _norm,
         aten.group_norm.default: _group_norm,
+        aten.nll_loss_nd.default: _nll_loss,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
         **dict.fromkeys(_UPSAMPLING, _upsampled),
@@ -137,6 +138,18 @@ def _group_norm(
     batch, channels, height, width = x.shape
     x = x.contiguous(memory_format=torch.channels_last)
     return aten.native_group_norm(x, weight, bias, batch, channels, height * width, groups, eps)[0]
+
+
+def _nll_loss(
+    usual: Any, x: torch.Tensor, target: torch.Tensor, weight: Any = None, reduction: int = 1, ignore_index: Any = -100
+) -> Any:
+    """Of sequences, (batch, classes, length): images of one row. C++ makes them by a size that it has to find."""
+    if x.dim() != 3 or target.dim() != 2 or not any(map(is_general, x.shape)) or has_unbacked_sizes(x):
+        return usual(x, target, weight, reduction, ignore_index)
+    if x.size(0) != target.size(0) or x.size(2) != target.size(1):
+        return usual(x, target, weight, reduction, ignore_index)  # which is refused
+    found = aten.nll_loss2d(x.unsqueeze(2), target.unsqueeze(1), weight, reduction, ignore_index)
+    return found if found.dim() == 0 else found.squeeze(1)
 
 
 _UPSAMPLING = (

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.decomposition_tables import MEAN, inductor_table, torch_decompositions
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 from symshape.frontend.decompositions.broadcasting import expand
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
@@ -89,7 +90,8 @@ def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
 
     def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not has_unbacked_sizes(x) and x.numel() == 0:
+        general = has_unbacked_sizes(x) or any(map(is_general, x.shape))  # there 0 divides
+        if not general and x.numel() == 0:
             return torch.zeros_like(x)
         return rule(gradient, x, *args, **kwargs)
 
