@@ -58,6 +58,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.linalg_vector_norm.default: _norm,
         aten.group_norm.default: _group_norm,
         aten.nll_loss_nd.default: _nll_loss,
+        aten.cross_entropy_loss.default: _cross_entropy,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
         **dict.fromkeys(_UPSAMPLING, _upsampled),
@@ -150,6 +151,13 @@ def _nll_loss(
         return usual(x, target, weight, reduction, ignore_index)  # which is refused
     found = aten.nll_loss2d(x.unsqueeze(2), target.unsqueeze(1), weight, reduction, ignore_index)
     return found if found.dim() == 0 else found.squeeze(1)
+
+
+def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Of probabilities: whether there are any is asked for a mean of NaN, which a division by 0 is as well."""
+    if target.is_floating_point():
+        return run_in_full(usual, x, target, *args, **kwargs)
+    return usual(x, target, *args, **kwargs)
 
 
 _UPSAMPLING = (
