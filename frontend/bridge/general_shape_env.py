@@ -35,6 +35,7 @@ from symshape.activity import note
 from symshape.frontend.bridge.question_origins import Origin, origin_of
 from symshape.frontend.bridge.refused_questions import refuse, refused_line
 from symshape.frontend.bridge.shape_env import source_name, symbol_range, symbol_sources
+from symshape.frontend.bridge.shortcuts import is_shortcut
 from symshape.frontend.bridge.size_memory import ATTRIBUTE, remember
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes
 
@@ -82,7 +83,7 @@ class GeneralShapeEnv(ShapeEnv):
         # symbol -> another size, for those that are 0 or 1 at the first call: twice, so that no order is of chance
         self.imagined: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.only_at_hand = False  # no other sizes are imagined
-        self.layout_answers = 0  # how many were given that are right for a layout only
+        self.passing_answers = 0  # how many were given that are right only for who asks
         self.decided: dict[Any, bool] = {}  # conditions that have a guard, as they were asked
         self.elsewhere: set[Any] = set()  # sizes of dims of stride 1, which is another one at the first call
         self._asked: dict[Any, tuple[Any, Origin]] = {}  # line, the user's as text -> location of a guard, who asked
@@ -128,6 +129,11 @@ class GeneralShapeEnv(ShapeEnv):
         if (size_oblivious or fallback_value is not None) and not self.only_at_hand:
             general = self._general_answer(orig_expr, fallback_value)
             if general is not None:
+                return sympy.true if general else sympy.false
+        if fallback_value is None and not self.only_at_hand and is_shortcut(_asking()):
+            general = self._if_much_larger(orig_expr)
+            if general is not None:
+                self.passing_answers += 1
                 return sympy.true if general else sympy.false
         line = refused_line()
         if line is not None and self.is_backed(orig_expr) and self._maybe_evaluate_static(orig_expr) is None:
@@ -210,10 +216,17 @@ class GeneralShapeEnv(ShapeEnv):
         values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
         for imagined in self.imagined:
             yield _at(condition, values | {s: value for s, value in imagined.items() if s in values})
-        special = (0, 1) if isinstance(condition, (sympy.Eq, sympy.Ne)) else (0, 1, 2)
-        if isinstance(condition, sympy.core.relational.Relational) and any(side in special for side in condition.args):
-            # a size that is made of others: s0 // 16 is 1 where s0 is 16
-            yield _at(condition, {s: (value + 1) * prime for (s, value), prime in zip(values.items(), _PRIMES)})
+        if _is_about_few(condition):  # a size that is made of others: s0 // 16 is 1 where s0 is 16
+            yield _at(condition, _much_larger(values))
+
+    def _if_much_larger(self, condition: Any) -> bool | None:
+        """What a condition of a shortcut would be; None where it is no question about 0 and 1."""
+        if not self.is_backed(condition):
+            return None
+        if (larger := if_larger(condition)) is not None or not _is_about_few(condition):
+            return larger
+        values = {symbol: self.backed_var_to_val[symbol] for symbol in condition.free_symbols}
+        return _at(condition, _much_larger(values))
 
     def produce_guards_verbose(self, placeholders: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """The stride of a dim is compared only where it matters, and those of a contiguous tensor at once; no size is
@@ -253,7 +266,7 @@ class GeneralShapeEnv(ShapeEnv):
             if larger is None:  # of a remainder, which is taken for a larger size as well
                 larger = _if_not_one(condition)
             if larger is not None:
-                self.layout_answers += 1
+                self.passing_answers += 1
                 return larger
         for elsewhere in self._elsewhere(condition):
             if elsewhere is default or default is None and elsewhere is not here:
@@ -303,6 +316,16 @@ def _at(condition: Any, values: Mapping[Any, Any]) -> bool | None:
         return None
 
 
+def _is_about_few(condition: Any) -> bool:
+    """Whether it is a comparison with 0 or 1: ``n < 2`` is one too."""
+    special = (0, 1) if isinstance(condition, (sympy.Eq, sympy.Ne)) else (0, 1, 2)
+    return isinstance(condition, sympy.core.relational.Relational) and any(one in special for one in condition.args)
+
+
+def _much_larger(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {symbol: (value + 1) * prime for (symbol, value), prime in zip(values.items(), _PRIMES)}
+
+
 def _pinned_by(symbol: Any, replaced: list[tuple[Any, Any, Origin]]) -> Origin:
     """Who asked for the value: where a symbol was another one first, of that one."""
     rows = [row for row in replaced if row[0] == symbol]
@@ -341,10 +364,16 @@ LAYOUT_FUNCTIONS = (
 )
 
 
-def _is_asked_for_layout() -> bool:
+def _asking() -> Any:
+    """The innermost frame of Python that asks."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "") in _ASKING:
         frame = frame.f_back
+    return frame
+
+
+def _is_asked_for_layout() -> bool:
+    frame = _asking()
     asked = frame is not None and frame.f_code
     return asked and asked.co_name in LAYOUT_FUNCTIONS and asked.co_filename == _prims_common.__file__
 

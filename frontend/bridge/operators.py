@@ -39,6 +39,11 @@ def core_operators() -> list[str]:
     return sorted(found)
 
 
+def in_transform() -> bool:
+    """Whether a transform of ``torch.func`` is traced: it takes no ``torch.autograd.Function`` without rules for it."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def returns_nothing(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload) and not target._schema.returns
 

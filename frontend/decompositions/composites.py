@@ -16,8 +16,9 @@ import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.layouts import is_channels_last
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 from symshape.frontend.bridge.running_operators import without_modes
+from symshape.frontend.bridge.shortcuts import run_in_full
 from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_sizes, is_unbacked, known_equal
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
@@ -57,6 +58,9 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.scaled_dot_product_attention.default: _attention,
         aten.linalg_vector_norm.default: _norm,
         aten.group_norm.default: _group_norm,
+        aten.nll_loss_nd.default: _nll_loss,
+        aten.cross_entropy_loss.default: _cross_entropy,
+        **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
         **dict.fromkeys(_UPSAMPLING, _upsampled),
         **recurrent_kernels(),
@@ -99,6 +103,13 @@ def _take_along_dim_wraps() -> bool:
         except RuntimeError:
             return False
 
+
+_WITH_SHORTCUTS = (
+    aten.tensordot.default,
+    aten.cdist.default,
+    aten.adaptive_avg_pool2d.default,  # of a size that may be 1: else it is known
+    aten.adaptive_avg_pool3d.default,
+)
 
 _EXTREMA = (
     aten.max.default,
@@ -144,6 +155,25 @@ def _group_norm(
     batch, channels, height, width = x.shape
     x = x.contiguous(memory_format=torch.channels_last)
     return aten.native_group_norm(x, weight, bias, batch, channels, height * width, groups, eps)[0]
+
+
+def _nll_loss(
+    usual: Any, x: torch.Tensor, target: torch.Tensor, weight: Any = None, reduction: int = 1, ignore_index: Any = -100
+) -> Any:
+    """Of sequences, (batch, classes, length): images of one row. C++ makes them by a size that it has to find."""
+    if x.dim() != 3 or target.dim() != 2 or not any(map(is_general, x.shape)) or has_unbacked_sizes(x):
+        return usual(x, target, weight, reduction, ignore_index)
+    if x.size(0) != target.size(0) or x.size(2) != target.size(1):
+        return usual(x, target, weight, reduction, ignore_index)  # which is refused
+    found = aten.nll_loss2d(x.unsqueeze(2), target.unsqueeze(1), weight, reduction, ignore_index)
+    return found if found.dim() == 0 else found.squeeze(1)
+
+
+def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Of probabilities: whether there are any is asked for a mean of NaN, which a division by 0 is as well."""
+    if target.is_floating_point():
+        return run_in_full(usual, x, target, *args, **kwargs)
+    return usual(x, target, *args, **kwargs)
 
 
 _UPSAMPLING = (
@@ -251,7 +281,7 @@ def _polygamma_(usual: Any, x: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _polar(usual: Any, radius: torch.Tensor, angle: torch.Tensor) -> Any:
-    return Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
+    return usual(radius, angle) if in_transform() else Polar.apply(radius, angle)  # type: ignore[no-untyped-call]
 
 
 def _index_fill(usual: Any, x: torch.Tensor, dim: int, index: torch.Tensor, value: torch.Tensor) -> Any:
@@ -394,7 +424,7 @@ class _Product(torch.autograd.Function):
 
 
 def _differentiated(*operands: torch.Tensor) -> bool:
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in operands) and not in_transform()
     return wanted and any(has_unbacked_sizes(x) for x in operands)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.general_shape_env import is_general
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
 from symshape.frontend.decompositions.composites import composite_kernels
 from symshape.frontend.decompositions.correlation import correlation_kernels
@@ -30,6 +30,7 @@ def gradient_kernels() -> dict[Any, AutogradKernel]:
         aten.std.correction: _std,
         aten.var_mean.correction: _var_mean,
         aten.prod.default: _prod,
+        aten.prod.dim_int: _prod_along,
         aten.masked_select.default: _masked_select,
         aten.cumsum.default: _cumsum,
         aten.cumprod.default: _cumprod,
@@ -95,11 +96,15 @@ def _dims(dim: Any, rank: int) -> list[int]:
 
 
 class _Product(torch.autograd.Function):
-    """With one element 0, its own gradient is the product of all others, and theirs is 0; with more, all are 0."""
+    """With one element 0, its own gradient is the product of all others, and theirs is 0; with more, all are 0. The
+    usual form makes two running products of everything else, and tests for emptiness and for a single element.
+
+    ``dim``: None for the product of all elements, which has no dims."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, usual: Any) -> torch.Tensor:
-        result: torch.Tensor = usual(x)
+    def forward(ctx: Any, x: torch.Tensor, dim: int | None, keepdim: bool, usual: Any) -> torch.Tensor:
+        result: torch.Tensor = usual(x) if dim is None else usual(x, dim, keepdim)
+        ctx.dim, ctx.keepdim = dim, keepdim
         ctx.save_for_backward(x, result)
         return result
 
@@ -107,18 +112,38 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         x, result = ctx.saved_tensors
         zero = x == 0
-        zeros = zero.sum()
-        others = torch.where(zero, 1, x).prod()
+        nonzero = torch.where(zero, 1, x)
+        if ctx.dim is None:
+            zeros, others = zero.sum(), nonzero.prod()
+        else:
+            zeros, others = zero.sum(ctx.dim, keepdim=True), nonzero.prod(ctx.dim, keepdim=True)
+            if not ctx.keepdim:
+                gradient, result = gradient.unsqueeze(ctx.dim), result.unsqueeze(ctx.dim)
         at_zero = torch.where(zeros == 1, others, 0)
-        elsewhere = torch.where(zeros == 0, result, 0) / torch.where(zero, 1, x)
-        return gradient * torch.where(zero, at_zero, elsewhere), None
+        elsewhere = torch.where(zeros == 0, result, 0) / nonzero
+        return gradient * torch.where(zero, at_zero, elsewhere).conj(), None, None, None
 
 
 def _prod(usual: Any, x: torch.Tensor, *, dtype: Any = None) -> Any:
-    differentiated = x.requires_grad and torch.is_grad_enabled()
-    if not differentiated or not has_unbacked_sizes(x):
+    if not _is_differentiated(x):
         return usual(x, dtype=dtype)
-    return _Product.apply(x if dtype is None else x.to(dtype), usual)  # type: ignore[no-untyped-call]
+    return _Product.apply(x if dtype is None else x.to(dtype), None, False, usual)  # type: ignore[no-untyped-call]
+
+
+def _prod_along(usual: Any, x: torch.Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if not (_is_differentiated(x) and x.dim()):
+        return usual(x, dim, keepdim, dtype=dtype)
+    return _Product.apply(x if dtype is None else x.to(dtype), dim, keepdim, usual)  # type: ignore[no-untyped-call]
+
+
+def _is_differentiated(x: torch.Tensor) -> bool:
+    """Whether gradients are wanted, of a tensor with sizes that are not known while it is traced."""
+    return any(isinstance(size, torch.SymInt) for size in x.shape) and _by_function(x)
+
+
+def _by_function(x: torch.Tensor) -> bool:
+    """Whether gradients are wanted, which a function of ours may give."""
+    return torch.is_grad_enabled() and x.requires_grad and not in_transform()
 
 
 class _RunningSum(torch.autograd.Function):
@@ -140,14 +165,14 @@ def _sum_from_the_end(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def _cumsum(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
-    if not (x.requires_grad and torch.is_grad_enabled() and x.dim() and has_unbacked_sizes(x)):
+    if not (_by_function(x) and x.dim() and has_unbacked_sizes(x)):
         return usual(x, dim, dtype=dtype)
     return _RunningSum.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
 
 
 class _RunningProduct(torch.autograd.Function):
     """Before the first 0 the gradient is the sum of what follows, divided by the element; at the first 0 the sum of
-    the products without it; behind it 0. The usual form tests for emptiness, and for zeros."""
+    the products without it; behind it 0. The usual form is traced as a loop over the elements."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, dim: int, usual: Any) -> torch.Tensor:
@@ -158,19 +183,19 @@ class _RunningProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        x, result = ctx.saved_tensors
+        x, result = (saved.conj() for saved in ctx.saved_tensors)
         zero = x == 0
         seen = zero.cumsum(ctx.dim)
         first = zero & (seen == 1)
         without = torch.where(first, 1, x).cumprod(ctx.dim)
-        before = _sum_from_the_end(gradient * result, ctx.dim) / torch.where(zero, 1, x)
-        at_first = torch.where(first, _sum_from_the_end(gradient * without, ctx.dim), 0)
+        before = _sum_from_the_end(torch.where(seen == 0, gradient * result, 0), ctx.dim) / torch.where(zero, 1, x)
+        behind = _sum_from_the_end(torch.where(seen == 1, gradient * without, 0), ctx.dim)
+        at_first = torch.where(first, behind, 0)
         return torch.where(seen == 0, before, at_first), None, None
 
 
 def _cumprod(usual: Any, x: torch.Tensor, dim: int, *, dtype: Any = None) -> Any:
-    differentiated = x.requires_grad and torch.is_grad_enabled() and not x.is_complex()
-    if not (differentiated and x.dim() and has_unbacked_sizes(x)):
+    if not (_by_function(x) and x.dim()):
         return usual(x, dim, dtype=dtype)
     return _RunningProduct.apply(x if dtype is None else x.to(dtype), dim, usual)  # type: ignore[no-untyped-call]
 

@@ -15,19 +15,44 @@ def cdist_forward(a: torch.Tensor, b: torch.Tensor, p: float, mode: int | None) 
     no longer, and nothing cancels."""
     if has_unbacked_sizes(a) or has_unbacked_sizes(b):
         return NotImplemented
-    if a.size(-1) == 0:
-        return (a.unsqueeze(-2) - b.unsqueeze(-3)).sum(-1)
     return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p)
+
+
+def cdist_backward(gradient: torch.Tensor, a: torch.Tensor, b: torch.Tensor, p: float, distance: torch.Tensor) -> Any:
+    """The gradient by ``a``, of its shape with the batch dims that it is repeated to, from that by ``distance``
+    (..., P, R). PyTorch's tracing rule asks each size whether it is 0."""
+    if any(has_unbacked_sizes(x) for x in (a, b)):
+        return NotImplemented
+    difference = a.unsqueeze(-2) - b.unsqueeze(-3)
+    slope = _slope(difference, p, distance.unsqueeze(-1)) * gradient.unsqueeze(-1)
+    return slope.sum(-2)
+
+
+def _slope(difference: torch.Tensor, p: float, distance: torch.Tensor) -> torch.Tensor:
+    """Of the norm by each part of a difference: as eager mode's 0 where the norm is."""
+    size = difference.abs()
+    if p == 0:
+        return torch.zeros_like(difference)
+    if p == 1:
+        return difference.sign()
+    if math.isinf(p):
+        return torch.where(size == distance, difference.sign(), 0)
+    if p == 2:
+        return torch.where(distance == 0, 0, difference / distance)
+    if p < 2:
+        powers = difference.sign() * size ** (p - 1)
+        powers = torch.where(difference == 0, 0, powers) if p < 1 else powers
+    else:
+        powers = difference * size ** (p - 2)
+    return torch.where(distance == 0, 0, powers / distance ** (p - 1))
 
 
 def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
     """``x`` (N, M): the distance of each pair of rows, N*(N-1)/2 of them in order of the first row."""
     if has_unbacked_sizes(x):
         return NotImplemented
-    rows, length = x.shape
-    pairs = rows * (rows - 1) // 2
-    if rows < 2 or length == 0:
-        return x.new_zeros(pairs)
+    rows = x.size(0)
+    pairs = rows * (rows - 1) // 2  # 0 of no rows too
     pair = torch.arange(pairs, device=x.device)
     # The first row is the root of a quadratic equation, of half integers: nothing is lost to rounding.
     half = rows - 0.5
@@ -37,7 +62,7 @@ def pdist_forward(x: torch.Tensor, p: float = 2) -> Any:
 
 
 def norm(difference: torch.Tensor, p: float) -> torch.Tensor:
-    """Over the last dim, which is not empty; NaN where there is one."""
+    """Over the last dim, 0 of nothing; NaN where there is one."""
     size = difference.abs()
     if p == 0:
         return size.ceil().clamp(max=1).sum(-1)
@@ -46,5 +71,5 @@ def norm(difference: torch.Tensor, p: float) -> torch.Tensor:
     if p == 2:
         return (difference * difference).sum(-1).sqrt()
     if math.isinf(p):
-        return size.amax(-1)
+        return torch.constant_pad_nd(size, (0, 1)).amax(-1)  # also of nothing
     return (size**p).sum(-1) ** (1 / p)

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.layouts import is_channels_last
+
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
 _sym_min, _sym_max, _broadcast = _torch.sym_min, _torch.sym_max, _torch.broadcast_shapes
@@ -23,6 +25,28 @@ def _column_major(x: torch.Tensor, sizes: Sequence[Size]) -> torch.Tensor:
 
 def _like_operand(gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
     return x.new_empty(x.shape)
+
+
+def _pooled_operand(gradient: torch.Tensor, x: torch.Tensor, *_: Any) -> torch.Tensor:
+    """PyTorch's rule asks for each size whether it is larger than 1."""
+    return _in_format_of(x, x.shape)
+
+
+def _largest_of_windows(x: torch.Tensor, output_size: Sequence[Size]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same. Windows of nothing are refused."""
+    _torch._check(x.dim() in (3, 4), lambda: f"adaptive_max_pool2d(): Expected 3D or 4D tensor, but got: {x.shape}")
+    for size in x.shape[1:]:
+        _torch._check(size > 0, lambda: f"adaptive_max_pool2d(): Expected input to have non-zero size, got {x.shape}")
+    sizes = [*x.shape[:-2], *output_size]
+    return _in_format_of(x, sizes), _in_format_of(x, sizes, torch.int64)
+
+
+def _in_format_of(x: torch.Tensor, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Channels-last, if the operand is."""
+    if not is_channels_last(x):
+        return x.new_empty(sizes, dtype=dtype)
+    batch, channels, height, width = sizes
+    return x.new_empty([batch, height, width, channels], dtype=dtype).permute(0, 3, 1, 2)
 
 
 def _qr(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,11 +133,15 @@ def _packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[
 
 
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
+    aten.fractional_max_pool2d_backward.default: _like_operand,
     aten.fractional_max_pool3d_backward.default: _like_operand,
     aten.grid_sampler_2d.default: _sampled,
     aten.grid_sampler_3d.default: _sampled,
     aten.grid_sampler_2d_backward.default: _sampled_backward,
     aten.grid_sampler_3d_backward.default: _sampled_backward,
+    aten._adaptive_avg_pool2d_backward.default: _pooled_operand,
+    aten.adaptive_max_pool2d.default: _largest_of_windows,
+    aten.adaptive_max_pool2d_backward.default: _pooled_operand,
     aten.geqrf.default: _qr,
     aten.cummax.default: _running_extremum,
     aten.cummin.default: _running_extremum,

@@ -17,6 +17,7 @@ from typing import Any, Final
 import torch
 
 from symshape.frontend.bridge.symbolic_sizes import expression_of
+from symshape.frontend.bridge.tracing_errors import RefusedArgument
 
 _torch: Any = torch  # these have no types
 
@@ -219,6 +220,15 @@ def adaptive_avg_pool1d(x: torch.Tensor, output_size: Any) -> torch.Tensor:
     return pooled.squeeze(-2)
 
 
+def affine_grid(theta: torch.Tensor, size: Sequence[Any], align_corners: bool | None = None) -> torch.Tensor:
+    """``torch.nn.functional.affine_grid``, which asks for the least of the sizes. It does not say that one of 1 has
+    another meaning since version 1.3. ValueError where there is nothing."""
+    some = all(length > 0 for length in size)
+    if not some and not (align_corners and any(length == 1 for length in size[2:])):
+        raise RefusedArgument(f"Expected non-zero, positive output size. Got {size}")
+    return torch.affine_grid_generator(theta, size, bool(align_corners))
+
+
 @dataclass(frozen=True)
 class Replacement:
     """``applies``: whether ``function`` takes the place of the usual one, of its arguments."""
@@ -272,6 +282,16 @@ def _has_symbolic_classes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
 def _has_symbolic_windows(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     count = args[1] if len(args) > 1 else kwargs.get("output_size")
     return isinstance(count, torch.SymInt) and bool(args) and args[0].dim() in (2, 3)
+
+
+def _has_symbolic_image(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    theta, size, align = (*args, *[None] * 3)[:3]
+    size, align = kwargs.get("size", size), kwargs.get("align_corners", align)
+    if len(args) + len(kwargs) != 3 or not args or type(align) is not bool or not isinstance(size, Sequence):
+        return False  # also where a default is warned of
+    dims = len(size) - 2
+    is_symbolic = dims in (2, 3) and any(isinstance(length, torch.SymInt) for length in size)
+    return is_symbolic and theta.is_floating_point() and theta.dim() == 3 and theta.shape[1:] == (dims, dims + 1)
 
 
 def _has_symbolic_sizes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -330,6 +350,7 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.tril_indices: Replacement(tril_indices, functools.partial(_leaves_a_triangle, False)),
     torch.nn.functional.one_hot: Replacement(one_hot, _has_symbolic_classes),
     torch.adaptive_avg_pool1d: Replacement(adaptive_avg_pool1d, _has_symbolic_windows),
+    torch.nn.functional.affine_grid: Replacement(affine_grid, _has_symbolic_image),
     torch.kron: Replacement(kron, _has_symbolic_sizes),
     torch.Tensor.kron: Replacement(kron, _has_symbolic_sizes),
     torch.istft: Replacement(istft, _has_signals_of_symbolic_length),

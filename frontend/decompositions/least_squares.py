@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 
 aten: Any = torch.ops.aten
 
@@ -52,7 +52,7 @@ def _for_each_column(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _lstsq(usual: Any, a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: str | None = None) -> Any:
-    wanted = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    wanted = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not in_transform()
     default = "gelsy" if a.device.type == "cpu" else "gels"
     if not wanted or (driver or default) == "gelsy" or a.size(-2) <= a.size(-1):
         return usual(a, b, rcond, driver=driver)

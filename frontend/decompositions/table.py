@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.decomposition_tables import MEAN, inductor_table, torch_decompositions
+from symshape.frontend.bridge.general_shape_env import is_general
 from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 from symshape.frontend.decompositions.broadcasting import expand
 from symshape.frontend.decompositions.complex_numbers import copied, joined, silu, to_complex
-from symshape.frontend.decompositions.distances import cdist_forward, pdist_forward
+from symshape.frontend.decompositions.distances import cdist_backward, cdist_forward, pdist_forward
 from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
@@ -89,7 +90,8 @@ def _of_something(rule: Callable[..., Any]) -> Callable[..., Any]:
     """The decomposition of a loss's gradient, which divides by the number of elements, where there are some."""
 
     def decomposition(gradient: torch.Tensor, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if not has_unbacked_sizes(x) and x.numel() == 0:
+        general = has_unbacked_sizes(x) or any(map(is_general, x.shape))  # there 0 divides
+        if not general and x.numel() == 0:
             return torch.zeros_like(x)
         return rule(gradient, x, *args, **kwargs)
 
@@ -186,6 +188,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten.complex.default, joined),
     (aten.copy.default, copied),
     (aten._cdist_forward.default, cdist_forward),
+    (aten._cdist_backward.default, cdist_backward),
     (aten._pdist_forward.default, pdist_forward),
     (aten.avg_pool2d.default, avg_pool),
     (aten.avg_pool3d.default, avg_pool),

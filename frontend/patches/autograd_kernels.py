@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch._subclasses import fake_impls
 
 from symshape.frontend.bridge.decomposition_tables import inductor_table
-from symshape.frontend.bridge.operators import AutogradKernel
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
 from symshape.frontend.decompositions.batch_norm_sizes import functional_sizes, inference_sizes, training_sizes
 from symshape.frontend.decompositions.broadcasting import broadcasting_kernels, transformed_kernels
 from symshape.frontend.decompositions.data_dependent import gradient_kernels, logsumexp_sizes, size_kernels
@@ -106,7 +106,7 @@ def _may_be_wrapped(key: Any) -> bool:
     backward. There everything has its full size already."""
     if key == _LEVEL:
         return bool(torch._C._current_graph_task_id() != -1)
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return in_transform()
 
 
 def differentiate_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> None:

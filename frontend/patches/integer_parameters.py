@@ -11,6 +11,7 @@ from torch._dynamo.utils import proxy_args_kwargs
 from torch._dynamo.variables.builder import wrap_fx_proxy
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch.utils._pytree import tree_map_only
 
 from symshape.frontend.decompositions.integer_parameters import REPLACEMENTS, Replacement
 from symshape.frontend.patches.patch import Changes
@@ -58,9 +59,8 @@ def _replaced(replacement: Replacement | None, tx: Any, args: Any, kwargs: Mappi
 
 
 def _value(variable: Any) -> Any:
-    """A constant, or what the tracer has for a tensor or a size."""
+    """A constant, or what the tracer has for a tensor or a size; of several sizes in a list."""
     one = variable.realize()
     if one.is_python_constant():
         return one.as_python_constant()
-    proxy = one.as_proxy()
-    return proxy.node.meta.get("example_value") if isinstance(proxy, torch.fx.Proxy) else proxy
+    return tree_map_only(torch.fx.Proxy, lambda proxy: proxy.node.meta.get("example_value"), one.as_proxy())

@@ -151,10 +151,10 @@ def _evaluate_sym_node(usual: Callable[..., Any]) -> Callable[..., Any]:
         found, guards = memory.general.get(key, (None, -1))
         if guards == len(self.guards):
             return found
-        before = getattr(self, "layout_answers", 0)
+        before = getattr(self, "passing_answers", 0)
         found = usual(self, sym_node, size_oblivious, fallback_value)
-        # An answer to a question about layouts has no guard, and is wrong for who asks the same for another reason.
-        if getattr(self, "layout_answers", 0) == before:
+        # Some answers have no guard, and are wrong for who asks the same for another reason (layouts, shortcuts).
+        if getattr(self, "passing_answers", 0) == before:
             if found == sym_node._hint:
                 memory.decisions[key] = found
             else:

@@ -315,6 +315,61 @@ def test_conditions_as_if_larger() -> None:
     assert if_larger(sympy.Lt(a, b)) is None
 
 
+def _running(x: torch.Tensor) -> torch.Tensor:
+    return x.cumsum(0) * x.T.cumsum(0).T + x.logcumsumexp(1)
+
+
+def _products(x: torch.Tensor) -> torch.Tensor:
+    return x.prod() * x.round().cumprod(1) + x.prod(1, keepdim=True) * x.round().prod(0)
+
+
+def _contracted(x: torch.Tensor) -> torch.Tensor:
+    y = torch.tensordot(x, x.T, 1) @ x
+    return torch.tensordot(y, x, 2) + torch.tensordot(x.T, y, 1).mm(x.T).sum() + torch.addmm(x, x @ x.T, y)
+
+
+def _averages(x: torch.Tensor) -> torch.Tensor:
+    """Of as many channels, and in as many windows, as there are columns."""
+    image, columns = x.T[None, :, None].repeat(1, 1, 4, 1), x.shape[1]
+    found = F.interpolate(image, size=columns, mode="area") + F.adaptive_avg_pool2d(image, (columns, 1))
+    return found.sum() + F.adaptive_avg_pool2d(image, (2, 3)).sin().sum()
+
+
+def _extrema(x: torch.Tensor) -> torch.Tensor:
+    image = x.T[None, :, None].repeat(1, 1, 4, 1)
+    windows = F.fractional_max_pool2d(image, 2, output_size=(2, 2), _random_samples=x.new_full((1, x.shape[1], 2), 0.5))
+    return windows.sin().sum() + F.adaptive_max_pool2d(image, (2, 3)).cos().sum()
+
+
+def _losses(x: torch.Tensor) -> torch.Tensor:
+    sequences, target = torch.stack([x, x.cos()]), torch.arange(2 * x.shape[1]).view(2, x.shape[1]) % 5
+    classes = F.cross_entropy(sequences, target, reduction="none").sum() + F.cross_entropy(sequences, target)
+    classes = classes + F.cross_entropy(x.T, x.T.exp())
+    return classes + F.mse_loss(x, x.sin()) + F.smooth_l1_loss(x, x.cos()) * F.huber_loss(x.exp(), x)
+
+
+@pytest.mark.parametrize(("wrap", "first"), [(symshape.compile, 4), (symshape.compile, 0), (symshape.jit, 1)])
+@pytest.mark.parametrize("function", [_running, _products, _contracted, _averages, _extrema, _losses])
+def test_shortcuts_of_few_elements_are_not_taken(
+    function: Callable[..., torch.Tensor], wrap: Callable[..., Any], first: int
+) -> None:
+    """What PyTorch asks of sizes to save work is no guard; products of zeros have gradients."""
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = wrap(function)
+    for n in (first, 4, 1, 0, 7):
+        if n == 0 and function in (_averages, _extrema):
+            continue  # refused in eager mode
+        x = torch.linspace(-1.3, 1.7, 5 * n, dtype=torch.float64).view(5, n)
+        found = []
+        for one in (compiled, function):
+            leaf = x.clone().requires_grad_()
+            result = one(leaf)
+            found.append((result, *torch.autograd.grad(result.sum(), leaf)))
+        torch.testing.assert_close(*found, equal_nan=True)
+    assert (len(compiled.entries) if wrap is symshape.jit else counters["stats"]["unique_graphs"]) == 1
+
+
 @pytest.mark.parametrize("first", [5, 1, 0])
 def test_gradients(first: int) -> None:
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

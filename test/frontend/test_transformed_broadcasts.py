@@ -31,6 +31,8 @@ ALONE: dict[str, Callable[[Tensor], Any]] = {
     "vmap": vmap(lambda v: _affine(v)),
     "gradient of an outer product": grad(lambda v: (v[:, None] * v[None] * 2).sin().sum()),
     "gradient of expand": grad(lambda v: (2 * v.expand(3, *v.shape)).sin().sum()),
+    "gradient of products": grad(lambda v: (v.prod() + v.cumprod(1).sum() + v.prod(0).sum()).sin()),
+    "gradient of polar": grad(lambda v: torch.view_as_real(torch.polar(v.abs() + 1, v)).sin().sum()),
 }
 
 TOGETHER: dict[str, Callable[[Tensor, Tensor], Any]] = {

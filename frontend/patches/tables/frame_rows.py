@@ -275,6 +275,8 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Behaves(f"{SIZES}.ShapeEnv.produce_guards_verbose", general_shape_env.strides_are_guarded_as_text),
             Takes(f"{SIZES}.make_symbol", "prefix, idx, **kwargs"),
             Says(f"{SIZES}.ShapeEnv._get_user_frame", "uninteresting_files"),
+            Exists("torch._C._current_autograd_node"),  # whose shortcut it is (shortcuts.py)
+            Takes("torch.autograd.graph._engine_run_backward", "t_outputs, *args, **kwargs"),
             Says("torch._prims_common._is_non_overlapping_and_dense_or_false", "guard_or_false"),
             Says("torch._prims_common.are_strides_like_channels_last_or_false", "guard_or_true"),
             Says("torch._prims_common.check_contiguous_sizes_strides", "guard_or_true"),

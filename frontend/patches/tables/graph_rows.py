@@ -208,11 +208,11 @@ GRAPH_PATCHES: tuple[Patch, ...] = (
     ),
     Patch(
         "gradients of unbacked sizes",
-        ("graph",),
+        ("graph", "jit"),
         autograd_kernels.kernel_targets(gradient_kernels),
         autograd_kernels.gradients_of_unknown_sizes,
         "the usual gradients ask how many elements there are",
-        autograd_kernels.KERNEL_PROBES,
+        (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
     ),
     Patch(
         "sizes lost before a trace",

@@ -1,0 +1,46 @@
+"""Operators of PyTorch's C++ that ask for sizes to take a shortcut: what they do for larger sizes is right for all.
+
+``cumsum`` has the gradient itself for its gradient where there is at most one element, and the general form gives the
+same there. So the answer is that of larger sizes, without a guard. An operator is in these tables if each of its
+questions about 0 and 1 is of that kind. What other operators ask while one of these runs is not answered so: the
+question must come from its own C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# Nodes of PyTorch's graph of gradients.
+GRADIENTS = frozenset(
+    {
+        "AddmmBackward0",  # whether an operand is transposed: of one column it does not matter
+        "CumsumBackward0",
+        "LogcumsumexpBackward0",
+        "MmBackward0",
+        "RepeatBackward0",
+    }
+)
+
+
+def run_in_full(usual: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """For ``differentiate_by``: an operator, made of others in C++, without its shortcuts."""
+    return usual(*args, **kwargs)
+
+
+def is_shortcut(asking: Any) -> bool:
+    """Whether what asks for sizes, by the innermost frame of Python, is an operator of the tables."""
+    if asking is None:
+        return False
+    if asking.f_code is _BACKWARD:
+        node = torch._C._current_autograd_node()
+        return node is not None and node.name() in GRADIENTS
+    while asking is not None and asking.f_globals.get("__name__", "") in _CALLING:
+        asking = asking.f_back
+    return asking is not None and asking.f_code is run_in_full.__code__
+
+
+_BACKWARD = torch.autograd.graph._engine_run_backward.__code__
+_CALLING = ("torch._ops", "symshape.frontend.patches.autograd_kernels")
