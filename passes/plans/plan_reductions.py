@@ -55,27 +55,27 @@ class PlanReductions(Pass):
     those, and not the reduced points, lie next to each other in memory; of ``wide_rows`` where there are so many that
     each thread may reduce rows of its own.
 
-    ``persistent``   reduced points of the persistent variants
-    ``column``       the same, where the fast dim is parallel
-    ``head``         reduced points of the shortest first block of two; the second has half as many, or as many
-    ``once_head``    the same, where a row is read once: looping costs little there, but of half types
-    ``fine``         the first block from which the second may have a quarter
-    ``largest``      reduced points of both, at most
-    ``tile``         points of a program in a persistent variant, unless a row has more
-    ``written_tile`` the same for rows of at most 32 points of which each is written: a thread has 16 bytes of them
-    ``column_rows``  neighbouring rows that a program reduces together where the fast dim is parallel
-    ``wide_rows``    the same where every processor has so many
-    ``narrow``       the same where columns are split among programs and are no more than that
-    ``part_bytes``   of neighbouring rows where there are more
-    ``part``         points of a part that is held at once
-    ``part_warps``   that hold it
-    ``few_parts``    partial results of a row that are combined at a time
-    ``column_parts`` the same of columns: of ``narrow`` ones, and of others, of which a program combines eight
-    ``most_parts``   of a row; more than ``few_parts`` are combined all at once
-    ``step``         bytes of a row from which it is split
-    ``share``        bytes that each program of a split reads, where there is more than one wave of them
-    ``most_waves``   waves at most
-    ``workspace``    bytes of partial results at most
+    ``persistent``    reduced points of the persistent variants
+    ``column``        the same, where the fast dim is parallel
+    ``head``          reduced points of the shortest first block of two; the second has half as many, or as many
+    ``once_head``     the same, where a row is read once: looping costs little there, but of half types
+    ``fine``          the first block from which the second may have a quarter
+    ``largest``       reduced points of both, at most
+    ``tile``          points of a program in a persistent variant, unless a row has more
+    ``written_tile``  the same for rows of at most 32 points of which each is written: a thread has 16 bytes of them
+    ``column_rows``   neighbouring rows that a program reduces together where the fast dim is parallel
+    ``wide_rows``     the same where every processor has so many
+    ``narrow``        the same where columns are split among programs and are no more than that
+    ``part_bytes``    of neighbouring rows where there are more
+    ``part``          points of a part that is held at once
+    ``part_warps``    that hold it
+    ``few_parts``     partial results of a row that are combined at a time
+    ``column_parts``  the same of columns: of ``narrow`` ones, and of others, of which a program combines eight
+    ``most_parts``    of a row; more than ``few_parts`` are combined all at once
+    ``step``          bytes of a row from which it is split
+    ``share``         bytes that each program of a split reads, where there is more than one wave of them
+    ``most_waves``    waves at most
+    ``workspace``     bytes of partial results at most
     """
 
     name: ClassVar[str] = "plan-reductions"
