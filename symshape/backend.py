@@ -90,8 +90,7 @@ def _compiled(
     assumed: Assumptions,
 ) -> Any:
     """What is to be called in the place of Dynamo's graph."""
-    fakes = takes_fake_tensors(gm)
-    entry = _entry()
+    fakes, entry = takes_fake_tensors(gm), _entry()
     masks: list[MaskReport] = []
     fallbacks: list[Fallback] = []
     timings: Timings = []  # of steps before the graph at hand is compiled

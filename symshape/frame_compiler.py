@@ -24,7 +24,6 @@ from symshape.frontend.bridge.frame_callback import (
     has_guards,
     is_anything_kept_for,
     is_argument_of_compile,
-    is_transformed,
     kept_for,
     only_run,
     optimized,
@@ -35,6 +34,7 @@ from symshape.frontend.bridge.frame_callback import (
     was_skipped,
 )
 from symshape.frontend.bridge.general_shape_env import environments_made
+from symshape.frontend.bridge.operators import in_transform
 from symshape.frontend.bridge.refused_questions import refused
 from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.opaque_calls.frame_decisions import Frame, FrameDecisions, compile_with_decisions
@@ -136,7 +136,7 @@ class FrameCompiler(FrameCallback):
                 self._tracing.traced(name_of_code(code), line, time.perf_counter() - started)
 
     def _called(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        if is_transformed() and not self._tracing.one_graph:
+        if in_transform() and not self._tracing.one_graph:
             return skip_once()  # Dynamo would refuse it, and never compile it again
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
         entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []

@@ -14,10 +14,6 @@ from symshape.codegen.triton.schedule import Schedule
 from symshape.prover.numbers.expr import Expr, product
 
 WHOLE = "WHOLE"  # the constexpr that says that whole blocks gain from having no mask
-# The numbers of a program, where several have the same points.
-PROGRAMS_OF_GROUPS = """groups = tl.cdiv(xnumel, XBLOCK)
-program = tl.program_id(0).to(INDEX)
-{count} = program // groups"""
 ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RNUMEL_ALIGNED"}
 
 
@@ -81,8 +77,16 @@ class FunctionText:
     def programs(self, count: str = "") -> None:
         """The number of the program, among ``count`` of them that have the same points."""
         if count:
-            self.line(*PROGRAMS_OF_GROUPS.format(count=count).splitlines())
+            self.groups(count)
         self.points("program % groups" if count else "tl.program_id(0).to(INDEX)")
+
+    def groups(self, count: str) -> None:
+        """The number of the program, where several have the same points: of which group, and which of them."""
+        self.line(
+            "groups = tl.cdiv(xnumel, XBLOCK)",
+            "program = tl.program_id(0).to(INDEX)",
+            f"{count} = program // groups",
+        )
 
     def points(self, group: str) -> None:
         """The parallel points of a program, along the first axis where there is a second one."""

@@ -19,7 +19,7 @@ from symshape.analysis.loops import Instr, LoopKernel
 from symshape.analysis.online import Online
 from symshape.artifact.triton_kernels import TritonStage
 from symshape.codegen.triton.forms import groups_text
-from symshape.codegen.triton.function import PROGRAMS_OF_GROUPS, WHOLE, FunctionText, branch, online_terms
+from symshape.codegen.triton.function import WHOLE, FunctionText, branch, online_terms
 from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
@@ -230,8 +230,8 @@ class SplitWriter:
         given = [*f.given(), *f.own, "split", "x", "r", "{}", *f.constants]
         call = f"{points.name}({', '.join(given)})"
         masked = call.format(f.mask("r"))
+        f.groups("split")
         f.line(
-            *PROGRAMS_OF_GROUPS.format(count="split").splitlines(),
             "x = (program % groups) * XBLOCK + tl.arange(0, XBLOCK)[:, None]",
             "begin = split * RBLOCK",
             "r = (begin + tl.arange(0, RBLOCK)[None, :]).to(INDEX)",

@@ -60,11 +60,6 @@ def was_skipped(found: Any) -> bool:
     return not has_guards(found) and bool(found.frame_exec_strategy.cur_action == FrameAction.SKIP)
 
 
-def is_transformed() -> bool:
-    """Whether a transform of ``torch.func`` is active: Dynamo compiles no frames there."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
 def skipped_for_mode(found: Any) -> bool:
     """Whether Dynamo runs a frame as it is, now that a dispatch mode is active."""
     return was_skipped(found) and torch._C._len_torch_dispatch_stack() > 0

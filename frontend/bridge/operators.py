@@ -40,7 +40,8 @@ def core_operators() -> list[str]:
 
 
 def in_transform() -> bool:
-    """Whether a transform of ``torch.func`` is traced: it takes no ``torch.autograd.Function`` without rules for it."""
+    """Whether a transform of ``torch.func`` is active or traced: Dynamo compiles no frames there, and it takes no
+    ``torch.autograd.Function`` without rules for it."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
