@@ -28,7 +28,8 @@ def aot_compile(
     from torch._dynamo.eval_frame import innermost_fn
 
     how = {"fw_compiler": forward, "bw_compiler": without_donations(backward), "inference_compiler": inference}
-    how |= {"decompositions": decompositions, "partition_fn": partition_after(joint, splitting)}
+    partition = partition_after(joint, splitting, leaves_with_gradient(torch.utils._pytree.tree_leaves(example_inputs)))
+    how |= {"decompositions": decompositions, "partition_fn": partition}
     if os.environ.get("TORCH_COMPILE_DEBUG") == "1" or any(isinstance(x, list | tuple | dict) for x in example_inputs):
         from torch._dynamo.backends.common import aot_autograd  # writes files, or flattens inputs
 
@@ -82,20 +83,34 @@ def without_donations(compiler: Callable[..., Any]) -> Callable[..., Any]:
     return compile_backward
 
 
+def leaves_with_gradient(inputs: Iterable[Any]) -> list[int]:
+    """The positions of parameters among inputs: of tensors that an optimiser may write to, and no operator."""
+    return [i for i, x in enumerate(inputs) if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf]
+
+
 def partition_after(
     rewrite: Callable[[torch.fx.GraphModule], torch.fx.GraphModule],
     splitting: Callable[[], AbstractContextManager[Any]],
+    parameters: Iterable[int],
 ) -> Callable[..., Any]:
     """Splits a joint graph into forward and backward, after ``rewrite``, which merges equal calls and marks what is
-    saved; ``splitting()`` is entered for it."""
+    saved; ``splitting()`` is entered for it. ``parameters``: positions of inputs (``shared_with_the_caller``)."""
+    from torch._functorch._aot_autograd.descriptors import PlainAOTInput
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    kinds = {PlainAOTInput(idx=i) for i in parameters}
+
     def partition(joint: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        for node in joint.graph.find_nodes(op="placeholder"):
+            node.meta[_PARAMETER] = node.meta.get("desc") in kinds
         joint = rewrite(joint)
         with splitting():
             return min_cut_rematerialization_partition(joint, *args, **kwargs)
 
     return partition
+
+
+_PARAMETER: Final = "symshape_parameter"  # says it of a placeholder
 
 
 def is_recomputed(node: torch.fx.Node) -> bool:
@@ -112,6 +127,20 @@ def mutated_inputs(joint: torch.fx.GraphModule) -> list[torch.fx.Node]:
     (output,) = joint.graph.find_nodes(op="output")
     written = {one.mutated_input for one in output.meta["desc"] if isinstance(one, InputMutationAOTOutput)}
     return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc") in written]
+
+
+def shared_with_the_caller(joint: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    """The nodes of a joint graph whose memory the caller has too: results, and inputs but parameters."""
+    from torch._functorch._aot_autograd.descriptors import GradAOTOutput, InputMutationAOTOutput, PlainAOTInput
+
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    inputs = [node for node in placeholders if isinstance(node.meta.get("desc"), PlainAOTInput)]
+    shared = [node for node in inputs if not node.meta[_PARAMETER]]
+    (output,) = joint.graph.find_nodes(op="output")
+    for node, kind in zip(output.args[0], output.meta["desc"], strict=True):
+        if isinstance(node, torch.fx.Node) and not isinstance(kind, InputMutationAOTOutput | GradAOTOutput):
+            shared.append(node)
+    return [node for node in shared if isinstance(node.meta.get("val"), torch.Tensor)]
 
 
 def base_arguments(gm: torch.fx.GraphModule) -> list[int]:

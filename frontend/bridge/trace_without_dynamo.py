@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -195,9 +195,11 @@ class Trace:
         joint: Any,
         splitting: Any,
         decompositions: Any,
+        parameters: Iterable[int],
     ) -> Any:
         """The compiled function of the flat inputs. ``module``, an nn.Module, takes them and returns a tuple of tensors
-        and SymInts. ``joint`` and ``splitting``: as for ``aot_compile``; ``decompositions``: by operator."""
+        and SymInts. ``joint`` and ``splitting``: as for ``aot_compile``; ``decompositions``: by operator;
+        ``parameters``: as for ``partition_after``."""
         from torch._functorch.aot_autograd import aot_module_simplified
         from torch._guards import tracing
 
@@ -209,7 +211,7 @@ class Trace:
                 bw_compiler=without_donations(backward),
                 inference_compiler=inference,
                 decompositions=decompositions,
-                partition_fn=partition_after(joint, splitting),
+                partition_fn=partition_after(joint, splitting, parameters),
             )
 
     def with_lines(self, fn: Callable[[], Any]) -> Any:

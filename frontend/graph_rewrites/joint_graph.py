@@ -14,6 +14,7 @@ from symshape.frontend.graph_rewrites.saved_for_backward import (
     make_again_what_is_read_by_address,
     save_what_is_compared,
     save_what_reads_mutated_inputs,
+    save_what_reads_shared_memory,
 )
 from symshape.frontend.graph_rewrites.symbols_of_backward import keep_symbols
 
@@ -26,6 +27,7 @@ def ready_to_split(rewrite: Rewrite) -> Rewrite:
 
     def prepare(joint: torch.fx.GraphModule) -> torch.fx.GraphModule:
         joint = rewrite(joint)
+        save_what_reads_shared_memory(joint)
         joint.graph = merged_nodes(joint.graph)
         fold_numbers(joint)
         save_what_reads_mutated_inputs(joint)

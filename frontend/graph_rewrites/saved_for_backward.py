@@ -3,6 +3,12 @@
 **What reads an input that is written to.** Autograd refuses to keep what is written to: ``y = x * m.exp(); m.mul_(2)``
 would be an error that eager mode has not.
 
+**What reads memory that the caller can write to, and that eager mode does not save.** A result is free to save, so the
+partitioner takes it: of ``y = x + 1; return y, y.tanh()`` it would save ``y`` where eager mode saves ``tanh(y)``. A
+caller that then writes to ``y`` (``logits[:, pad] = -inf``) would get an error that eager mode has not; one that writes
+to an input behind autograd's back (an environment that fills one buffer of observations) would get a wrong gradient.
+Parameters are left out: eager mode saves most of them, and they change between two steps.
+
 **What is not saved: a part of a copy of memory that is read by address.** What forward writes a part into is the memory
 that it returns, whatever is around it: backward copies and writes again.
 
@@ -21,7 +27,7 @@ from typing import Any, Final
 
 import torch
 
-from symshape.frontend.bridge.aot_autograd import mutated_inputs
+from symshape.frontend.bridge.aot_autograd import is_recomputed, mutated_inputs, shared_with_the_caller
 from symshape.frontend.bridge.symbolic_sizes import known_equal
 
 aten: Any = torch.ops.aten
@@ -93,3 +99,37 @@ def save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:
                 same.append(user)
             elif isinstance(user.meta.get("val"), torch.Tensor):
                 user.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def save_what_reads_shared_memory(joint: torch.fx.GraphModule) -> None:
+    """Backward does not compute again from an input or a result that no operator of backward reads itself, that is,
+    which eager mode does not save. Runs before equal calls are merged: after that, the tags of backward are lost."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    seen = set[torch.fx.Node]()
+    for shared in shared_with_the_caller(joint):
+        same = [_owner(shared)]
+        if same[0] in seen:
+            continue
+        for node in same:  # and its views, which are added
+            same += [user for user in node.users if getattr(user.target, "is_view", False)]
+        seen.update(same)
+        users = [user for node in same for user in node.users if user.op != "output" and user not in seen]
+        if not all(map(_is_forward, users)):
+            continue
+        for user in users:
+            # The parts of a call with several results are added
+            users += [part for part in user.users if part.target is operator.getitem and part not in users]
+            if isinstance(user.meta.get("val"), torch.Tensor) and not is_recomputed(user):
+                user.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _owner(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view, or a view of a view, is made from."""
+    while getattr(node.target, "is_view", False) and isinstance(node.args[0], torch.fx.Node):
+        node = node.args[0]
+    return node
+
+
+def _is_forward(node: torch.fx.Node) -> bool:
+    return node.meta.get("partitioner_tag") in ("is_forward", "must_be_in_forward")

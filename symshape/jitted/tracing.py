@@ -15,7 +15,7 @@ from symshape.cache.compiled_graphs import compile_or_reuse
 from symshape.codegen.host.entry_guards import EntryGuards, Leaf, leaf_constraints
 from symshape.codegen.host.guard_stub import Constraint
 from symshape.errors import CompileError, SymshapeError, with_text
-from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, mark_lasting
+from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, leaves_with_gradient, mark_lasting
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
@@ -172,6 +172,8 @@ def _compile(call: Call, options: Options, scope: Scope, trace: Trace, state: li
     inputs = [*state, *(fakes[i] for i in dynamic)]
     how: dict[str, Any] = {"joint": ready_to_split(lambda graph: graph), "splitting": splitting}
     how |= {"decompositions": decomposition_table(scope.eager_draws), **compilers}
+    values = [*(value for _, _, value in call.tensors), *(call.inputs[i].value for i in dynamic)]
+    how |= {"parameters": leaves_with_gradient(values)}  # the fakes are leaves all
     with in_force(scope):
         flat = trace.run(function, inputs, **how)
     require_fit(options, reports)
