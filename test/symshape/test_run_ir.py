@@ -323,7 +323,7 @@ def test_a_file_says_of_the_same_inputs_that_kernels_cannot_read_them(foreign: s
 
 
 def test_results_that_name_one_allocation() -> None:
-    """Two equal ``tensor.empty`` are one value to MLIR, also in IR written by hand: each result has memory of its own."""
+    """Two equal ``tensor.empty`` are one value to MLIR, also in IR written by hand: each result has its own memory."""
     torch._dynamo.reset()
     (graph,) = symshape.explain(lambda x: (x + 1, x * 2), torch.ones(5, 3)).graphs
     lines = graph.stages["kernels"].splitlines()
