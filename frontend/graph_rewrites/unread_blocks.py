@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import torch
 
-# Of the tuple that stands for a block mask: after lengths and blocks of keys, before the sizes of a block.
-_OF_QUERIES: Final = range(6, 14)
+# Of the tuple that stands for a block mask: after the lengths and the blocks of keys, before the sizes of a block and the
+# mask function. Its length differs between versions of PyTorch.
+_OF_QUERIES: Final = slice(6, -3)
 
 
 def leave_out_unread_blocks(gm: torch.fx.GraphModule) -> None:
@@ -22,8 +23,9 @@ def leave_out_unread_blocks(gm: torch.fx.GraphModule) -> None:
         values = [one.meta.get("example_value") for one in node.all_input_nodes]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         read = any(tensor.requires_grad or tensor.device.type != "cpu" for tensor in tensors)
-        if not read and any(blocks[i] is not None for i in _OF_QUERIES):
-            node.update_arg(4, tuple(None if i in _OF_QUERIES else block for i, block in enumerate(blocks)))
+        unread = blocks[_OF_QUERIES]
+        if not read and any(block is not None for block in unread):
+            node.update_arg(4, (*blocks[: _OF_QUERIES.start], *(None for _ in unread), *blocks[_OF_QUERIES.stop :]))
             changed = True
     if changed:
         gm.recompile()
