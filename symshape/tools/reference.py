@@ -230,9 +230,9 @@ def _patches() -> Iterable[str]:
     yield "All that symshape changes of PyTorch, and only while it traces: `symshape patches` prints this table, and"
     yield "`symshape patches --probe` says whether the installed PyTorch is what each row needs. The first compile of a"
     yield "process asks the same of the rows that it uses, and raises a `PatchError` where something has changed."
-    for title, when, rows in registry.TABLES:
-        yield f"\n## {title}\n\n{when}"
-        for patch in rows:
+    for title, table in registry.TABLES:
+        yield f"\n## {title}\n\n{table.__doc__} (`frontend/patches/tables/{table.__name__.rpartition('.')[2]}.py`)"
+        for patch in table.ROWS:
             yield f"\n### {patch.name}\n"
             yield f"{patch.why}.\n"
             for label, text in patch.facts():
