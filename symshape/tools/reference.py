@@ -240,12 +240,17 @@ def _patches() -> Iterable[str]:
 
 
 def _operators() -> Iterable[str]:
-    from symshape.frontend.bridge.operators import core_operators
+    import torch
+
+    from symshape.frontend.bridge.operators import tagged_operators
     from symshape.frontend.decompositions.table import decomposition_table
     from symshape.passes.lowering.lower_aten import TABLES, rules, rules_of
 
-    core, apart, native = core_operators(), {str(op) for op in decomposition_table()}, rules()
-    left = [name for name in core if name not in native and name not in apart]
+    core, apart, native = tagged_operators(torch.Tag.core), {str(op) for op in decomposition_table()}, rules()
+    left, pointwise = (
+        [name for name in names if name not in native and name not in apart]
+        for names in (core, tagged_operators(torch.Tag.pointwise))
+    )
     yield from _head("Operators", "passes/lowering/ and frontend/decompositions/table.py")
     yield "What becomes of an operator: where there is a decomposition, others take its place while it is traced; where"
     yield "there is a rule, `lower-aten` makes native code of it; else it stays a call of PyTorch's. A rule or a"
@@ -255,6 +260,9 @@ def _operators() -> Iterable[str]:
     yield "them are always library calls.\n"
     yield "## Core operators that are library calls\n"
     yield _listed(left)
+    yield "\n## Pointwise operators that are library calls\n"
+    yield "(`torch.Tag.pointwise`.) A rule of one of these is a function of numbers.\n"
+    yield _listed(pointwise)
     yield "\n## Core operators without a rule that are taken apart\n"
     yield _listed(name for name in core if name not in native and name in apart)
     yield "\n## Operators with a rule\n"
