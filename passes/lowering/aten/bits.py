@@ -39,7 +39,7 @@ def _next_after(b: Builder, x: Any, y: Any) -> Tensor:
 
 
 def mantissa(m: Body, x: Scalar) -> Scalar:
-    """Of a magnitude in [1/2, 1); 0, infinities and NaN are their own."""
+    """The mantissa, with a magnitude in [1/2, 1). 0, infinities and NaN are unchanged."""
     integer, width, one = _FORMATS[x.dtype]
     kept = m.constant(~(2 * one + 1 << width), integer)
     bits = m.arithmetic("and", _bits(m, _normal(m, x)), kept)

@@ -25,7 +25,7 @@ class Real:
     scalar: Scalar
 
     def of(self, value: Number) -> Real:
-        """A number beside this one."""
+        """A number as a Real in this body."""
         return value if isinstance(value, Real) else Real(self.m, self.m.constant(float(value), "f64"))
 
     def _binary(self, name: str, left: Number, right: Number) -> Real:
