@@ -78,7 +78,7 @@ def symshape_backend(
 
 
 def _entry() -> str:
-    """What compiles the frame at hand."""
+    """The name of the function that compiles the current frame."""
     return "symshape.compile" if is_frame_of_ours() else "torch.compile"
 
 
@@ -89,7 +89,7 @@ def _compiled(
     reports: list[GraphReport] | None,
     assumed: Assumptions,
 ) -> Any:
-    """What is to be called in the place of Dynamo's graph."""
+    """The callable that replaces Dynamo's graph."""
     fakes, graphs = takes_fake_tensors(gm), _TracedGraphs(parsed, reports, assumed, _entry())
     how = graphs.callbacks()
     before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")
@@ -207,7 +207,7 @@ def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
 
 
 def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, timings: Timings) -> None:
-    """What else must hold of the inputs of a traced graph, and what cannot."""
+    """Adds guards that the trace has not made, and raises for conditions that cannot hold."""
     with timed("check-marked-sizes", timings):
         check_marked(env)
     with timed("guard-offsets", timings):

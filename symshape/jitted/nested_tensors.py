@@ -72,7 +72,7 @@ def take_apart(leaves: Sequence[Any]) -> tuple[list[Any], list[Any], tuple[tuple
 
 
 def results_apart(tree: Any) -> Any:
-    """What a traced function returns, with ``Apart`` for each nested tensor."""
+    """The results of a traced function, with ``Apart`` for each nested tensor."""
     return pytree.tree_map(lambda x: _apart(x, {}) if is_jagged(x) else x, tree)
 
 
