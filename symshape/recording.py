@@ -249,7 +249,7 @@ class Recorded:
         return self.about["outcome"] == "compiled"
 
     def other_versions(self) -> list[str]:
-        """The versions of the recording that differ from those here."""
+        """Names of the versions that differ between the recording and this process."""
         here = _versions(self.options)
         return [name for name, version in self.about["versions"].items() if here.get(name) != version]
 

@@ -86,7 +86,7 @@ def _given(placeholder: torch.fx.Node) -> Any:
 
 
 def sizes_at_hand(graph: Any) -> dict[Any, int]:
-    """The current values of unbacked sizes of inputs, by symbol."""
+    """The values at this call of inputs' sizes that are symbols in the trace, by symbol."""
     found: dict[Any, int] = {}
     for node in graph.graph.nodes if graph is not None else ():
         example = _given(node) if node.op == "placeholder" else None

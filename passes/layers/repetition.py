@@ -246,13 +246,14 @@ class _Reader:
                 costs[(position - start) % period] += _WHOLE
             for at in range(position + 1, min(item.last_reader, position + period) + 1):
                 costs[(at - start) % period] += 2 if item.root == position else 3
-            for before, last in self._together(position) if item.root == position else ():
+            for before, last in self._fused_ranges(position) if item.root == position else ():
                 for at in range(before + 1, min(last, before + period) + 1):
                     costs[(at - start) % period] += _WHOLE
         return costs
 
-    def _together(self, position: int) -> Iterator[tuple[int, int]]:
-        """Of a value and the native code that reads it: the first and the last of what a kernel computes at once."""
+    def _fused_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """The ranges (first, last) of positions that kernels compute together: of a value and the native code that
+        reads it."""
         readers: dict[int, list[int]] = {}
         for at in self._uses(position):
             if self._is_computed(at):
