@@ -227,9 +227,10 @@ def _patches() -> Iterable[str]:
     from symshape.frontend.patches import registry
 
     yield from _head("Patches", "frontend/patches/tables/")
-    yield "All that symshape changes of PyTorch, and only while it traces: `symshape patches` prints this table, and"
-    yield "`symshape patches --probe` says whether the installed PyTorch is what each row needs. The first compile of a"
-    yield "process asks the same of the rows that it uses, and raises a `PatchError` where something has changed."
+    yield "Every change that symshape makes to PyTorch; each is in force only while it traces. `symshape patches`"
+    yield "prints this table. `symshape patches --probe` checks whether the installed PyTorch is what each row relies"
+    yield "on; the first compile of a process checks the rows that it uses, and raises a `PatchError` if something"
+    yield "has changed."
     for title, table in registry.TABLES:
         yield f"\n## {title}\n\n{table.__doc__} (`frontend/patches/tables/{table.__name__.rpartition('.')[2]}.py`)"
         for patch in table.ROWS:

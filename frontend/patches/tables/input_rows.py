@@ -1,4 +1,4 @@
-"""What of a frame's inputs is a symbol, and what a constant: integers, floats, ranges, declared sizes."""
+"""Inputs of a frame: which integers, floats, ranges and sizes are symbols, and which are constants."""
 
 from __future__ import annotations
 

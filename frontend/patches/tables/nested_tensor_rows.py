@@ -1,4 +1,4 @@
-"""Nested tensors (`torch.jagged`): views, attention, functions and products."""
+"""Nested tensors of the jagged layout: views, attention, functions and products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls without a tracing rule: opaque calls, graph breaks, rules that are found or supplied."""
+"""Calls without a tracing rule: opaque calls, graph breaks, fake rules that are supplied or inferred."""
 
 from __future__ import annotations
 

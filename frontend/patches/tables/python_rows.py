@@ -1,4 +1,4 @@
-"""Python that Dynamo refuses, or makes constants of: methods, functions of numbers, strings, warnings, modules."""
+"""Python that Dynamo refuses or specialises: methods, functions of numbers, strings, warnings, modules."""
 
 from __future__ import annotations
 

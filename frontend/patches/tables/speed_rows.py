@@ -1,4 +1,4 @@
-"""Time: what tracing computes needlessly, and what a compiled frame reads at each call."""
+"""Time: needless work of tracing, and reads of a compiled frame at each call."""
 
 from __future__ import annotations
 

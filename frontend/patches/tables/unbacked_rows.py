@@ -1,4 +1,4 @@
-"""Unbacked sizes: rules of PyTorch that ask for one decide at call time, or need no answer."""
+"""Unbacked sizes: rules of PyTorch that ask about one decide at call time, or do not ask."""
 
 from __future__ import annotations
 
