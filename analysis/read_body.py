@@ -9,7 +9,7 @@ from torch_mlir import ir
 
 from symshape.analysis.instr_builder import HALF, InstrBuilder
 from symshape.analysis.loops import Arg
-from symshape.dialects.accessors import index_error, index_map
+from symshape.dialects.accessors import index_error, index_map, is_as_stored
 from symshape.dialects.affine_maps import read_exprs
 from symshape.dialects.kernels import INDEX_ERRORS
 from symshape.dialects.sizes import Sizes
@@ -243,8 +243,12 @@ class BodyReader:
     def _cast(self, op: Any, body: Body) -> Scalar:
         (operand,) = op.operands
         source, dtype = self.text(operand.type), self.text(op.results[0].type)
-        for_good = "roundingmode" in op.attributes
-        return self._builder.cast(op.name, self.value(operand, body), source, dtype, row=body.row, for_good=for_good)
+        for_good, cast = "roundingmode" in op.attributes, self._builder.cast
+        value = cast(op.name, self.value(operand, body), source, dtype, row=body.row, for_good=for_good)
+        if is_as_stored(op):
+            value = cast("arith.truncf", value, dtype, source, row=body.row, for_good=True)
+            value = cast("arith.extf", value, source, dtype, row=body.row)
+        return value
 
 
 def address_of(indices: list[Expr], arg: Arg) -> Expr:

@@ -20,6 +20,7 @@ _BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
 SCAN, ASSOCIATIVE_SCAN = "scan", "associative_scan"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
+_AS_STORED = "symshape.as_stored"
 _COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
 _CARRIED, _SLICED, _STACKED, _WRITTEN, _REASON = "carried", "sliced", "stacked", "written", "reason"
 _LISTS = "lists"
@@ -480,6 +481,20 @@ def destinations(launch: Any) -> list[ir.Value]:
     """The tensors that a launch writes: its last ones, one for each result."""
     tensors = [v for v in launch.operands if isinstance(v.type, ir.RankedTensorType)]
     return tensors[len(tensors) - len(launch.results) :]
+
+
+def set_as_stored(widening: Any) -> None:
+    """Of an ``arith.extf`` of a half type in a kernel: what is widened is rounded to that type first.
+
+    A kernel rounds what it stores, and hands on what it has not rounded. By its types the value is rounded already:
+    an ``arith.truncf`` that asked for it would be folded by MLIR's ``canonicalize``.
+    """
+    widening.operation.attributes[_AS_STORED] = ir.UnitAttr.get()
+
+
+def is_as_stored(op: Any) -> bool:
+    """See ``set_as_stored``."""
+    return _AS_STORED in op.operation.attributes
 
 
 def is_read(result: ir.Value) -> bool:

@@ -14,6 +14,7 @@ from symshape.dialects.accessors import body_of, is_layer, is_subgraph, kernel_f
 from symshape.dialects.short_form import read_short
 from symshape.errors import CompileError, OptionError
 from symshape.passes.framework.diagnostics import collect_diagnostics
+from symshape.passes.framework.separate_destinations import separate_destinations
 from symshape.passes.stages import STAGES
 from symshape.stage_header import headed_stage
 
@@ -42,8 +43,8 @@ def read_text(source: str | Path) -> tuple[str, str]:
 
 
 def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
-    """A verified module; our ops are in generic or in short form. CompileError with what is wrong, and in which line of
-    ``name``."""
+    """A verified module in which each launch writes memory of its own; our ops are in generic or in short form.
+    CompileError with what is wrong, and in which line of ``name``."""
     long = read_short(text, name)
     with context, ir.Location.unknown(context), collect_diagnostics(context) as errors:
         try:
@@ -55,6 +56,8 @@ def parse_module(text: str, context: ir.Context, name: str) -> ir.Module:
         where = f"{name}, line {errors[0].location.line}" if errors and errors[0].location.file == "-" else name
         told = "\n  ".join(error.message for error in errors)
         raise CompileError(f"this is no valid IR: {told}", where=where, next_step="symshape-opt checks a file")
+    with context:
+        separate_destinations(module)
     return module
 
 

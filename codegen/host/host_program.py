@@ -347,7 +347,9 @@ def _expect_true(w: Writer, op: Any) -> None:
 
 
 def _empty(w: Writer, op: Any) -> None:
-    value = w.alias[op.results[0]]
+    value = w.alias.get(op.results[0])
+    if value is None:  # nothing writes it
+        return
     dtype = TORCH_NAMES[dtype_of(op.results[0])]
     sizes, strides = w.shape(value)
     w.lines.append(f"{w.name(value)} = empty_strided({sizes}, {strides}, {dtype})")

@@ -27,6 +27,7 @@ from symshape.passes.framework.pipeline_text import (
     step_name,
     step_text,
 )
+from symshape.passes.framework.separate_destinations import separate_destinations
 
 IRHook = Callable[[str, ir.Module], None]  # (step name, module)
 
@@ -137,6 +138,7 @@ def _changed(module: ir.Module, step: Step, context: PassContext) -> list[Any]:
         manager = PassManager.parse(f"builtin.module({keep_copies(step)})")
         manager.enable_verifier(False)  # `verify` does it
         manager.run(module.operation)
+        separate_destinations(module)
     context.scratch.clear()
     return [module]
 

@@ -15,10 +15,11 @@ from symshape.passes.framework.base import Pass
 
 Step = Pass | str  # a pass of ours, or a pipeline element of MLIR as text
 
-_CANONICALIZE = re.compile(r"\bcanonicalize\b(?!-)(?:\{(?P<options>(?:[^{}]|\{[^{}]*\})*)\})?")
+_CANONICALIZE = re.compile(r"(?<![\w-])canonicalize\b(?!-)(?:\{(?P<options>(?:[^{}]|\{[^{}]*\})*)\})?")
 # By the names that compilers give it.
 _ERASE = "EraseIdentityLinalgOp<mlir::linalg::GenericOp>"
 _KEEP = f'disable-patterns={{"{{anonymous}}::{_ERASE}","(anonymous namespace)::{_ERASE}"}}'
+_INLINE = re.compile(r"(?<![\w-])inline\b(?!-)(?:\{(?P<options>(?:[^{}]|\{[^{}]*\})*)\})?")
 _OPEN, _CLOSE = "([{", ")]}"
 _ELEMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:\{(?P<options>.*)\})?", re.DOTALL)
 
@@ -69,11 +70,19 @@ def step_name(step: Step) -> str:
 
 
 def keep_copies(element: str) -> str:
-    """MLIR's ``canonicalize`` without the pattern that puts the source in the place of a copy.
+    """MLIR's ``canonicalize``, also that within ``inline``, without the pattern that puts the source in the place of a
+    copy.
 
     Of a tensor's value that is true, but here a copy has storage and strides of its own (``clone``, ``contiguous``).
     """
+    element = _INLINE.sub(_with_its_canonicalize, element)
     return _CANONICALIZE.sub(lambda match: f"canonicalize{{{match['options'] or ''} {_KEEP}}}", element)
+
+
+def _with_its_canonicalize(inline: re.Match[str]) -> str:
+    """``inline`` with its default written out: what it runs on each function that it has changed."""
+    options = inline["options"] or ""
+    return inline[0] if "default-pipeline" in options else f"inline{{{options} default-pipeline=canonicalize}}"
 
 
 def split_top_level(text: str, separator: str) -> list[str]:

@@ -320,3 +320,16 @@ def test_a_file_says_of_the_same_inputs_that_kernels_cannot_read_them(foreign: s
     with context:
         assert f"tensor<f64> of sizes [], strides [], {shown}" in difference(file, graph, "the file")
         assert difference(graph, graph, "the file") == ""
+
+
+def test_results_that_name_one_allocation() -> None:
+    """Two equal ``tensor.empty`` are one value to MLIR, also in IR written by hand: each result has its own memory."""
+    torch._dynamo.reset()
+    (graph,) = symshape.explain(lambda x: (x + 1, x * 2), torch.ones(5, 3)).graphs
+    lines = graph.stages["kernels"].splitlines()
+    both = [line.split(" = ")[0].strip() for line in lines if "tensor.empty" in line][:2]
+    (launch,) = [line for line in lines if "host.launch" in line]
+    text = graph.stages["kernels"].replace(launch, launch.replace(", ".join(both), f"{both[0]}, {both[0]}"))
+    assert f"{both[0]}, {both[0]}" in text
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(symshape.run_ir(text, x, stage="kernels"), (x + 1, x * 2))

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.dialects.accessors import set_as_stored
 from symshape.dialects.types import FLOATS
 from symshape.prover.numbers.expr import Expr
 
@@ -204,7 +205,7 @@ class Body:
             return self.op("builtin.unrealized_conversion_cast", dtype, Scalar(value, dtype))
         wide = self.cast(Scalar(value, dtype), compute_type(dtype))
         if as_stored and compute_type(dtype) != dtype:
-            return self.cast(self.round_for_good(wide, dtype), wide.dtype)
+            set_as_stored(wide.value.owner)
         return wide
 
     def cast(self, x: Scalar, dtype: str) -> Scalar:
