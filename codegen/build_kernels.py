@@ -129,7 +129,7 @@ def _print_triton(
 
 
 def _compile(functions: Sequence[Any], sources: Sequence[str], opt_level: int, machine: Any, steps: LoopSteps) -> bytes:
-    """One object of all kernels. Where it does not compile, the kernels at fault are those that do not alone."""
+    """One object of all kernels. If it does not compile, each kernel is compiled alone to find those at fault."""
     from symshape.codegen.cpu.objects.compile_objects import compile_objects
 
     if not sources:

@@ -1,4 +1,4 @@
-"""What the emitters of both targets need of a kernel that writes at data-dependent indices."""
+"""Properties of kernels that write at data-dependent indices, for the emitters of both targets."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs when compiled code is loaded or called."""
+"""The code that runs when compiled code is loaded or called."""

@@ -101,7 +101,7 @@ class Autotuner:
 
 
 def device_name(device: torch.device) -> str:
-    """What results hold for: the model of a GPU, not which of several."""
+    """The device that results are valid for: the model of a GPU, not one of several."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 

@@ -52,8 +52,8 @@ def _replayed(gm: torch.fx.GraphModule, args: tuple[Any, ...]) -> None:
 
 
 def error_instead(error: Exception, args: Sequence[Any], run: Callable[..., object]) -> Exception | None:
-    """What eager mode raises in the place of ``error``, which a call has raised for ``args``; None where the error is
-    of the right type. ``run`` is eager mode's form of the call, and is given copies."""
+    """The error of eager mode that replaces ``error``, which a call has raised for ``args``; None if the type is right
+    already. ``run`` is the call in eager mode, and gets copies."""
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     if isinstance(error, (torch.OutOfMemoryError, OffsetsError)) or any(t.device.type != "cpu" for t in tensors):
         return None

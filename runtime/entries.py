@@ -52,8 +52,8 @@ class Match(Protocol):
 
 
 def properties(value: Any) -> Properties:
-    """What the class of inputs knows of one: of a tensor all but its sizes, of an integer nothing, of anything else its
-    value. TypeError for a value that cannot be compared with another."""
+    """The properties of an argument that its class of inputs compares: of a tensor all but its sizes, of an integer
+    none, of any other its value. TypeError for a value that cannot be compared."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise TypeError(f"{value.layout} tensor")
@@ -98,7 +98,7 @@ def stand_in(value: torch.Tensor) -> torch.Tensor:
 
 
 def surroundings() -> tuple[object, ...]:
-    """What else decides how PyTorch runs a function: gradients, inference mode, default dtype, autocast, modes, the
+    """The global state that a function depends on: gradients, inference mode, default dtype, autocast, modes, the
     default device, forward differentiation."""
     own = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype(), autocast_state()
     return *own, *modes_now()

@@ -1,4 +1,4 @@
-"""What host programs and guards call where Python has a method of a number."""
+"""Functions of numbers for host programs and guards, where Python has methods."""
 
 from __future__ import annotations
 

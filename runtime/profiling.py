@@ -1,4 +1,4 @@
-"""What ``torch.profiler`` shows of compiled code: kernels by their names."""
+"""How ``torch.profiler`` shows compiled code: kernels by their names."""
 
 from __future__ import annotations
 

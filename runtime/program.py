@@ -87,7 +87,7 @@ def load_program(program: Program, kernels: Kernels, capture: Capture | None = N
 
 
 def _products(device: str, pad: bool) -> Mapping[str, Callable[..., torch.Tensor]]:
-    """What replaces PyTorch's products of matrices on a device: target -> callable."""
+    """Replacements for PyTorch's products of matrices on a device: target -> callable."""
     if device == "cpu":
         return cpu_products()
     if not pad:
@@ -272,7 +272,7 @@ def _bits_of(real: float) -> int:
 
 
 def _error_code(slot: Any) -> int:
-    """What kernels have found since this was last asked. A word that outlives a call is cleared: each error is raised
+    """The errors of kernels since the last read. The word outlives a call and is cleared here, so each error is raised
     once."""
     if isinstance(slot, ctypes.c_int64):
         return slot.value
@@ -284,8 +284,8 @@ def _error_code(slot: Any) -> int:
 
 
 def raise_index_error(code: int, kernel: str) -> NoReturn:
-    """What eager raises: IndexError for an index out of range, RuntimeError for an integer division by zero and for
-    offsets of rows that are none."""
+    """Raises eager mode's error: IndexError for an index out of range, RuntimeError for an integer division by zero and
+    for invalid row offsets."""
     if code == 2:
         raise RuntimeError("ZeroDivisionError")
     if code == 3:

@@ -129,7 +129,7 @@ class Cache:
         return None if data is None else unpack(key, data)
 
     def put(self, key: str, sections: Mapping[str, bytes]) -> bool:
-        """Writes an entry, in place of one that is there. False where the disk is full, or not to be written to."""
+        """Writes an entry, replacing an existing one. False if the disk is full or read-only."""
         data = pack(key, sections)
         if len(data) > self.limit:
             return False
@@ -150,7 +150,7 @@ class Cache:
         return True
 
     def remove(self, key: str) -> None:
-        """Removes an entry, if it is there. OSError where that is not allowed."""
+        """Removes an entry, if it exists. OSError if that is not allowed."""
         self._path(key).unlink(missing_ok=True)
 
     def clear(self) -> int:

@@ -56,7 +56,7 @@ def copy_all(destinations: list[torch.Tensor], sources: list[torch.Tensor]) -> N
 
 
 def static_launcher() -> tuple[Callable[..., Any], Callable[..., None]] | None:
-    """What loads machine code on a GPU, and what launches it. None in builds without it."""
+    """The functions that load machine code on a GPU and launch it. None in builds without them."""
     launcher = getattr(torch._C, "_StaticCudaLauncher", None)
     return None if launcher is None else (launcher._load_kernel, launcher._launch_kernel)
 

@@ -1,4 +1,4 @@
-"""What a thread is doing while it compiles: code of any folder notes it, and who watches is told.
+"""The step that a thread is compiling: code of any folder notes it, and watchers are told.
 
 Nobody watches as a rule, and a note is then one look at an attribute. ``symshape/live_line.py`` is the one who does.
 """

@@ -1,4 +1,4 @@
-"""What users call: ``symshape.compile``, ``symshape.jit`` and ``symshape.explain``."""
+"""The public functions: ``symshape.compile``, ``symshape.jit`` and ``symshape.explain``."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -78,7 +78,7 @@ def symshape_backend(
 
 
 def _entry() -> str:
-    """What compiles the frame at hand."""
+    """The name of the function that compiles the current frame."""
     return "symshape.compile" if is_frame_of_ours() else "torch.compile"
 
 
@@ -89,51 +89,24 @@ def _compiled(
     reports: list[GraphReport] | None,
     assumed: Assumptions,
 ) -> Any:
-    """What is to be called in the place of Dynamo's graph."""
-    fakes, entry = takes_fake_tensors(gm), _entry()
-    masks: list[MaskReport] = []
-    fallbacks: list[Fallback] = []
-    timings: Timings = []  # of steps before the graph at hand is compiled
-    staged: list[GraphReport] = []  # of graphs that a file of the user's may be for
-    bases: list[torch.fx.GraphModule] = []  # graphs that take bases in the place of inputs
-    rewrite = functools.partial(_without_masks, parsed, masks, fallbacks, timings)
-
-    def compiler(kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
-        graph = rewrite(graph) if kind == "inference" else graph
-        env = shape_env_of(graph)
-        _add_guards(graph, env, assumed, timings)
-        compiled, run = _compiled_graph(graph, parsed, kind, reports is not None, entry)
-        log_output_code(compiled)
-        if parsed.stage:  # a report that was kept on disk is read when it is asked for
-            staged.append(compiled.report)
-        if reports is not None:
-            compiled.report.timings[:0], timings[:] = timings, []  # the first graph's report has them
-            reports.append(_completed(compiled.report, env, masks, fallbacks))
-        if kind == "backward":
-            return takes_batches(run)
-        if not base_arguments(graph):
-            return run
-        bases.append(graph)
-        return check_bases(graph, env, run)
-
-    how: dict[str, Any] = {kind: functools.partial(compiler, kind) for kind in ("forward", "backward", "inference")}
-    how["decompositions"] = decomposition_table(parsed.random == "eager")
-    how |= {"joint": ready_to_split(rewrite), "splitting": splitting}
+    """The callable that replaces Dynamo's graph."""
+    fakes, graphs = takes_fake_tensors(gm), _TracedGraphs(parsed, reports, assumed, _entry())
+    how = graphs.callbacks()
     before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")
     require_known(Scope("graph"))  # no fallback serves where PyTorch is another one
     remember(traced_env_of(gm))
-    _rewrite_before_tracing(gm, timings)
+    _rewrite_before_tracing(gm, graphs.timings)
     lay_out = take_layouts_out(gm)
     put_together = take_results_apart(gm)
     while True:  # every round makes one more call opaque, or keeps memory
-        del masks[:], fallbacks[:], bases[:], staged[:]
+        graphs.forget()
         try:
             with in_force(scope):
                 note("AOTAutograd")
                 run = aot_compile(gm, example_inputs, **how)
-                _require_fit(parsed, staged)
+                _require_fit(parsed, graphs.staged)
                 track_sources(traced_env_of(gm))
-                run = gm if fakes else or_in_eager_mode(run, gm) if bases else run
+                run = gm if fakes else or_in_eager_mode(run, gm) if graphs.bases else run
                 return lay_out(put_together(with_python_numbers(with_eager_errors(run, gm), gm)))
         except MemoryIsRead:
             scope = replace(scope, keeps_memory=True)
@@ -142,6 +115,65 @@ def _compiled(
             if not mark_failing_call(gm, error):
                 return lay_out(put_together(_as_calls(gm, error, parsed, reports, assumed)))
         replace_marked(gm)
+
+
+@dataclass
+class _TracedGraphs:
+    """Compiles the graphs that AOTAutograd makes of one graph of Dynamo's; ``reports``, if given, takes theirs."""
+
+    options: Options
+    reports: list[GraphReport] | None
+    assumed: Assumptions
+    entry: str
+    timings: Timings = field(default_factory=list)  # of steps before the next graph is compiled
+    masks: list[MaskReport] = field(default_factory=list)
+    fallbacks: list[Fallback] = field(default_factory=list)
+    staged: list[GraphReport] = field(default_factory=list)  # of graphs that a file of the option ``stage`` may be for
+    bases: list[torch.fx.GraphModule] = field(default_factory=list)  # graphs that take bases in the place of inputs
+
+    def forget(self) -> None:
+        """Before the graph is traced again: what the last trace has left."""
+        del self.masks[:], self.fallbacks[:], self.bases[:], self.staged[:]
+
+    def callbacks(self) -> dict[str, Any]:
+        """The arguments of ``aot_compile``."""
+        kinds = ("forward", "backward", "inference")
+        compilers: dict[str, Any] = {kind: functools.partial(self._compile, kind) for kind in kinds}
+        decompositions = decomposition_table(self.options.random == "eager")
+        joint = ready_to_split(self._without_masks)
+        return compilers | {"decompositions": decompositions, "joint": joint, "splitting": splitting}
+
+    def _compile(self, kind: str, graph: torch.fx.GraphModule, _inputs: Any) -> Any:
+        graph = self._without_masks(graph) if kind == "inference" else graph
+        env = shape_env_of(graph)
+        _add_guards(graph, env, self.assumed, self.timings)
+        compiled, run = _compiled_graph(graph, self.options, kind, self.reports is not None, self.entry)
+        log_output_code(compiled)
+        if self.options.stage:  # a report that was kept on disk is read when it is asked for
+            self.staged.append(compiled.report)
+        if self.reports is not None:
+            compiled.report.timings[:0], self.timings[:] = self.timings, []  # the first graph's report has them
+            self.reports.append(_completed(compiled.report, env, self.masks, self.fallbacks))
+        if kind == "backward":
+            return takes_batches(run)
+        if not base_arguments(graph):
+            return run
+        self.bases.append(graph)
+        return check_bases(graph, env, run)
+
+    def _without_masks(self, graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Before forward and backward are split: what a mask selects would be saved for backward."""
+        if NAME in self.options.disable_passes:
+            return graph
+        try:
+            with timed(NAME, self.timings):
+                graph, self.masks[:] = rewrite_masks(graph)
+        except Exception as error:
+            load_mlir()
+            from symshape.fallbacks import without_rewrite
+
+            self.fallbacks[:] = [without_rewrite(NAME, graph, error, self.options)]
+        return graph
 
 
 def _compiled_graph(
@@ -167,28 +199,6 @@ def _require_fit(options: Options, staged: Sequence[GraphReport]) -> None:
         require_fit(options, staged)
 
 
-def _without_masks(
-    options: Options,
-    masks: list[MaskReport],
-    fallbacks: list[Fallback],
-    timings: Timings,
-    graph: torch.fx.GraphModule,
-) -> torch.fx.GraphModule:
-    """Before forward and backward are split: what a mask selects would be saved for backward. The lists take what is
-    reported."""
-    if NAME in options.disable_passes:
-        return graph
-    try:
-        with timed(NAME, timings):
-            graph, masks[:] = rewrite_masks(graph)
-    except Exception as error:
-        load_mlir()
-        from symshape.fallbacks import without_rewrite
-
-        fallbacks[:] = [without_rewrite(NAME, graph, error, options)]
-    return graph
-
-
 def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
     """Changes of Dynamo's graph, in place, before AOTAutograd sees it."""
     for step in steps_on(DYNAMO):
@@ -197,7 +207,7 @@ def _rewrite_before_tracing(gm: torch.fx.GraphModule, timings: Timings) -> None:
 
 
 def _add_guards(graph: torch.fx.GraphModule, env: Any, assumed: Assumptions, timings: Timings) -> None:
-    """What else must hold of the inputs of a traced graph, and what cannot."""
+    """Adds guards that the trace has not made, and raises for conditions that cannot hold."""
     with timed("check-marked-sizes", timings):
         check_marked(env)
     with timed("guard-offsets", timings):

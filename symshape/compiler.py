@@ -289,7 +289,7 @@ def stage_pipelines(
 
 
 def _unless(disabled: Set[str], step: Any) -> list[Any]:
-    """The step, or what takes its place where it is left out."""
+    """The step, or its replacement if it is left out."""
     if step_name(step) not in disabled:
         return [step]
     instead = getattr(step, "instead", "")

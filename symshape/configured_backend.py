@@ -56,7 +56,7 @@ class ConfiguredBackend:
         return self.options, self.assumptions, self.dynamic is not False, self.pass_files
 
     def get_compiler_config(self) -> dict[str, Any]:
-        """What ``compiled.get_compiler_config()`` returns: every option with its value."""
+        """The result of ``compiled.get_compiler_config()``: every option with its value."""
         return asdict(self.options)
 
 

@@ -1,4 +1,4 @@
-"""What is done when a pass, a step of code generation or loading fails: less of the graph is compiled.
+"""Fallbacks: when a pass, a step of code generation or loading fails, less of the graph is compiled.
 
 In this order: the compile is repeated without the pass that failed; with library calls for the operations at fault;
 then the whole graph is run as library calls (``graph_as_calls``). Each failure is said once, with the command that
@@ -57,8 +57,8 @@ class Attempt:
 
 
 def next_attempt(attempt: Attempt, error: Exception, strict: bool, folder: Path) -> Attempt:
-    """What to try after a failure: the same with each pass verified, where they were not, then less. Raises the error
-    where nothing may or can be tried."""
+    """The next attempt after a failure: first with each pass verified, if they were not, then with less of the graph.
+    Raises the error if nothing is left to try, or no fallback is allowed."""
     if isinstance(error, UnverifiedFailure):
         return replace(attempt, verify_each=True)
     if attempt.as_calls or not may_fall_back(error, strict):

@@ -75,7 +75,7 @@ def compile_with(
 
 
 def compile_apart(fn: Any, backend: Any, tracing: Tracing) -> Any:
-    """``fn`` compiled beside all other code of it: neither uses that of the other, and no limit counts."""
+    """``fn`` compiled separately from its other compiled code: neither is used for the other, and no limit counts."""
     habits = {"isolate_recompiles": True} if is_argument_of_compile("isolate_recompiles") else {}
     return _compiled(fn, backend, replace(tracing, more="unlimited"), habits)
 

@@ -39,7 +39,7 @@ class GraphAsCalls:
 
     @cached_property
     def entry(self) -> EntryGuards:
-        """What the graph needs of its arguments: their layouts, and the guards that were made while it was traced."""
+        """The requirements of the graph on its arguments: their layouts, and the guards of the trace."""
         return traced_entry(_arguments(self.graph), self.env)
 
 

@@ -24,7 +24,7 @@ _PLURALS = {"graph": "graphs", "entry": "entries"}
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an earlier graph is not for a call.
+    """Why an earlier graph does not serve a call.
 
     ``graph``      its number, from 1 on
     ``condition``  what it holds for: ``x.size(1) > 1``
@@ -136,7 +136,7 @@ def tell(graph: FurtherGraph) -> None:
 
 
 def tell_of_limit(graph: FurtherGraph, name: str, lines: Sequence[Line], count: int) -> None:
-    """That a function has been compiled for enough values of a size: ``count``."""
+    """Logs that a function has been compiled for enough values (``count``) of a size."""
     asked = {reason.line: reason.asked for reason in graph.reasons if reason.asked.startswith(_OPERATOR)}
     where = ", ".join(
         (f"{asked[str(line)]}, called by " if str(line) in asked else "") + f"`{line.text}` at {line}" for line in lines

@@ -71,7 +71,7 @@ def main_function(module: ir.Module, name: str) -> Any:
 
 
 def stage_of(text: str, module: ir.Module, name: str) -> str:
-    """The stage that IR is in: what its header says, else what its operations show.
+    """The stage of IR: that of its header, else the one that its operations show.
 
     Library calls alone are taken for ``imported``: the passes up to ``linalg`` find nothing to do in IR that they have
     seen. CompileError where it cannot be told.

@@ -43,7 +43,7 @@ class Step:
     stage: str = ""
 
     def function(self) -> Callable[..., Any]:
-        """What ``code`` names."""
+        """The function that ``code`` names."""
         module, _, name = self.code.partition(":")
         found: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
         return found

@@ -183,7 +183,7 @@ def _is_strided(value: torch.Tensor) -> bool:
 
 
 def _environment(env: Any) -> dict[str, Any]:
-    """What the ShapeEnv knows, as text."""
+    """The facts of the ShapeEnv, as text."""
     if env is None:
         return {"symbols": [], "guards": [], "asserted": [], "replaced": []}
     sources = {str(symbol): names for symbol, names in symbol_sources(env).items()}
@@ -249,7 +249,7 @@ class Recorded:
         return self.about["outcome"] == "compiled"
 
     def other_versions(self) -> list[str]:
-        """What made the recording, and is another here."""
+        """Names of the versions that differ between the recording and this process."""
         here = _versions(self.options)
         return [name for name, version in self.about["versions"].items() if here.get(name) != version]
 

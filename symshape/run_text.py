@@ -33,7 +33,7 @@ def run_ir(
     constants: Sequence[Any] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What the graph returns whose IR is in ``source`` (a file, or the text itself), compiled from its stage on.
+    """The results of the graph whose IR is in ``source`` (a file, or the text itself), compiled from its stage on.
 
     ``inputs``     the graph's arguments in order; integers that are sizes of tensors among them may be left out. They
                    are checked: number, type, rank, sizes, strides, and what the graph takes for granted of sizes

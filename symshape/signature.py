@@ -1,4 +1,4 @@
-"""What a graph takes and returns, read from its IR in any stage."""
+"""The arguments and results of a graph, read from its IR in any stage."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Symbol:
 
     @property
     def allowed(self) -> str:
-        """What it may be, in words."""
+        """The allowed values, in words."""
         return range_text(self.minimum, self.maximum, self.divisor)
 
 
@@ -126,7 +126,8 @@ def _marked(text: str, foreign: Foreign | None) -> str:
 
 
 def read_signature(module: ir.Module, name: str) -> Signature:
-    """Of a module with one main function. CompileError for any other; ``name`` is what the error calls it."""
+    """The signature of a module with one main function. CompileError for any other; ``name`` is its name in the
+    error."""
     function = main_function(module, name)
     operations = body_of(function)
     block = function.regions[0].blocks[0]

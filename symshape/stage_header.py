@@ -9,17 +9,17 @@ _HEADER: Final = re.compile(r"//[ \t]*stage:[ \t]*([\w-]+)[^\n]*(\n|$)")
 
 
 def with_header(stage: str, text: str) -> str:
-    """What is written to a file; ``text`` has none yet."""
+    """The text of a file with a header; ``text`` has none yet."""
     return f"// stage: {stage}\n{text.rstrip()}\n"
 
 
 def headed_stage(text: str) -> str | None:
-    """What the first line says; None if it says none."""
+    """The stage that the first line names; None if it names none."""
     header = _HEADER.match(text)
     return header[1] if header is not None else None
 
 
 def without_header(text: str) -> str:
-    """What follows it."""
+    """The text without its header."""
     header = _HEADER.match(text)
     return text[header.end() :] if header is not None else text

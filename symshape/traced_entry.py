@@ -1,4 +1,5 @@
-"""What a traced graph needs of its arguments, read off the trace: the IR of a compiled one may know less."""
+"""The requirements of a traced graph on its arguments, read from the trace: the IR of a compiled graph may have fewer
+facts."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from symshape.prover.numbers.expr import Expr
 
 
 def traced_entry(fakes: Sequence[Any], env: Any) -> EntryGuards:
-    """What a trace needs of arguments that look like these: layouts, ranges of symbols, guards."""
+    """The requirements of a trace on its arguments: layouts, ranges of symbols, guards."""
     rows = collect_symbols(list(fakes), env)
     guards = open_guards(env, {Expr.symbol(row.name) for row in rows})
     return EntryGuards(

@@ -35,7 +35,7 @@ _SELECTIVITY = {"eq": 0.9, "ge": 0.2, "ne": 0.05, "and": 0.5, "or": 0.2, "false"
 
 @dataclass(frozen=True)
 class Constraint:
-    """What must hold, the message for the case that it does not, and the user's ``file:line``."""
+    """A condition that must hold, the message if it fails, and the user's ``file:line``."""
 
     condition: Condition
     message: str = ""

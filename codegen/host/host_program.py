@@ -286,7 +286,7 @@ class Writer:
         return self.sizes.layouts[value]
 
     def held(self, value: ir.Value) -> Held:
-        """What the tensor that the program has for a value looks like."""
+        """The layout of the program's tensor for a value."""
         layout = self.layout(value)
         return self.tensors.get(value, (layout.sizes, layout.strides, dtype_of(value)))
 
@@ -305,7 +305,7 @@ class Writer:
         return self.size(self.sizes.expr(value)) if value in self.sizes else self.name(value)
 
     def result_name(self, result: ir.Value) -> str:
-        """What a result is assigned to."""
+        """The name that a result is assigned to."""
         if result in self.sizes:  # an integer result is a symbol of its own name
             return self.sizes.expr(result).python()
         return self.name(result)

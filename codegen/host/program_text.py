@@ -1,4 +1,4 @@
-"""What the writer of the host program leaves: its source, and what the loader and the report need of it."""
+"""The output of the host program's writer: the source, and the facts that the loader and the report need."""
 
 from __future__ import annotations
 

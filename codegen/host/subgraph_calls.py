@@ -1,4 +1,4 @@
-"""Calls of subgraphs, as lines of the host program: of branches, of bodies of loops, and of what computes a tile."""
+"""Calls of subgraphs as lines of the host program: branches, bodies of loops, functions of tiles."""
 
 from __future__ import annotations
 
@@ -138,14 +138,14 @@ def _slice(w: Writer, name: str, layout: Layout, position: str = "position") -> 
 
 
 def _own_memory(w: Writer, op: Any, given: Sequence[str], carried: Sequence[str]) -> None:
-    """Without any step a loop returns copies of what it was given."""
+    """A loop without steps returns copies of its initial values."""
     for value, before, after in zip(op.operands, given, carried):
         if isinstance(value.type, ir.RankedTensorType):
             w.lines.append(f"if {after} is {before}: {after} = {after}.clone()")
 
 
 def _targets(names: Sequence[str]) -> str:
-    """What a tuple is assigned to; "" for an empty one."""
+    """The targets of an assignment of a tuple; "" for an empty one."""
     return f"{_tuple(names)} = " if names else ""
 
 

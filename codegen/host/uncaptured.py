@@ -1,4 +1,4 @@
-"""Why the launches of a program cannot be a CUDA graph: what its text says, whatever the sizes.
+"""Why the launches of a program cannot be a CUDA graph, by its text, whatever the sizes.
 
 A replay runs what was enqueued, with the host's decisions of the capture. So nothing may be decided by data that the
 host reads, nothing may run on the host or on another device, and nothing may wait for the GPU: that would end the
@@ -61,7 +61,7 @@ _ATTENTION: Final = {
 
 
 def why_uncaptured(functions: Sequence[Any]) -> str:
-    """Of the functions that a program consists of; "" where nothing speaks against a graph."""
+    """The reason why a program of these functions cannot be captured; "" if it can."""
     for function in functions:
         arguments = set(function.regions[0].blocks[0].arguments)
         for op in body_of(function):

@@ -93,7 +93,7 @@ class TritonBody:
         return f"v{number}" + (self._segment.suffix if "r" in self._axes[number] else "")
 
     def _masks(self, axes: Axes) -> list[str]:
-        """Of lanes that are points."""
+        """The masks of lanes that are points."""
         own = {**_MASKS, "r": f"rmask{self._segment.suffix}"} if self._segment.masked else _MASKS
         return [own[axis] for axis in sorted(axes, reverse=True) if axis in own]
 
@@ -247,7 +247,7 @@ class TritonBody:
     # Reductions.
 
     def _reduce(self, instr: Instr) -> None:
-        """Of the blocks that hold all reduced points."""
+        """The reduction of the blocks that hold all reduced points."""
         blocks = []
         for segment in self.segments:
             self.enter(segment)
@@ -283,6 +283,6 @@ def check_types(kernel: LoopKernel) -> None:
 
 
 def _literal(constant: Instr) -> str:
-    """Of a constant instruction, with the sign of a zero."""
+    """The text of a constant instruction, with the sign of a zero."""
     assert constant.value is not None
     return literal(constant.value)

@@ -48,7 +48,7 @@ def first_lines(args: Sequence[Arg]) -> list[str]:
 
 
 def given_tensors(args: Sequence[Arg]) -> list[str]:
-    """What launches get: numbers as they are, tensors as ``{name}``."""
+    """The arguments of launches: numbers as they are, tensors as ``{name}``."""
     return [arg.name if arg.by_value else f"{{{arg.name}}}" for arg in args]
 
 
@@ -117,7 +117,7 @@ def _conditions(conditions: Sequence[Condition]) -> tuple[dict[str, str], list[t
 
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:
-    """The operands of a conjunction, those that are about alignment as one."""
+    """The operands of a conjunction; those about alignment are combined to one."""
     operands: Iterable[Condition] = condition.operands if condition.kind == "and" else (condition,)
     rest = [part for part in operands if not _is_alignment(part)]
     aligned = all_of(*(part for part in operands if _is_alignment(part)))

@@ -1,4 +1,4 @@
-"""Scalar operations as Triton text: one flat table from MLIR op names, and what depends on types beside it."""
+"""Scalar operations as Triton text: a table from MLIR op names, and operations whose text depends on types."""
 
 from __future__ import annotations
 

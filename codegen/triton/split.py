@@ -1,4 +1,4 @@
-"""Reductions whose rows many programs share: partial results go to a workspace, a second launch combines them.
+"""Reductions whose rows several programs share: partial results go to a workspace, a second launch combines them.
 
 For each sweep of the schedule: ``partialK`` runs it for a part of the reduced points in steps (``heldK`` where the part
 is held at once, form "split_persistent"), ``combineK`` combines what the parts found, in their order, does the
@@ -77,7 +77,7 @@ def _times(count: int, size: str) -> str:
 
 
 def is_column(kernel: LoopKernel) -> bool:
-    """Whether the fast dim of what is reduced is parallel: neighbouring threads then take neighbouring rows."""
+    """Whether the fast dim of the reduced tensor is parallel: neighbouring threads then take neighbouring rows."""
     parallel = [d for d in kernel.dims if not d.reduced]
     reduced = [d for d in kernel.dims if d.reduced]
     votes = 0

@@ -1,4 +1,5 @@
-"""What PyTorch's tracing rules ask a shape environment, and what it knows then: for `symshape corpus record`."""
+"""The questions of PyTorch's tracing rules to a shape environment, and its facts at that time: for `symshape corpus
+record`."""
 
 from __future__ import annotations
 

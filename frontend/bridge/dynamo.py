@@ -32,7 +32,7 @@ def compiled_code() -> CodeType | None:
 
 
 def name_of_code(code: CodeType) -> str:
-    """A function's name; of what Dynamo made of a part of one, that with the line where it begins."""
+    """A function's name; for a part of one that Dynamo made, with the line where it begins."""
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 
     if not code.co_name.startswith(TORCH_DYNAMO_RESUME_IN_PREFIX):
@@ -42,7 +42,7 @@ def name_of_code(code: CodeType) -> str:
 
 
 def is_part(code: CodeType) -> bool:
-    """Whether it is a part of a function: what Dynamo made of what follows a graph break, or a comprehension."""
+    """Whether Dynamo made it as a part of a function: the code after a graph break, or a comprehension."""
     from torch._dynamo.resume_execution import TORCH_DYNAMO_RESUME_IN_PREFIX
 
     comprehensions = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
@@ -81,12 +81,12 @@ def takes_fake_tensors(gm: torch.fx.GraphModule) -> bool:
 
 
 def _given(placeholder: torch.fx.Node) -> Any:
-    """What a graph's argument is at this call."""
+    """The value of a graph's argument at this call."""
     return getattr(placeholder.meta.get("grapharg"), "example", None)
 
 
 def sizes_at_hand(graph: Any) -> dict[Any, int]:
-    """What sizes of inputs that are traced as unknown are at this call, by symbol."""
+    """The values at this call of inputs' sizes that are symbols in the trace, by symbol."""
     found: dict[Any, int] = {}
     for node in graph.graph.nodes if graph is not None else ():
         example = _given(node) if node.op == "placeholder" else None

@@ -1,4 +1,4 @@
-"""What Dynamo counts: graphs, graph breaks, compilations."""
+"""Dynamo's counters: graphs, graph breaks, compilations."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def _values(condition: str, read: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _readings(condition: str) -> Iterator[str]:
-    """What is read of the call in a condition: ``L['x'].size()[0]``, ``len(L['xs'])``."""
+    """The expressions in a condition that read the call: ``L['x'].size()[0]``, ``len(L['xs'])``."""
     try:
         tree = ast.parse(condition, mode="eval").body
     except SyntaxError:

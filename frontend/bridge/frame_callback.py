@@ -1,4 +1,4 @@
-"""What Dynamo calls for a frame, and what it keeps for a function's code."""
+"""The callback of Dynamo for a frame, and Dynamo's data for a function's code."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def recompile_limit() -> int:
 
 
 def kept_for(code: CodeType) -> dict[str, Any]:
-    """What Dynamo keeps for a code object until it is reset; a table to write to."""
+    """Dynamo's table for a code object, which is kept until it is reset."""
     found: dict[str, Any] = code_context.get_context(code)
     return found
 

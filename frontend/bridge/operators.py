@@ -26,15 +26,15 @@ def overload_schemas(packet: torch._ops.OpOverloadPacket) -> list[Any]:
     return [getattr(packet, overload)._schema for overload in packet.overloads()]
 
 
-def core_operators() -> list[str]:
-    """Names of the core ATen overloads (``torch.Tag.core``) that return tensors and write to no argument, sorted."""
+def tagged_operators(tag: Any) -> list[str]:
+    """Names of the ATen overloads with a tag (``torch.Tag.core``) that return tensors and write to none, sorted."""
     found = []
     for schema in torch._C._jit_get_all_schemas():
         namespace, _, name = schema.name.partition("::")
         packet = getattr(torch.ops.aten, name, None) if namespace == "aten" else None
         op = getattr(packet, schema.overload_name or "default", None)
         gives_tensors = any("Tensor" in str(result.type) for result in schema.returns)
-        if op is not None and torch.Tag.core in op.tags and gives_tensors and not schema.is_mutable:
+        if op is not None and tag in op.tags and gives_tensors and not schema.is_mutable:
             found.append(str(op))
     return sorted(found)
 

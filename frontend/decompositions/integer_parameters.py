@@ -107,15 +107,16 @@ def kaiser_window(at: torch.Tensor, last: Any, beta: float = 12.0) -> torch.Tens
 def triu_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = torch.long, device: Any = None) -> torch.Tensor:
     """``torch.triu_indices`` of a square, (2, elements), from its diagonal or one above."""
     width, count = _triangle(row, offset)
-    line, place = _places(count - 1 - torch.arange(count, device=device))  # it is a lower triangle from its end
-    return torch.stack([width - 1 - line, width - 1 - place + offset]).to(dtype)
+    from_its_end = count - 1 - torch.arange(count, device=device)  # a lower triangle
+    row_index, column = _triangle_coordinates(from_its_end)
+    return torch.stack([width - 1 - row_index, width - 1 - column + offset]).to(dtype)
 
 
 def tril_indices(row: Any, col: Any, offset: int = 0, *, dtype: Any = torch.long, device: Any = None) -> torch.Tensor:
     """``torch.tril_indices`` of a square, (2, elements), from its diagonal or one below."""
     _, count = _triangle(row, offset)
-    line, place = _places(torch.arange(count, device=device))
-    return torch.stack([line - offset, place]).to(dtype)
+    row_index, column = _triangle_coordinates(torch.arange(count, device=device))
+    return torch.stack([row_index - offset, column]).to(dtype)
 
 
 def _triangle(size: Any, offset: int) -> tuple[Any, Any]:
@@ -124,10 +125,10 @@ def _triangle(size: Any, offset: int) -> tuple[Any, Any]:
     return width, width * (width + 1) // 2
 
 
-def _places(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Line and place of each element of a lower triangle, line by line: exact below 2^50 elements."""
-    line = (((8 * at + 1).double().sqrt() - 1) / 2).long()
-    return line, at - line * (line + 1) // 2
+def _triangle_coordinates(at: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Row and column of each element of a lower triangle in row-major order: exact below 2^50 elements."""
+    row = (((8 * at + 1).double().sqrt() - 1) / 2).long()
+    return row, at - row * (row + 1) // 2
 
 
 def fftfreq(n: Any, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> torch.Tensor:

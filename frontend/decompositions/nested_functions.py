@@ -441,7 +441,7 @@ def _cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     offsets = torch.stack(starts).sum(0, dtype=starts[0].dtype)
     joined = torch.cat([one.values for one in parts], inner)
     made = nested_of(Rows(joined, offsets, None, None, _sum_of_longest(parts), parts[0].dim, None))
-    index = _places(parts, offsets, joined.shape[inner])
+    index = _indices_of_joined(parts, offsets, joined.shape[inner])
     return _like(made, joined.index_select(inner, index))
 
 
@@ -453,7 +453,7 @@ def _sum_of_longest(parts: Sequence[Rows]) -> Tensor | None:
     return torch.cat([one for one in known if one is not None])
 
 
-def _places(parts: Sequence[Rows], offsets: Tensor, total: Any) -> Tensor:
+def _indices_of_joined(parts: Sequence[Rows], offsets: Tensor, total: Any) -> Tensor:
     """(total,): where in the joined values each element of the joined rows is."""
     columns, before = [offsets[:-1]], torch.zeros_like(offsets[:-1])
     ahead: Any = 0

@@ -40,7 +40,7 @@ def take_results_apart(gm: torch.fx.GraphModule) -> Callable[[Callable[..., Any]
             forms.append((names, rows.dim))
     output.args = (tuple(flat),)
     gm.recompile()
-    return lambda run: lambda *args: _together(run(*args), forms)
+    return lambda run: lambda *args: _nested_again(run(*args), forms)
 
 
 def _example(node: Any) -> Any:
@@ -63,7 +63,7 @@ def _part_of(graph: torch.fx.Graph, node: torch.fx.Node, name: str, example: Any
     return made
 
 
-def _together(flat: Sequence[Any], forms: Sequence[tuple[tuple[str, ...], int] | None]) -> tuple[Any, ...]:
+def _nested_again(flat: Sequence[Any], forms: Sequence[tuple[tuple[str, ...], int] | None]) -> tuple[Any, ...]:
     left = iter(flat)
     found: list[Any] = []
     for form in forms:

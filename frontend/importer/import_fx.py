@@ -419,7 +419,7 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     texts: dict[torch.fx.Node, str] = {}  # what is returned twice is one object
     parts: list[str] = []
     told: list[str] = []  # of each operand
-    places = _places(items, importer.written)
+    places = _copied_to(items, importer.written)
     related = {**related, **{one: OF_ARGUMENT for one, place in places.items() if place == MADE_OF_INPUT}}
     written: list[int] = []  # of each operand
     for item in items:
@@ -438,9 +438,9 @@ def _import_output(importer: Importer, node: torch.fx.Node) -> list[ir.Type]:
     return [v.type for v in operands]
 
 
-def _places(items: Sequence[Any], written: Sequence[int]) -> dict[Any, int]:
-    """The argument that a result is copied to, and those that are made of an input: of nodes that are returned for
-    nothing else."""
+def _copied_to(items: Sequence[Any], written: Sequence[int]) -> dict[Any, int]:
+    """For each returned node the argument that it is copied to, or the mark of a value made of an input; without nodes
+    that are returned in another role as well."""
     found: dict[torch.fx.Node, set[int]] = {}
     for item, place in zip(items, written):
         if isinstance(item, torch.fx.Node):

@@ -36,7 +36,7 @@ def arguments_become_numbers(changes: Changes) -> None:
 def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        places = _places_of_function(self.value)
+        places = _number_parameters_of_function(self.value)
         return usual(self, tx, *_with_numbers(tx, places, args, kwargs)) if places else usual(self, tx, args, kwargs)
 
     return call_function
@@ -46,32 +46,35 @@ def _of_functions(usual: Callable[..., Any]) -> Callable[..., Any]:
 def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call_method(self: Any, tx: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        places = {place - 1 if isinstance(place, int) else place: make for place, make in _places(name).items()}
+        parameters = _number_parameters(name).items()
+        places = {place - 1 if isinstance(place, int) else place: make for place, make in parameters}
         return usual(self, tx, name, *_with_numbers(tx, places, args, kwargs))
 
     return call_method
 
 
-def _places_of_function(function: Any) -> Mapping[int | str, _Make]:
+def _number_parameters_of_function(function: Any) -> Mapping[int | str, _Make]:
     module = getattr(function, "__module__", None) or "torch"  # functions of torch._C have none
     if not callable(function) or not module.startswith("torch"):
         return _NONE
     if isinstance(function, types.FunctionType):
         return _annotated(function)
-    return _places(getattr(function, "__name__", ""))
+    return _number_parameters(getattr(function, "__name__", ""))
 
 
 @functools.cache
 def _annotated(function: types.FunctionType) -> Mapping[int | str, _Make]:
-    """Where a function of PyTorch's Python that is a node of the graph says that it takes a truth value."""
+    """The parameters of a Python function of PyTorch's that are annotated as truth values; it is itself a node of the
+    graph."""
     parameters = inspect.signature(function).parameters.values()
     taken = [(place, one.name) for place, one in enumerate(parameters) if one.annotation in (bool, "bool")]
     return {place: _truth_value for pair in taken for place in pair}
 
 
 @functools.cache
-def _places(name: str) -> Mapping[int | str, _Make]:
-    """Where an operator of ATen takes numbers only: positions and names of its parameters, and what makes them."""
+def _number_parameters(name: str) -> Mapping[int | str, _Make]:
+    """The parameters of an ATen operator that take only numbers, by position and by name, with the function that makes
+    such a number."""
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
     if not isinstance(packet, torch._ops.OpOverloadPacket):  # the namespace has methods of objects too: __eq__
         return _NONE

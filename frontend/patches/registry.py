@@ -1,9 +1,9 @@
 """Every change that symshape makes to PyTorch, in one table, and the one way to make them.
 
-The rows stand in ``frontend/patches/tables/``, by what is being traced. ``in_force`` makes the changes of a scope under
-Dynamo's compile lock and reverts them, whatever raises. A scope inside of another one, in the same thread, makes what
-the other has not made; settings it sets again. Rows are in the order in which they are made: of two that replace one
-function the later one calls the earlier one.
+The rows stand in ``frontend/patches/tables/``, one file for each subject. ``in_force`` makes the changes of a scope
+under Dynamo's compile lock and reverts them, whatever raises. A nested scope, in the same thread, makes only the
+changes that are not in force yet, but makes settings again. Rows are in the order in which they are made: of two rows
+that replace one function the later one calls the earlier one.
 """
 
 from __future__ import annotations
@@ -11,23 +11,47 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 
 from torch._dynamo.convert_frame import compile_lock
 
 from symshape.frontend.patches.patch import Changes, Patch, Scope
 from symshape.frontend.patches.settings import Change
-from symshape.frontend.patches.tables.frame_rows import FRAME_PATCHES, SETTINGS
-from symshape.frontend.patches.tables.graph_rows import GRAPH_PATCHES
-from symshape.frontend.patches.tables.jit_rows import JIT_PATCHES
-
-# (title, when, rows), in the order in which rows are made.
-TABLES: tuple[tuple[str, str, tuple[Patch, ...]], ...] = (
-    ("Settings", "While Dynamo traces a frame, or `symshape.jit` a function.", SETTINGS),
-    ("Frames", "While Dynamo traces a frame, or `symshape.jit` a function.", FRAME_PATCHES),
-    ("Graphs", "While AOTAutograd traces a graph, or splits it.", GRAPH_PATCHES),
-    ("symshape.jit", "While `symshape.jit` traces, and while the user's function runs in it.", JIT_PATCHES),
+from symshape.frontend.patches.tables import (
+    check_rows,
+    fake_result_rows,
+    graph_rows,
+    input_rows,
+    jit_rows,
+    nested_tensor_rows,
+    opaque_rows,
+    python_rows,
+    settings_rows,
+    size_rows,
+    speed_rows,
+    subgraph_rows,
+    unbacked_rows,
 )
-PATCHES: tuple[Patch, ...] = tuple(patch for _, _, rows in TABLES for patch in rows)
+
+# Title and file, whose docstring says what its rows are about. Rows are made in this order. It matters where rows of
+# two files replace one function: a cache wraps the rules whose results it keeps (sizes before speed), and an opaque
+# call takes the errors that other rows of `run_node` have left (sizes, checks, opaque calls).
+TABLES: tuple[tuple[str, ModuleType], ...] = (
+    ("Settings", settings_rows),
+    ("Inputs", input_rows),
+    ("Sizes 0 and 1", size_rows),
+    ("Nested tensors", nested_tensor_rows),
+    ("Unbacked sizes", unbacked_rows),
+    ("Fake results", fake_result_rows),
+    ("Speed", speed_rows),
+    ("Python", python_rows),
+    ("Checks", check_rows),
+    ("Subgraphs", subgraph_rows),
+    ("Opaque calls and fake rules", opaque_rows),
+    ("AOTAutograd", graph_rows),
+    ("symshape.jit", jit_rows),
+)
+PATCHES: tuple[Patch, ...] = tuple(patch for _, table in TABLES for patch in table.ROWS)
 CURRENT: tuple[Patch, ...] = tuple(patch for patch in PATCHES if patch.is_for_this_version)
 
 _in_force: set[str] = set()  # names of rows, under the compile lock

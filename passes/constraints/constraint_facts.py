@@ -1,4 +1,4 @@
-"""What the constraint passes ask the prover: the one place that knows how conditions are proven."""
+"""The questions of the constraint passes to the prover, in one place."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class _Store:
 
 
 def parts_of(condition: Condition) -> tuple[Condition, ...]:
-    """The conjuncts; none of what is true."""
+    """The conjuncts of a condition; none if it is true."""
     if condition.kind == "and":
         return condition.operands
     return () if condition.kind == "true" else (condition,)

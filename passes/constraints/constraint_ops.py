@@ -34,7 +34,7 @@ class Program:
         self.sizes.learn(self.about_sizes)
 
     def condition(self, op: Any) -> Condition | None:
-        """That of a constraint of the block itself; None if it is not about sizes."""
+        """The condition of a constraint of this block; None if it is not about sizes."""
         return read_condition(self.sizes, op.operands[0])
 
     def holds_at_entry(self, condition: Condition) -> bool:
@@ -68,7 +68,8 @@ def _has_any(operations: list[tuple[str, Any]], kinds: frozenset[str]) -> bool:
 
 
 def branch_condition(op: Any, inner: ir.Block, sizes: Sizes) -> Condition | None:
-    """What holds inside a block of ``scf.if``; None if that is not about sizes, or it is another operation."""
+    """The condition that holds inside a block of ``scf.if``; None if it is not about sizes, or the operation is another
+    one."""
     if op.name != "scf.if":
         return None
     condition = read_condition(sizes, op.operands[0])

@@ -209,7 +209,8 @@ class _Order:
         self._tails: dict[int, Any] = {}
 
     def needed_by(self, op: Any) -> tuple[list[ir.Value], set[int]]:
-        """The results of arithmetic in this block that an operation needs, and the positions of what it begins with."""
+        """The arithmetic results in this block that an operation depends on, and the positions of the values that these
+        start from."""
         arithmetic: dict[ir.Value, None] = {}
         roots: set[int] = set()
         todo = [op]
@@ -226,7 +227,8 @@ class _Order:
         return list(arithmetic), roots
 
     def move(self, op: Any, arithmetic: list[ir.Value], anchor: int) -> None:
-        """Puts an operation, and what it needs, behind the anchor and what stands there without being work."""
+        """Moves an operation and its arithmetic directly after the anchor, and after operations there that do no
+        work."""
         end = anchor + 1
         while end < len(self.operations) and not _is_work(self.operations[end][0]):
             end += 1

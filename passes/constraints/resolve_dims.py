@@ -63,7 +63,7 @@ class ResolveDims(Pass):
 
 @dataclass
 class _Scope:
-    """What is known where the walk stands: the first value of every size, the facts, and what stands for what."""
+    """The state at one point of the walk: the first value of every size, the facts, and the replacements."""
 
     sizes: Sizes
     knowledge: Knowledge
@@ -74,7 +74,7 @@ class _Scope:
         return _Scope(self.sizes.nested(block), self.knowledge.copy(), dict(self.instead))
 
     def final(self, value: ir.Value) -> ir.Value:
-        """What stands for a value; facts that came later may have led on from its replacement."""
+        """The replacement of a value. Later facts may have replaced its replacement."""
         seen = {value}
         while value in self.instead and self.instead[value] not in seen:
             value = self.instead[value]

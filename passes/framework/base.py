@@ -31,7 +31,7 @@ def _require_nothing(condition: Condition, reason: str) -> None:
 
 @dataclass
 class PassContext:
-    """What the passes of one compile share. State travels here, never in globals.
+    """The state that the passes of one compile share. It is passed here, never in globals.
 
     ``options``  of the compile, read-only: "target", "cpu" (the instructions that CPU code may use), and "kind"
                  ("inference", "forward" or "backward").

@@ -1,4 +1,4 @@
-"""What MLIR reports, as plain data: place, severity, message, notes."""
+"""MLIR's diagnostics as plain data: location, severity, message, notes."""
 
 from __future__ import annotations
 

@@ -81,8 +81,9 @@ def _cheap(graph: Graph, node: Compute, readers: int) -> bool:
 
 
 def _anchor_guarded(graph: Graph, node: Compute, anchors: set[Compute]) -> None:
-    """Under a guarded read a gather would see indices that are not meant to be read, and a division divisors: what is
-    read there and may raise an error is stored first, in a kernel that computes what exists and nothing else."""
+    """Under a predicated read a gather would see out-of-range indices, and a division wrong divisors. So an operand of
+    such a read that may raise an error is an anchor: it is stored first, in a kernel that computes only valid
+    points."""
     for access in node.inputs:
         producer = graph.producer.get(access.base)
         if access.conditions and producer is not None and _may_raise(graph, producer, anchors):

@@ -231,7 +231,8 @@ def _sizes_of(graph: Graph, value: ir.Value) -> tuple[Expr, ...]:
 
 
 def _scan_body(op: Any) -> tuple[list[ir.Value], int, bool, bool]:
-    """What the body extracts from, how many operations it has, whether one is dear, whether one may raise an error."""
+    """The tensors that the body extracts from, its number of operations, whether one is expensive, whether one may
+    raise an error."""
     captured: list[ir.Value] = []
     weight, heavy, raises = 0, False, False
     for view in op.regions[0].blocks[0].operations:

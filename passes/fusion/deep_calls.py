@@ -11,7 +11,8 @@ Deep = Generator[Generator[Any, Any, Any], Any, Result]  # yields a call, and is
 
 
 def returned(call: Deep[Result]) -> Result:
-    """What a function returns that is written as a generator: in it, ``yield f(x)`` calls such a function."""
+    """The result of a recursive function that is written as a generator, in which ``yield f(x)`` is a recursive
+    call."""
     calls: list[Generator[Any, Any, Any]] = [call]
     value: Any = None
     while calls:

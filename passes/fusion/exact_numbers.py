@@ -17,8 +17,8 @@ from symshape.prover.numbers.magnitudes import Magnitudes
 
 
 def inexact_numbers(generic: Any, graph: Graph, magnitudes: Magnitudes) -> tuple[list[Expr], list[ir.Value]]:
-    """Of what main computes and the body of a ``linalg.generic`` uses: the sizes that 64 bits may be too few for, and
-    the real numbers that are made of such."""
+    """Sizes used in the body of a ``linalg.generic`` that may overflow 64 bits, and real numbers computed from such
+    sizes."""
     sizes: list[Expr] = []
     reals: list[ir.Value] = []
     for view in generic.regions[0].blocks[0].operations:

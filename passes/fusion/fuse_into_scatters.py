@@ -305,14 +305,14 @@ class _Writer:
         return kernel_attributes("scatter", len(self.inputs), 1, in_place, sorted(by_value))
 
     def _given(self, sizes: Sizes, launched: _Launched, tensors: Sequence[ir.Value]) -> dict[ir.Value, ir.Value]:
-        """What stands for a kernel's arguments."""
+        """The values that replace a kernel's arguments."""
         numbers = [sizes.value(e) for e in launched.expressions]
         arguments = list(launched.block.arguments)
         return dict(zip(arguments, tensors)) | dict(zip(arguments[launched.tensors :], numbers))
 
 
 def _bind(launched: _Launched, values: dict[ir.Value, ir.Value], tensors: Sequence[int]) -> None:
-    """What is known of the layouts of these arguments, and the sizes that it mentions."""
+    """The binds of these arguments, and the sizes in their layouts."""
     wanted = {launched.block.arguments[i] for i in tensors}
     for op in body_of(launched.function):
         if op.name == "symshape.bind" and op.operands[0] in wanted:

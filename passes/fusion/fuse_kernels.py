@@ -88,7 +88,7 @@ class FuseKernels(Pass):
         return _Main(block, graph, facts, plans)
 
     def _group(self, graph: Graph, facts: Facts) -> Grouping:
-        """Anchors are chosen before it is known who meets whom; those that prove not to be needed float after all."""
+        """Anchors are chosen before groups are known; those that turn out not to be needed float after all."""
         anchors = choose_anchors(graph)
         grouping = self._place(graph, facts, anchors)
         floating = read_by_one_kernel(grouping)

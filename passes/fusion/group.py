@@ -67,7 +67,7 @@ class Grouping:
         self.order = Order(self.graph, self.group_of)
 
     def outside(self, node: Compute, group: Group) -> list[ir.Value]:
-        """What must exist before the group's kernel is launched, for the node to be in it."""
+        """Values that must be materialized before the group's kernel is launched, if the node joins the group."""
         producer = self.graph.producer
         read = [a.base for a in self.reads[node] if producer.get(a.base) not in group.placements]
         return read + self.sources.get(node, [])
@@ -167,7 +167,7 @@ def result_placement(group: Group, node: Compute) -> tuple[Expr, ...]:
 
 
 def _placement(grouping: Grouping, node: Compute, group: Group) -> tuple[Expr, ...] | None:
-    """The node's dims over the group's space, when it reads every member at the point at hand; else None."""
+    """The node's dims over the group's space, if it reads every member at its own point; else None."""
     facts = _space_facts(grouping, group)
     members = [(a, p) for a in grouping.reads[node] if (p := grouping.graph.producer.get(a.base)) in group.placements]
     if any(not access.map and member.result_dims for access, member in members):

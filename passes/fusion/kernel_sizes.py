@@ -1,4 +1,5 @@
-"""Which sizes a kernel takes as arguments: those that it uses, so that equal loops over other sizes are one kernel.
+"""Which sizes a kernel takes as arguments: only those that it uses, so that equal loops over other sizes share a
+kernel.
 
 A number that takes more than 64 bits to compute is an argument too (``passes/fusion/exact_numbers.py``).
 
@@ -114,7 +115,7 @@ def numbers_of(plan: KernelPlan, graph: Graph) -> tuple[int, ...]:
 
 
 def likeness(plan: KernelPlan) -> tuple[object, ...]:
-    """What kernels that differ in numbers alone have in common, and few others."""
+    """A key that is equal for kernels which differ only in constants, and rarely for others."""
     items = tuple(item.node.op.name if isinstance(item, Step) else len(item.conditions) for item in plan.items)
     return items, plan.reduced, tuple(map(dtype_of, _tensors(plan))), tuple(len(item.map) for item in plan.items)
 

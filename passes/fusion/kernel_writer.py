@@ -181,7 +181,7 @@ class KernelWriter:
         return ir.Operation.create("tensor.empty", [self._level_type(row, dtype)], self._dynamic(row)).result
 
     def _start(self, node: Any, result: int) -> ir.Value:
-        """What a reduction or a scan starts from, in each row."""
+        """The initial value of a reduction or a scan, in each row."""
         segments = list(ir.DenseI32ArrayAttr(node.op.attributes["operandSegmentSizes"]))
         start = node.op.operands[segments[0] + result]
         scalar, type_ = self._neutral(start.owner), self._level_type(True, dtype_of(start))
@@ -204,7 +204,7 @@ class KernelWriter:
     # --- bodies ----------------------------------------------------------------------------------------------------
 
     def _outer_values(self, generic: Any, source: ir.Block, map_: list[Expr], rank: int) -> dict[ir.Value, ir.Value]:
-        """What a body uses from outside, written before its generic: sizes are not loop code."""
+        """Values from outside that a body uses, written before its generic: sizes are not loop code."""
         outer: dict[ir.Value, ir.Value] = {}
         for op in source.operations:
             for v in op.operands:
@@ -222,7 +222,7 @@ class KernelWriter:
         return outer
 
     def _size(self, value: ir.Value) -> ir.Value:
-        """What stands for a size of the graph."""
+        """The kernel's value for a size of the graph."""
         return self.sizes.value(self.taken.inside(self.graph.sizes.expr(value)))
 
     def _clone_body(

@@ -22,7 +22,7 @@ class Siblings:
         self._known: dict[_Key, dict[int, Group]] = {}
 
     def enter(self, group: Group, nodes: Iterable[Compute]) -> dict[_Key, None]:
-        """Takes note of what new members of a group read."""
+        """Records the reads of new members of a group."""
         keys = self._keys(group, nodes)
         for key in keys:
             self._known.setdefault(key, {})[group.index] = group

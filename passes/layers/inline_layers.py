@@ -1,4 +1,4 @@
-"""inline-layers: the kernels and library calls of a layer in the place of each of its calls."""
+"""inline-layers: replaces each call of a layer by its kernels and library calls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class InlineLayers(Pass):
 
 
 class _Body:
-    """What a layer's function does. Its calls are in one block, and are inlined in their order there."""
+    """The operations of a layer's function. Its calls are in one block, and are inlined in order."""
 
     def __init__(self, function: Any) -> None:
         self.block = function.regions[0].blocks[0]
@@ -70,7 +70,7 @@ class _Body:
         self.sizes: dict[tuple[ir.Value, ...], dict[ir.Value, ir.Value]] = {}
 
     def inline(self, call: Any) -> None:
-        """Writes the operations in the place of a call, which goes."""
+        """Replaces a call by the operations."""
         with ir.InsertionPoint(call):
             given = dict(zip(self.block.arguments, list(call.operands)))
             instead = {here.attr: there for here, there in zip(self.locations, parts_of(call.location))}

@@ -74,7 +74,7 @@ class OutlineLayers(Pass):
 
 
 def _outline(block: ir.Block, found: Layers, name: str) -> None:
-    """Writes the function, and a call in the place of each layer."""
+    """Writes the function, and replaces each layer by a call."""
     writer = _Writer(block, found)
     with ir.InsertionPoint(block.owner):
         writer.write(name)
@@ -188,7 +188,7 @@ class _Writer:
 
 
 def _unbacked_row() -> dict[str, ir.Attribute]:
-    """What an unbacked symbol does not say of itself."""
+    """Facts about an unbacked symbol that its own operation does not have."""
     return {"divisor": attribute(1), "hint": attribute(-1), "source": attribute("an argument of a layer")}
 
 

@@ -157,7 +157,7 @@ class _Signature:
 
 
 class _Reader:
-    """What a block's operations are, but for arithmetic on sizes: library calls and binds, by position."""
+    """The operations of a block by position, library calls and binds, without arithmetic on sizes."""
 
     def __init__(self, block: ir.Block, targets: Targets) -> None:
         self.targets = targets
@@ -224,7 +224,7 @@ class _Reader:
         return attributes, operands, tuple(result.type for result in op.results)
 
     def _operand(self, value: ir.Value) -> Hashable:
-        """What has to be the same of an operand; None where it is nothing that a layer can be given."""
+        """The properties of an operand that must be equal in all layers; None if it cannot be an operand of a layer."""
         if _is_tensor(value):
             return value.type
         if value in self.sizes:
@@ -234,7 +234,7 @@ class _Reader:
     # --- where a layer begins ------------------------------------------------------------------------------------
 
     def costs(self, start: int, end: int, period: int) -> list[int]:
-        """What it costs to begin layers at ``start``, at the operation after it, and so on.
+        """The cost of starting layers at ``start``, at the operation after it, and so on.
 
         What a kernel would compute together is not taken apart; then few values are better, and views are dearer.
         """
@@ -246,13 +246,14 @@ class _Reader:
                 costs[(position - start) % period] += _WHOLE
             for at in range(position + 1, min(item.last_reader, position + period) + 1):
                 costs[(at - start) % period] += 2 if item.root == position else 3
-            for before, last in self._together(position) if item.root == position else ():
+            for before, last in self._fused_ranges(position) if item.root == position else ():
                 for at in range(before + 1, min(last, before + period) + 1):
                     costs[(at - start) % period] += _WHOLE
         return costs
 
-    def _together(self, position: int) -> Iterator[tuple[int, int]]:
-        """Of a value and the native code that reads it: the first and the last of what a kernel computes at once."""
+    def _fused_ranges(self, position: int) -> Iterator[tuple[int, int]]:
+        """The ranges (first, last) of positions that kernels compute together: of a value and the native code that
+        reads it."""
         readers: dict[int, list[int]] = {}
         for at in self._uses(position):
             if self._is_computed(at):
@@ -275,8 +276,8 @@ class _Reader:
         return target in self.targets.native and target not in self.targets.views
 
     def move_into_layers(self, period: int, start: int, end: int) -> bool:
-        """Moves what comes after the layers behind what computes its operands, if that is an inner layer for any of it.
-        Whether anything was moved."""
+        """Moves operations that follow the layers to the producers of their operands, if one of these is in an inner
+        layer. Returns whether anything was moved."""
         place = {position: position for position in range(end)}  # behind which one an operation is, once it is moved
         behind: dict[int, list[ir.Operation]] = {}
         for position in range(end, len(self.items)):
@@ -330,8 +331,8 @@ class _Reader:
         return Layers(operations, inputs, self._results(firsts[best[0]], period), shared_operations, self.sizes)
 
     def _is_joined(self, layer: range, shared: Set[int]) -> bool:
-        """Whether a kernel would compute something of a layer together with something outside of it: what makes a
-        value, what reads it, or what reads the same value."""
+        """Whether a kernel would fuse something of a layer with something outside of it: a producer, a reader, or
+        another reader of the same value."""
         for position in filter(self._is_computed, layer):
             item = self.items[position]
             near = {self._root(value) for value in item.operands} - shared

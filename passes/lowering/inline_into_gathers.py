@@ -82,7 +82,7 @@ class InlineIntoGathers(Pass):
         return sum(map(len, plans.values()))
 
     def _plan(self, graph: Graph, facts: Facts, node: Compute, op: Any) -> _Value | None:
-        """What computes the value that the body extracts, if it is worth it."""
+        """The producer of the value that the body extracts, if inlining it pays."""
         start = graph.resolve(op.operands[0], len(op.operands) - 1)
         indices = {f"d{i}": e for i, e in enumerate(_index_expr(op, i) for i in range(len(op.operands) - 1))}
         plan = _read(graph, start, indices)
@@ -172,7 +172,7 @@ def _is_stored(graph: Graph, value: ir.Value) -> bool:
 
 
 class _Writer:
-    """Writes a gather once more, with the code of what it read in the place of extracts."""
+    """Writes a gather again, with the code of its operand instead of extracts."""
 
     def __init__(self, graph: Graph, node: Compute, plans: dict[Any, _Value]) -> None:
         self.graph, self.node, self.plans = graph, node, plans

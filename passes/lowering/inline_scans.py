@@ -365,7 +365,7 @@ def _empty(b: Builder, sizes: Sequence[Expr], dtype: str) -> ir.Value:
 
 
 def _zeros(b: Builder, sizes: Sequence[Expr], dtype: str) -> ir.Value:
-    """What carried rows hold that nothing reads before it is written."""
+    """The initial content of carried rows, which nothing reads before it is written."""
     zero = b.body.constant(0, dtype).value
     return ir.Operation.create("tensor.splat", [b.type(sizes, dtype)], [zero, *b.dynamic(sizes)]).result
 

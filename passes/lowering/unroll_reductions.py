@@ -134,7 +134,7 @@ def _write(graph: Graph, node: Compute) -> None:
 
 
 def _element(graph: Graph, node: Compute, value: ir.Value, point: tuple[int, ...]) -> ir.Value:
-    """What the reduction reads at one point of its reduced dims, over its other dims."""
+    """The operand of the reduction at one point of its reduced dims, over its other dims."""
     sizes = node.result_sizes
     kept, fixed = iter(dim_symbols("d", len(sizes))), iter(point)
     exprs = [Expr.const(next(fixed)) if reduced else next(kept) for reduced in node.reduced]
@@ -143,7 +143,7 @@ def _element(graph: Graph, node: Compute, value: ir.Value, point: tuple[int, ...
 
 
 def _start(graph: Graph, init: Any) -> ir.Value:
-    """What a reduction starts from: the operand of a splat. MLIR folds one of static sizes to a constant."""
+    """The initial value of a reduction: the operand of a splat. MLIR folds one of static sizes to a constant."""
     if init.name == "arith.constant":
         value = ir.DenseElementsAttr(init.attributes["value"]).get_splat_value()
         return ir.Operation.create(init.name, [value.type], attributes={"value": value}).result

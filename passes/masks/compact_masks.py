@@ -163,7 +163,7 @@ class _Function:
 
 
 def _symbols(value: ir.Value) -> list[Any]:
-    """What reads new symbols off a value."""
+    """The operations that read new symbols off a value."""
     users = (use.owner.operation for use in value.uses)
     return [user for user in users if user.name == "symshape.unbacked_symbol"]
 

@@ -1,4 +1,5 @@
-"""write-slices: each step of a scan writes what is stacked where it belongs, each tile what the next kernel reads."""
+"""write-slices: each step of a scan writes its slice of a stack in place; each tile writes the operand of the next
+kernel."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ _STACKING = ("host.scan", "host.associative_scan")
 
 @dataclass(frozen=True)
 class WriteSlices(Pass):
-    """What a step of ``host.scan`` or ``host.associative_scan`` computes for a stack is written to its slice of the
-    stack, which is an argument of the function, and not copied there.
+    """A step of ``host.scan`` or ``host.associative_scan`` writes its results directly into its slice of the stack,
+    which becomes an argument of the function, instead of copying them there.
 
     Before::
 

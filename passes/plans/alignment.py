@@ -1,4 +1,4 @@
-"""What has to be a multiple of 16 so that neighbouring elements can be read and written 16 bytes at a time."""
+"""Which addresses and sizes have to be multiples of 16 bytes for vector accesses of neighbouring elements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Needs:
 def needs_of(
     kernel: KernelAccesses, tile: tuple[str, ...], allocated: Collection[int], whole: bool = False
 ) -> Needs | None:
-    """What a kernel needs along its fast dim, or along both dims of a tile; None where nothing can be gained.
+    """The alignment that a kernel needs along its fast dim, or along both dims of a tile; None if nothing can be
+    gained.
 
     ``allocated``: positions of the tensor arguments that are known to be aligned. ``whole``: blocks of reduced points
     that are whole have no mask.

@@ -22,7 +22,7 @@ _TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing
 
 @dataclass(frozen=True)
 class PlanAlignment(Pass):
-    """Adds variants that rely on alignment, under one test of all that it takes.
+    """Adds variants that rely on alignment, under one combined test.
 
     Before::
 
@@ -107,7 +107,7 @@ def _with_aligned(row: Row, needs: Needs | None, kernel: KernelAccesses) -> list
 
 
 def trimmed(rows: list[Row], most: int) -> list[Row]:
-    """At most so many rows; what is left out is done by one that comes later."""
+    """At most so many rows; a later row covers the sizes of one that is left out."""
     rows = list(rows)
     for row in list(_by_use(rows)):
         if len(rows) <= most:

@@ -140,7 +140,7 @@ class PlanReductions(Pass):
         return rows
 
     def _held_parts(self, kernel: KernelAccesses) -> list[Row]:
-        """Of rows, by how many partial results each has."""
+        """The split variants of rows, by their number of partial results."""
         rows = []
         for name, most in (("split_persistent", self.few_parts), ("split_persistent_many", self.most_parts)):
             held = self._held_part(kernel, 1, most)
@@ -165,7 +165,7 @@ class PlanReductions(Pass):
         return rows
 
     def _held_part(self, kernel: KernelAccesses, width: int, most: int) -> Condition | None:
-        """Where at most so many parts of ``width`` rows are held; None where that is never."""
+        """The condition for at most ``most`` parts of ``width`` rows to be held at once; None if it never holds."""
         rblock = self.part // width
         split = self.split(kernel, width, rblock)
         if split is None:
@@ -196,7 +196,7 @@ class PlanReductions(Pass):
         return rungs
 
     def _least(self, points: int) -> tuple[int, int]:
-        """The smallest blocks that hold so many."""
+        """The smallest blocks that hold so many points."""
         block = 1 << (points - 1).bit_length()
         head = block // 2
         if head < self.head or points == block:
@@ -255,7 +255,7 @@ def writes_points(kernel: KernelAccesses) -> bool:
 
 
 def element_bytes(kernel: KernelAccesses) -> int:
-    """Of the smallest element that is read for each reduced point."""
+    """Bytes of the smallest element that is read at each reduced point."""
     names = {d.name for d in kernel.reduced}
     read = [a for a in kernel.accesses if not a.store and not names.isdisjoint(a.address.symbols)]
     return max(1, min((kernel.arguments[a.arg].bits // 8 for a in read), default=_ELEMENT))

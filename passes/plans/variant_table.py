@@ -188,7 +188,7 @@ def tables(module: ir.Module, context: PassContext) -> list[Table]:
 
 
 def _planned(module: ir.Module) -> list[Any]:
-    """The kernels whose variants are planned: scatters have those that code generation knows."""
+    """The kernels whose variants are planned. Scatters are not: code generation decides theirs."""
     return [function for function in kernel_functions(module) if kernel_kind(function) != "scatter"]
 
 
@@ -198,7 +198,7 @@ def write_all(planned: Iterable[Table]) -> list[ir.Operation]:
 
 
 def general(kernel: KernelAccesses) -> Row:
-    """What is right at every size."""
+    """The variant that is right at every size."""
     if kernel.reduced:
         return Row("looped", "looped", TRUE, 1, rblock=1024, num_warps=8)
     return Row("block512", "pointwise", TRUE, 512)

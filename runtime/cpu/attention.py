@@ -135,7 +135,7 @@ def _runs(blocks: list[int], width: int, length: int) -> list[Run]:
 
 @dataclass
 class _Tiles:
-    """What all tiles of a call need."""
+    """The values that all tiles of a call share."""
 
     scores: Function
     weights: Function
@@ -243,7 +243,7 @@ class _Tiles:
 
 
 def _combined(one: Tile, other: Tile) -> Tile:
-    """Of the same rows, over the columns of both."""
+    """The result of the same rows over the columns of both parts."""
     (output, sums, maxima), (made, total, largest) = one, other
     joint = torch.maximum(maxima, largest)
     centre = torch.where(joint == -math.inf, 0.0, joint)

@@ -20,7 +20,7 @@ _LEAST = 1 << 22
 
 
 def cpu_products() -> dict[str, Callable[..., torch.Tensor]]:
-    """What replaces ``aten.mm`` and ``aten.addmm`` on this processor: target -> callable."""
+    """Replacements for ``aten.mm`` and ``aten.addmm`` on this processor: target -> callable."""
     of_amd = llvm.get_host_cpu_name().startswith("znver") and llvm.get_host_cpu_features().get("avx512f", False)
     if not (of_amd and has_both_libraries()):
         return {}

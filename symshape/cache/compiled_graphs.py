@@ -62,7 +62,7 @@ KIND = "graphs"
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of a compile, besides machine code and the report.
+    """The kept result of a compile, without machine code and report.
 
     ``constants``: how the program's constants are found: ("attribute", path in the graph), ("callable", name) or
     ("value", plain data). ``requirements`` are over canonical names of symbols; ``symbols``: name -> canonical name.
@@ -181,7 +181,8 @@ def _digest(data: bytes) -> str:
 
 @functools.cache
 def versions() -> Mapping[str, str]:
-    """Of all that makes or runs compiled code; ours with a digest of our own files, since it may be edited."""
+    """The versions of everything that makes or runs compiled code; ours with a digest of our own files, since they may
+    be edited."""
     found = {"python": sys.version, "torch": f"{torch.__version__} {torch.version.git_version}"}
     for name in ("torch-mlir", "triton", "llvmlite", "islpy", "sympy"):
         try:

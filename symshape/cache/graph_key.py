@@ -1,4 +1,4 @@
-"""A graph and what its ShapeEnv knows as canonical text: equal texts compile to programs that do the same.
+"""A graph and its shape environment as canonical text: graphs of equal texts compile to equivalent programs.
 
 Everything that lowering reads is in it: operations, arguments, layouts and dtypes of values, constants' layouts,
 ranges and sources of symbols, guards, replacements, runtime assertions; what users' operators declare of themselves
@@ -167,7 +167,7 @@ class _Writer:
         return f"{type(expr).__name__}({','.join(operands)})"
 
     def environment(self, env: Any) -> list[str]:
-        """What the ShapeEnv knows, and of each symbol met so far all that lowering asks for."""
+        """The facts of the ShapeEnv, and for each symbol met so far all that lowering reads."""
         ours = guards_are_ours(env)
         lines = [f"guards{' of ours' if ours else ''}"]
         guards = shape_env_guards(env) if ours else [(guard.expr, None) for guard in env.guards]

@@ -16,7 +16,7 @@ _SUFFIXES = tuple(all_suffixes())
 
 
 def own_digest() -> str:
-    """Of all modules of symshape; empty where none can be read."""
+    """The digest of all modules of symshape; empty if none can be read."""
     return digest_of_modules(importlib.import_module(__name__.partition(".")[0]).__path__)
 
 

@@ -27,7 +27,7 @@ def to_json(value: Any) -> bytes:
 
 
 def from_json(data: bytes) -> Any:
-    """What ``to_json`` was given. CacheError for a record of a class that is not what it was."""
+    """The value that ``to_json`` was given. CacheError for a record of a class that has changed."""
     return _decode(json.loads(data))
 
 

@@ -87,7 +87,7 @@ class Input:
         return f"{spec.name}: {source}" if spec.name and spec.derived is None and not self.beyond else source
 
     def called(self, dim: int) -> str:
-        """What a user calls a size (or the value)."""
+        """The user's name of a size (or of the value)."""
         if not isinstance(self.value, torch.Tensor):
             return self.name
         outer = self.outer[dim] if self.outer else None
@@ -262,7 +262,7 @@ def _by_policy(one: Input, dim: int, policy: SpecialisationPolicy) -> DimSpec:
 
 
 def declared(inputs: Sequence[Input], location: str) -> tuple[list[Constraint], dict[str, str]]:
-    """What is declared of the inputs as constraints over their leaves, and the source of each symbol."""
+    """The declarations as constraints over the leaves of the inputs, and the source of each symbol."""
     found: list[Constraint] = []
     sources = {symbol: source for one in inputs for symbol, source in one.strides().items()}
     named: dict[str, tuple[Expr, str]] = {}

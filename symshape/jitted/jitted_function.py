@@ -1,4 +1,4 @@
-"""What ``symshape.jit`` returns: many entries in one function, chosen by our own guard tree."""
+"""The callable that ``symshape.jit`` returns: many entries in one function, chosen by our own guard tree."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class JitFunction:
         return self._search(args, kwargs)
 
     def _raise_eagers(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raises what eager mode raises in the place of ``error``, if that is of another type."""
+        """Raises eager mode's error instead of ``error``, if it has another type."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         entries, values = self._state()
         state = {name: copy_of_tensor(value) for _, name, value in entries.modules.tensors(values)}
@@ -184,7 +184,7 @@ class JitFunction:
         return bound
 
     def __reduce__(self) -> Any:
-        """What is compiled is not copied or written: the copy compiles for itself."""
+        """Compiled code is neither copied nor pickled: the copy compiles anew."""
         found, name = sys.modules.get(str(self.__module__)), getattr(self, "__qualname__", "")
         for part in name.split("."):
             found = getattr(found, part, None)
@@ -196,7 +196,7 @@ class JitFunction:
 
     @property
     def entries(self) -> list[EntryReport]:
-        """What has been compiled and not left since, last compiled first."""
+        """The compiled entries that have not been dropped, last compiled first."""
         found = [entry for tree in self._trees() for entry in tree.entries]
         return [
             EntryReport(tuple(map(_spoken, entry.guards.checks)), entry.guards.reports, entry.guards.further)
@@ -221,7 +221,7 @@ class JitFunction:
         return made, made.modules.read() or ()
 
     def _search(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call whose form is not known yet, that has containers or keywords, or that no entry is for."""
+        """Handles a call whose form is not known yet, that has containers or keywords, or that no entry serves."""
         given, spec = pytree.tree_flatten((args, kwargs))
         apart, leaves, forms = take_apart(given)
         entries, state = self._state()

@@ -1,4 +1,4 @@
-"""What ``symshape.jit`` makes of a module: a module, with the interface of what ``torch.compile`` makes of one."""
+"""Modules that ``symshape.jit`` returns, with the interface of modules that ``torch.compile`` returns."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class JitModule(torch.nn.Module):
         return iter(self._orig_mod)  # type: ignore[call-overload]
 
     def __reduce__(self) -> Any:
-        """What is compiled is not copied or written: the copy compiles for itself."""
+        """Compiled code is neither copied nor pickled: the copy compiles anew."""
         jit = self._jit
         return JitModule, (self._orig_mod, jit.dynamic_shapes, jit.given_options, jit.location)
 

@@ -1,4 +1,5 @@
-"""What a jitted function reads besides its arguments: the modules that it is, closes over or names; their tensors."""
+"""The state that a jitted function reads besides its arguments: the modules that it is, closes over or names; their
+tensors."""
 
 from __future__ import annotations
 

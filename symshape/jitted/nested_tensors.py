@@ -64,7 +64,7 @@ def take_apart(leaves: Sequence[Any]) -> tuple[list[Any], list[Any], tuple[tuple
             found.append(leaf)
             flat.append(leaf)
             continue
-        apart = _apart(leaf, sources)
+        apart = _parts_of(leaf, sources)
         found.append(apart)
         flat += apart.tensors
         forms.append((position, apart.form))
@@ -72,11 +72,11 @@ def take_apart(leaves: Sequence[Any]) -> tuple[list[Any], list[Any], tuple[tuple
 
 
 def results_apart(tree: Any) -> Any:
-    """What a traced function returns, with ``Apart`` for each nested tensor."""
-    return pytree.tree_map(lambda x: _apart(x, {}) if is_jagged(x) else x, tree)
+    """The results of a traced function, with ``Apart`` for each nested tensor."""
+    return pytree.tree_map(lambda x: _parts_of(x, {}) if is_jagged(x) else x, tree)
 
 
-def _apart(x: Any, sources: dict[Any, Tensor]) -> Apart:
+def _parts_of(x: Any, sources: dict[Any, Tensor]) -> Apart:
     rows = rows_of(x)
     offsets, lengths = rows.offsets, rows.lengths
     if lengths is None:
@@ -88,7 +88,7 @@ def _apart(x: Any, sources: dict[Any, Tensor]) -> Apart:
     return Apart(Form(rows.values.dim(), rows.dim, tuple(parts)), tuple(parts.values()))
 
 
-def _together(tensors: Iterable[Any], form: Form) -> Tensor:
+def _nested(tensors: Iterable[Any], form: Form) -> Tensor:
     parts: Any = dict.fromkeys(PARTS) | dict(zip(form.parts, tensors))
     return nested_of(Rows(**parts, dim=form.dim, name=None))
 
@@ -96,6 +96,6 @@ def _together(tensors: Iterable[Any], form: Form) -> Tensor:
 pytree.register_pytree_node(
     Apart,
     lambda one: (one.tensors, one.form),
-    _together,
+    _nested,
     flatten_with_keys_fn=lambda one: ([(Part(n, one.form), t) for n, t in zip(one.form.parts, one.tensors)], one.form),
 )

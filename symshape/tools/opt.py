@@ -281,7 +281,8 @@ def _report(source: Source, outcome: Outcome) -> None:
         cause = outcome.failure.__cause__
         if cause is not None and not isinstance(cause, SymshapeError):
             traceback.print_exception(cause, file=sys.stderr)
-        print(f"symshape-opt: error: {outcome.failure}", file=sys.stderr)
+        text = str(outcome.failure).replace("\n  at: -:", f"\n  at: {source.file}:")
+        print(f"symshape-opt: error: {text}", file=sys.stderr)
 
 
 def _complain(source: Source, outcome: Outcome) -> bool:

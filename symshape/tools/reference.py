@@ -227,12 +227,13 @@ def _patches() -> Iterable[str]:
     from symshape.frontend.patches import registry
 
     yield from _head("Patches", "frontend/patches/tables/")
-    yield "All that symshape changes of PyTorch, and only while it traces: `symshape patches` prints this table, and"
-    yield "`symshape patches --probe` says whether the installed PyTorch is what each row needs. The first compile of a"
-    yield "process asks the same of the rows that it uses, and raises a `PatchError` where something has changed."
-    for title, when, rows in registry.TABLES:
-        yield f"\n## {title}\n\n{when}"
-        for patch in rows:
+    yield "Every change that symshape makes to PyTorch; each is in force only while it traces. `symshape patches`"
+    yield "prints this table. `symshape patches --probe` checks whether the installed PyTorch is what each row relies"
+    yield "on; the first compile of a process checks the rows that it uses, and raises a `PatchError` if something"
+    yield "has changed."
+    for title, table in registry.TABLES:
+        yield f"\n## {title}\n\n{table.__doc__} (`frontend/patches/tables/{table.__name__.rpartition('.')[2]}.py`)"
+        for patch in table.ROWS:
             yield f"\n### {patch.name}\n"
             yield f"{patch.why}.\n"
             for label, text in patch.facts():
@@ -240,12 +241,17 @@ def _patches() -> Iterable[str]:
 
 
 def _operators() -> Iterable[str]:
-    from symshape.frontend.bridge.operators import core_operators
+    import torch
+
+    from symshape.frontend.bridge.operators import tagged_operators
     from symshape.frontend.decompositions.table import decomposition_table
     from symshape.passes.lowering.lower_aten import TABLES, rules, rules_of
 
-    core, apart, native = core_operators(), {str(op) for op in decomposition_table()}, rules()
-    left = [name for name in core if name not in native and name not in apart]
+    core, apart, native = tagged_operators(torch.Tag.core), {str(op) for op in decomposition_table()}, rules()
+    left, pointwise = (
+        [name for name in names if name not in native and name not in apart]
+        for names in (core, tagged_operators(torch.Tag.pointwise))
+    )
     yield from _head("Operators", "passes/lowering/ and frontend/decompositions/table.py")
     yield "What becomes of an operator: where there is a decomposition, others take its place while it is traced; where"
     yield "there is a rule, `lower-aten` makes native code of it; else it stays a call of PyTorch's. A rule or a"
@@ -255,6 +261,9 @@ def _operators() -> Iterable[str]:
     yield "them are always library calls.\n"
     yield "## Core operators that are library calls\n"
     yield _listed(left)
+    yield "\n## Pointwise operators that are library calls\n"
+    yield "(`torch.Tag.pointwise`.) A rule of one of these is a function of numbers.\n"
+    yield _listed(pointwise)
     yield "\n## Core operators without a rule that are taken apart\n"
     yield _listed(name for name in core if name not in native and name in apart)
     yield "\n## Operators with a rule\n"

@@ -30,6 +30,7 @@ from symshape.frontend.patches.patch import Changes, Patch, Scope, Versions
 from symshape.frontend.patches.probes import Behaves, Documents, Exists, HasLocal, Says, Takes
 from symshape.frontend.patches.registry import CURRENT, PATCHES, in_force
 from symshape.frontend.patches.settings import configured
+from symshape.frontend.patches.tables import settings_rows
 from symshape.tools.reference import pages
 
 PHASES = ("frame", "graph", "jit", "split", "function")
@@ -89,6 +90,11 @@ def test_rows_are_told_apart() -> None:
     assert {phase for patch in PATCHES for phase in patch.phases} == set(PHASES)
     for patch in PATCHES:
         assert patch.all_targets and patch.why and patch.versions, patch.name
+
+
+def test_every_file_of_rows_is_a_table() -> None:
+    files = Path(settings_rows.__file__).parent.glob("*_rows.py")
+    assert {file.stem for file in files} == {table.__name__.rpartition(".")[2] for _, table in registry.TABLES}
 
 
 def test_versions() -> None:
@@ -244,7 +250,7 @@ def test_settings_are_set_again_inside() -> None:
 def test_only_settings() -> None:
     before = state()
     with in_force(Scope("frame", only_settings=True)):
-        assert {name.partition(": ")[0] for name in changed(before)} <= {one.name for one in registry.SETTINGS}
+        assert {name.partition(": ")[0] for name in changed(before)} <= {one.name for one in settings_rows.ROWS}
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, symshape.errors.ShapeConstraintError])

@@ -53,6 +53,34 @@ def test_special_functions(dtype: torch.dtype, relative: float) -> None:
         assert not wrong.any(), f"{name}: {actual[wrong][:3]} instead of {exact[wrong][:3]}"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+@pytest.mark.parametrize("name", [*TWO, "zeta"])
+def test_one_operand_is_a_number(name: str, dtype: torch.dtype) -> None:
+    """It has the type of the result before it is computed with: 0.3 is another number in float32, so is 5 - 1e-9."""
+    function = getattr(torch.special, name)
+    degrees, points = (0, 1, 6, 5 - 1e-9, 2.5), (0.3, 3, 1.0)
+
+    def calls(x: torch.Tensor) -> list[torch.Tensor]:
+        return [function(x, n) for n in degrees] + [function(n, x) for n in points]
+
+    x = torch.arange(1, 30).to(dtype) / 16 if dtype.is_floating_point else torch.arange(1, 9)
+    report = symshape.explain(calls, x)
+    assert report.totals()["library_calls"] == 0
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-6
+    for size in (len(x), 0, 1):
+        given = x[:size].flip(0)
+        for i, (actual, eager) in enumerate(zip(report.run(given), calls(given), strict=True)):
+            number = (*degrees, *points)[i]
+            rounded = torch.tensor(number, dtype=eager.dtype).double().expand(size)
+            pair = (given.double(), rounded) if i < len(degrees) else (rounded, given.double())
+            assert actual.dtype == eager.dtype
+            near = [
+                torch.isclose(actual.double(), one, rtol=tolerance, atol=tolerance, equal_nan=True)
+                for one in (eager.double(), function(*pair))
+            ]
+            assert (near[0] | near[1]).all(), f"{name} {number}: {actual} instead of {eager}"
+
+
 def test_hermite_polynomials() -> None:
     """Of degrees that are data: in float32, beyond which eager's own recurrence loses what is too large for it."""
     degrees = torch.tensor([-3.0, -1, 0, 1, 2, 3, 4.7, 9, 20, 33, 60, 127, 128, 129, 1e6, INF, -INF, NAN])

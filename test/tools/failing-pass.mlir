@@ -10,7 +10,7 @@
 // CHECK-NEXT: func.func @f(
 // CHECK-NEXT: ^
 // CHECK-NEXT: symshape-opt: error: pass 'fail-at-op' failed: 'func.func' op is not welcome
-// CHECK-NEXT:   at: {{.*}}
+// CHECK-NEXT:   at: {{.*}}failing-pass.mlir:[[#]]:{{[0-9]+}}
 // CHECK-NEXT:   next: the IR before this pass is in {{.*}}fail-at-op-0.mlir; replay it with
 // CHECK-NEXT: symshape-opt {{.*}}fail-at-op-0.mlir '--pass-pipeline=builtin.module(fail-at-op)' --load-pass={{.*}}failing_passes.py
 

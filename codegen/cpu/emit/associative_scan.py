@@ -1,4 +1,4 @@
-"""Associative scans: a result is combined of the block of points that it is in, and of what the blocks before make.
+"""Associative scans: a result combines the points before it in its block with the total of the blocks before.
 
 Brackets are set as a tree of some levels, of which none is long, so that rounding errors grow as slowly as those of
 eager mode, whose tree is over pairs. The tree depends on the length alone: results do not depend on the number of
@@ -71,8 +71,8 @@ def _made(maker: dict[int, Instr], numbers: Sequence[int], given: Sequence[str])
 
 @dataclass(frozen=True)
 class Prefix:
-    """What is combined of all points before some. ``there``: an i1, whether there are any; None: it is known that there
-    are none, and ``parts`` mean nothing."""
+    """The combination of all points before a point. ``there``: an i1, whether there are any; None: it is known that
+    there are none, and ``parts`` mean nothing."""
 
     there: str | None
     parts: Parts
@@ -165,7 +165,7 @@ class Rows:
         return [names[k : k + count] for k in range(0, len(names), count)]
 
     def _extended(self, outer: Prefix, own: Prefix) -> Prefix:
-        """What is before the points of a block: that before its level, and the level's own."""
+        """The prefix of the points of a block: that of its level, extended by the level's own."""
         if outer.there is None:
             return own
         assert own.there is not None
@@ -176,7 +176,7 @@ class Rows:
         return Prefix(there, parts)
 
     def _joined(self, own: Prefix, made: Parts) -> Parts:
-        """What a loop has made after one more block."""
+        """The result of a loop after one more block."""
         return [self._after(own.there, a, b, k) for k, (a, b) in enumerate(zip(own.parts, made, strict=True))]
 
     def _after(self, there: str | None, left: Names, right: Names, k: int) -> Names:

@@ -211,7 +211,7 @@ class Body:
         return loops.run(values)
 
     def _finish_or_save(self, accumulators: list[Accumulators], values: list[Values]) -> None:
-        """What follows the only sweep: at once where there is one chunk, else in `join`."""
+        """The epilogue of the only sweep: at once where there is one chunk, else in `join`."""
         state, reductions = self.state, self.reductions[0]
 
         def finish() -> list[str]:

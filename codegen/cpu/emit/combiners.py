@@ -54,7 +54,7 @@ class Reduction:
 
 
 def reduction(instr: Instr) -> Reduction:
-    """What a reduce instruction accumulates; half types accumulate in f32."""
+    """The accumulator of a reduce instruction; half types accumulate in f32."""
     arg = instr.combiner.startswith("arg")
     combiner = instr.combiner.removeprefix("arg")
     if combiner not in (*_OPERATIONS, "moments"):

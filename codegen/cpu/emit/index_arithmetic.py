@@ -94,7 +94,7 @@ def truncated(state: State, left: str, right: str) -> str:
 
 
 def truncated_rest(state: State, left: str, right: str) -> str:
-    """Of a division of i64 scalars that rounds towards 0: the rest has the sign of ``left``."""
+    """The remainder of a division of i64 scalars that rounds towards 0: it has the sign of ``left``."""
     pure = state.writer.pure
     return pure(f"arith.subi {left}, {pure(f'arith.muli {truncated(state, left, right)}, {right} : i64')} : i64")
 

@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def counters(self) -> tuple[tuple[str, Expr], ...]:
-        """What numbers a unit: parallel dims, then the block of the lane dim."""
+        """The parts of a unit's number: parallel dims, then the block of the lane dim."""
         blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
         return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
 
@@ -148,7 +148,7 @@ def compute(state: State, plan: Plan, begin: str, end: str) -> None:
 
 
 def _row(state: State, plan: Plan) -> None:
-    """One row: vectors of its points, then those that are left."""
+    """One row: full vectors of its points, then the remainder."""
     values, kernel = _row_values(state, plan.kernel), plan.kernel
     if kernel.is_associative_scan:
         associative_scan.Rows(state, [values], along=plan.along).run()
@@ -274,7 +274,7 @@ def _row_values(state: State, kernel: LoopKernel) -> Values:
 
 
 def _points(state: State, dims: Sequence[Dim], start: list[list[str]], kinds: list[str], step: Step) -> None:
-    """Loops over reduced dims; ``step`` makes of what each vector carries what it carries next."""
+    """Loops over reduced dims; ``step`` maps the carries of each vector to the next ones."""
     count = len(kinds)
 
     def nest(dims: Sequence[Dim], names: list[str]) -> list[str]:

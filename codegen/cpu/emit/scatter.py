@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def counters(self) -> tuple[tuple[str, Expr], ...]:
-        """What numbers a unit: parallel dims, then the block of the lane dim."""
+        """The parts of a unit's number: parallel dims, then the block of the lane dim."""
         blocks = ceildiv(self.lane.size, self.block) if self.lane is not None else None
         return unit_counters((dim for dim in self.kernel.dims if dim is not self.lane), blocks)
 
@@ -183,7 +183,7 @@ def _write(state: State, instr: Instr, values: Values) -> None:
 
 
 def address(state: State, instr: Instr, indices: Sequence[Value]) -> str:
-    """Of what a point writes, or its lane 0."""
+    """The address that a point, or its lane 0, writes to."""
     arg, pure = state.kernel.args[instr.arg], state.writer.pure
     offset = state.constant(0, "i64")
     for index, stride in zip(indices, arg.strides, strict=True):  # of lane 0, where the index is the lane dim

@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def counters(self) -> tuple[tuple[str, Expr], ...]:
-        """What numbers a unit of the rows: parallel dims, then the block of points."""
+        """The parts of the number of a unit of rows: parallel dims, then the block of points."""
         return unit_counters((d for d in self.kernel.dims if d is not self.lane), ceildiv(self.points.size, _POINTS))
 
     @property
@@ -101,7 +101,7 @@ def plan(usual: scatter.Plan) -> Plan | None:
 
 
 def _needed(code: Sequence[Instr], wanted: int) -> tuple[Instr, ...]:
-    """What computes a value, in order."""
+    """The instructions that a value depends on, in order."""
     numbers, found = {wanted}, []
     for instr in reversed(code):
         if not numbers.isdisjoint(instr.results):

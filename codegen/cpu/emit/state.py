@@ -31,7 +31,7 @@ class Value:
 
 @dataclass
 class State:
-    """Where the emitter stands in one kernel body.
+    """The emitter's state inside one kernel body.
 
     ``symbols``: dims and index arguments -> i64 scalars. ``lane``: the dim that runs over the lanes here; None at
     places where one point is computed at a time. ``mask``: the active lanes, None when all are; ``whole``: an i1,

@@ -120,7 +120,7 @@ def _start(name: str, width: int) -> list[str]:
 
 
 def _runs(kind: str, count: int, memory: str = "%memory", columns: str = "%columns") -> list[str]:
-    """Where each of so many runs begins; the first one's address for those that there are not."""
+    """The address at which each run begins; missing runs get the first one's."""
     lines = []
     for i in range(count):
         lines += [

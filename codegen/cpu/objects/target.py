@@ -1,4 +1,4 @@
-"""What the emitters know of the processor that they print for."""
+"""The processor that emitters print for."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def target_of(level: str) -> Target:
 
 
 def default() -> Target:
-    """What the environment says (``SYMSHAPE_CPU``), else the processor this process runs on."""
+    """The target of the environment (``SYMSHAPE_CPU``), else the processor that this process runs on."""
     return target_of(cpu_level.from_environment())

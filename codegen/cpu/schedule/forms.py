@@ -41,7 +41,7 @@ class Form:
 
     @property
     def comparisons(self) -> list[tuple[Expr, str, int]]:
-        """What must hold for the bounds to: each a size that is "sge" (at least) or "sle" (at most) a number."""
+        """The comparisons that make up the bounds: each a size that is "sge" (at least) or "sle" (at most) a number."""
         least = [(size, "sge", bound) for size, bound, _ in self.bounds if bound]
         return [*least, *((size, "sle", bound) for size, _, bound in self.bounds if bound is not None)]
 
@@ -55,17 +55,17 @@ class Form:
 
     @property
     def condition(self) -> Condition:
-        """That all bounds hold."""
+        """The conjunction of all bounds."""
         return all_of(*(at_least(*((s, n) if how == "sge" else (n, s))) for s, how, n in self.comparisons))
 
 
 def in_order(forms: list[Form]) -> list[Form]:
-    """As a kernel's entry tries them: the first whose condition holds is run."""
+    """The order in which a kernel's entry tries them: the first whose condition holds is run."""
     return [*forms[1:], forms[0]]
 
 
 def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
-    """The usual form, then those for sizes that may be too small for it; `in_order` is how they are tried."""
+    """The usual form, then those for the sizes at which another one is faster (``in_order`` tries these first)."""
     kernel = _without_small(kernel)
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)
@@ -87,7 +87,7 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
 
 
 def _is_excluded(form: Form, kernel: LoopKernel) -> bool:
-    """Whether a size that the form is for is known to be larger, or 0, where there is nothing to do."""
+    """Whether facts exclude the sizes of a form: one of them is known to be larger, or is 0, where there is no work."""
     bounded = [(size, most) for size, _, most in form.bounds if most is not None]
     if any(_is_multiple(size, most + 1) for size, most in bounded):
         return True
@@ -104,7 +104,7 @@ def _is_multiple(size: Expr, least: int) -> bool:
 
 
 def _least(condition: Condition) -> tuple[str, int] | None:
-    """Of a condition that a symbol is at least a number, both."""
+    """The symbol and the number of a condition that a symbol is at least a number."""
     names = condition.symbols
     if condition.kind != "ge" or len(names) != 1:
         return None
@@ -114,7 +114,7 @@ def _least(condition: Condition) -> tuple[str, int] | None:
 
 
 def cost(plan: Schedule) -> int:
-    """What a point costs, in cheap operations."""
+    """The cost of a point, in cheap operations."""
     return sum(weight(instr) for one in plan.sweeps for instr in one.code)
 
 

@@ -29,8 +29,8 @@ _VECTORS = 4  # of a parallel lane dim that a reduction walks along together: wh
 
 
 def unit_counters(dims: Iterable[Dim], blocks: Expr | None = None) -> tuple[tuple[str, Expr], ...]:
-    """What makes up the number of a unit: those of ``dims`` that are parallel, then ``blocks``, if there are some; the
-    last one runs fastest."""
+    """The parts of a unit's number: those of ``dims`` that are parallel, then ``blocks``, if there are any; the last
+    one varies fastest."""
     outer = tuple((dim.name, dim.size) for dim in dims if not dim.reduced)
     return outer if blocks is None else (*outer, (BLOCK_INDEX, blocks))
 

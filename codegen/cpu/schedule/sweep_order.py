@@ -1,4 +1,5 @@
-"""What is computed when: the dim that runs over the lanes, sweeps over the reduced dims, values kept between sweeps."""
+"""The order of computation: the dim that runs over the lanes, sweeps over the reduced dims, values kept between
+sweeps."""
 
 from __future__ import annotations
 
@@ -138,7 +139,7 @@ def _keep(
 
 
 def _cost(kernel: LoopKernel, instr: Instr, lane: str) -> int:
-    """What computing the value again costs."""
+    """The cost of computing the value again."""
     return sum(weight(one) + access_cost(one, lane) for one in closure(kernel.code, [instr]).code)
 
 

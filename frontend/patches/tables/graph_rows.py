@@ -1,4 +1,4 @@
-"""Changes while AOTAutograd traces a graph, or splits it."""
+"""AOTAutograd: draws, gradients, memory that is written, and how a joint graph is split."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from symshape.frontend.patches.tables.torch_names import (
     VIEWS,
 )
 
-GRAPH_PATCHES: tuple[Patch, ...] = (
+ROWS: tuple[Patch, ...] = (
     Patch(
         "gradients of associative scans",
         ("frame", "graph", "jit"),

@@ -1,4 +1,4 @@
-"""Changes while `symshape.jit` traces, and while the user's function runs in it."""
+"""`symshape.jit`: its trace, and the user's function that runs in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from symshape.frontend.patches.tables.torch_names import (
     HIGHER_ORDER,
 )
 
-JIT_PATCHES: tuple[Patch, ...] = (
+ROWS: tuple[Patch, ...] = (
     Patch(
         "associative scans without Dynamo",
         ("function",),

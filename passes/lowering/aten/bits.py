@@ -39,12 +39,12 @@ def _next_after(b: Builder, x: Any, y: Any) -> Tensor:
 
 
 def mantissa(m: Body, x: Scalar) -> Scalar:
-    """Of a magnitude in [1/2, 1); 0, infinities and NaN are their own."""
+    """The mantissa, with a magnitude in [1/2, 1). 0, infinities and NaN are unchanged."""
     integer, width, one = _FORMATS[x.dtype]
     kept = m.constant(~(2 * one + 1 << width), integer)
     bits = m.arithmetic("and", _bits(m, _normal(m, x)), kept)
     found = m.op("arith.bitcast", x.dtype, m.arithmetic("or", bits, m.constant(one - 1 << width, integer)))
-    return m.select(_is_odd(m, x), x, found)
+    return m.select(_is_special(m, x), x, found)
 
 
 def exponent(m: Body, x: Scalar) -> Scalar:
@@ -53,7 +53,7 @@ def exponent(m: Body, x: Scalar) -> Scalar:
     field = m.arithmetic("shr", _bits(m, _normal(m, x)), m.constant(width, integer))
     field = m.arithmetic("and", field, m.constant(2 * one + 1, integer))
     shift = m.select(_is_subnormal(m, x), m.constant(one - 1 + width + 1, integer), m.constant(one - 1, integer))
-    return m.cast(m.select(_is_odd(m, x), m.constant(0, integer), m.sub(field, shift)), "i32")
+    return m.cast(m.select(_is_special(m, x), m.constant(0, integer), m.sub(field, shift)), "i32")
 
 
 def _is_subnormal(m: Body, x: Scalar) -> Scalar:
@@ -66,7 +66,7 @@ def _normal(m: Body, x: Scalar) -> Scalar:
     return m.select(_is_subnormal(m, x), m.mul(x, scale), x)
 
 
-def _is_odd(m: Body, x: Scalar) -> Scalar:
+def _is_special(m: Body, x: Scalar) -> Scalar:
     """0, an infinity or NaN: exactly these are unchanged when they are doubled, or unlike themselves."""
     same = m.compare("eq", m.add(x, x), x)
     return m.op("arith.ori", "i1", same, m.is_nan(x))

@@ -1,4 +1,4 @@
-"""What a lowering rule writes with: pointwise nodes, reductions, scans and views over tensors of symbolic size."""
+"""The builder of lowering rules: pointwise nodes, reductions, scans and views over tensors of symbolic size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Result:
-    """What a call must produce: the sizes and dtype of one of its results."""
+    """A result that a call must produce: its sizes and dtype."""
 
     sizes: tuple[Expr, ...]
     dtype: str

@@ -1,4 +1,4 @@
-"""Rules of what reads at the positions that a mask selects: gathers without a check, for the positions are in range."""
+"""Rules of reads at the positions that a mask selects: gathers without a check, since the positions are in range."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any, Union
 
 from symshape.passes.lowering.aten.builder import Builder, Tensor, Unsupported
 from symshape.passes.lowering.aten.elementwise import Rule, apply
-from symshape.passes.lowering.aten.scalar_body import Body, Scalar
+from symshape.passes.lowering.aten.scalar_body import Body, Scalar, compute_type
 
 Number = Union["Real", float, int]
 
@@ -25,7 +25,7 @@ class Real:
     scalar: Scalar
 
     def of(self, value: Number) -> Real:
-        """A number beside this one."""
+        """A number as a Real in this body."""
         return value if isinstance(value, Real) else Real(self.m, self.m.constant(float(value), "f64"))
 
     def _binary(self, name: str, left: Number, right: Number) -> Real:
@@ -89,7 +89,10 @@ def polynomial(coefficients: Sequence[float], x: Real) -> Real:
 
 
 def special(code: Callable[..., Real], arity: int = 1) -> Rule:
-    """A rule whose ``code`` is a function of float64 numbers; what follows them are Python numbers."""
+    """A rule whose ``code`` is a function of ``arity`` float64 numbers, and of the Python numbers that follow them.
+
+    An operand may be a Python number too: as in eager mode, it is rounded to the result's type first.
+    """
 
     def rule(b: Builder, *args: Any) -> Tensor:
         operands, parameters = args[:arity], args[arity:]
@@ -97,8 +100,9 @@ def special(code: Callable[..., Real], arity: int = 1) -> Rule:
             raise Unsupported("a parameter that is not known while compiling")
 
         def body(m: Body, *scalars: Scalar) -> Scalar:
-            return code(*(Real(m, one) for one in scalars), *parameters).scalar
+            return code(*(Real(m, m.cast(one, "f64")) for one in scalars), *parameters).scalar
 
-        return apply(b, operands, ["f64"] * arity, body)
+        of_numbers = compute_type(b.results[0].dtype)
+        return apply(b, operands, ["f64" if isinstance(x, Tensor) else of_numbers for x in operands], body)
 
     return rule

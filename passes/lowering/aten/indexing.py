@@ -57,8 +57,8 @@ def _with_a_dim(b: Builder, value: Any) -> Any:
 
 
 def of_another_rank(b: Builder, x: Tensor, index: Tensor) -> bool:
-    """Whether the index has another rank than what it is for, which eager mode takes where the index has no elements:
-    then nothing is read or written."""
+    """Whether the index and the indexed tensor differ in rank. Eager mode allows that if the index is empty: then
+    nothing is read or written."""
     if index.rank == x.rank:
         return False
     if not b.facts.equal(product(index.sizes), ZERO):

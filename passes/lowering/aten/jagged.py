@@ -1,4 +1,4 @@
-"""Rules of what reads rows of unequal lengths: ``offsets`` says where each row begins and where the last one ends."""
+"""Rules of operators on rows of unequal lengths: ``offsets`` says where each row begins and where the last one ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _saturated(number: float, dtype: str) -> Any:
 
 
 def values_of_padded(b: Builder, rows: Tensor, offsets: Sequence[Tensor], total: Any = None) -> Tensor:
-    """``result[offsets[row] + i, d]`` is ``rows[row, i, d]``; what is in no row, or after the end of its row, is 0.
+    """``result[offsets[row] + i, d]`` is ``rows[row, i, d]``; elements in no row, or past the end of their row, are 0.
 
     A gather by the row of each value, which is known by one pass over the values: 1 is added where a row ends, and the
     sum of what is before a value is the number of rows that have ended. Rows that are one element repeated

@@ -72,11 +72,12 @@ def _hermite(scale: float, b: Builder, x: Any, n: Any) -> Tensor:
 
 RULES: dict[str, Rule] = {
     **{
-        f"aten.special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}.default": special(
+        f"aten.special_{'shifted_' if shifted else ''}chebyshev_polynomial_{kind}.{form}": special(
             partial(chebyshev, kind, shifted), 2
         )
         for kind in "tuvw"
         for shifted in (False, True)
+        for form in ("default", "n_scalar", "x_scalar")
     },
     "aten.special_hermite_polynomial_h.default": partial(_hermite, 2.0),
     "aten.special_hermite_polynomial_he.default": partial(_hermite, 1.0),

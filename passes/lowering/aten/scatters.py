@@ -39,7 +39,7 @@ def scatter_add(b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor) 
 def scatter_reduce(
     b: Builder, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """What is not to take part is replaced by what changes nothing first."""
+    """Elements that do not take part are first replaced by the identity element."""
     return _reduced(b, x, reduce, include_self, lambda to, value, how: _along(b, to, dim, index, value, how), source)
 
 

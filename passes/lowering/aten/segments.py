@@ -179,7 +179,7 @@ def segment_reduce_backward(
     axis: int = 0,
     initial: Any = None,
 ) -> Tensor:
-    """What each element gets of its segment's gradient; an element of no segment gets none."""
+    """The gradient of each element from that of its segment; 0 for elements of no segment."""
     if reduce not in _COMBINERS:
         raise Unsupported("another reduction")
     segments = _segments(b, data, lengths, offsets, axis)

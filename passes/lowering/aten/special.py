@@ -293,6 +293,6 @@ RULES: dict[str, Rule] = {
     "aten.lgamma.default": _LOG_GAMMA,
     "aten.digamma.default": _DIGAMMA,
     "aten.polygamma.default": _polygamma,
-    "aten.special_zeta.default": special(zeta, 2),
+    **{f"aten.special_zeta.{form}": special(zeta, 2) for form in ("default", "self_scalar", "other_scalar")},
     "aten.special_airy_ai.default": special(airy_ai),
 }

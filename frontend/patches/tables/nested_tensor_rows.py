@@ -1,0 +1,82 @@
+"""Nested tensors of the jagged layout: views, attention, functions and products."""
+
+from __future__ import annotations
+
+from symshape.frontend.patches import nested_attention, nested_functions, nested_products, nested_views
+from symshape.frontend.patches.patch import Patch
+from symshape.frontend.patches.probes import Exists, Says, Takes, added
+from symshape.frontend.patches.tables.torch_names import BUILDER, NESTED
+
+ROWS: tuple[Patch, ...] = (
+    Patch(
+        "nested tensors that are views",
+        ("frame",),
+        (added(f"{NESTED}._is_view"),),
+        nested_views.nested_views_are_tensors,
+        "of a view the base is traced and guarded, which a nested tensor that an operator made does not have",
+        (
+            Exists(f"{NESTED}._is_view"),
+            Says(f"{BUILDER}._automatic_dynamic", "_is_view"),
+            Says(f"{BUILDER}.VariableBuilder.wrap_tensor", "_is_view"),
+            Says("torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor", "_is_view"),
+        ),
+    ),
+    Patch(
+        "values of nested tensors",
+        ("frame", "graph"),
+        tuple(
+            f"torch.nested._internal.ops.JAGGED_OPS_TABLE[torch.ops.aten.{name}.default]"
+            for name in ("values", "_nested_get_values")
+        ),
+        nested_views.values_are_differentiable_views,
+        "they are detached, which AOTAutograd repeats where they are a view of an input: the result has no gradient",
+        (
+            Exists("torch.ops.aten._nested_get_values.default", "OpOverload"),
+            Exists("torch.ops.aten.alias.default", "OpOverload"),
+            Says("torch.nested._internal.ops.values_default", "detach"),
+        ),
+    ),
+    Patch(
+        "attention of nested tensors",
+        ("frame",),
+        ("torch.nested._internal.ops.jagged_scaled_dot_product_attention",),
+        nested_attention.nested_attention_is_one_operator,
+        "on CPUs it reads the lengths on the host and makes a tensor of each row, which is a graph break",
+        (
+            Takes(
+                "torch.nested._internal.sdpa.jagged_scaled_dot_product_attention",
+                "query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa",
+            ),
+            Says("torch.nested._internal.ops.jagged_torch_function", "jagged_scaled_dot_product_attention"),
+            Takes("torch.nested._internal.sdpa._autocast", "query, key, value, attn_mask"),
+            Takes(
+                "torch.nested._internal.sdpa._validate_sdpa_input",
+                "query, key, value, attn_mask, dropout_p, is_causal, scale",
+            ),
+        ),
+    ),
+    Patch(
+        "functions of nested tensors",
+        ("frame",),
+        ("torch.nested._internal.ops.jagged_torch_function",),
+        nested_functions.nested_functions_have_rules,
+        "variance, cumulative sums, slices, joined rows and more have no rule, sums over the ragged dim no gradient",
+        (
+            Takes("torch.nested._internal.ops.jagged_torch_function", "func, *args, **kwargs"),
+            Says(f"{NESTED}.__torch_function__", "jagged_torch_function"),
+            Exists("torch.ops.aten._jagged_to_padded_dense_forward.default", "OpOverload"),
+            Exists("torch.ops.aten._padded_dense_to_jagged_forward.default", "OpOverload"),
+        ),
+    ),
+    Patch(
+        "products of nested tensors",
+        ("frame", "graph"),
+        ("torch.nested._internal.ops.JAGGED_OPS_TABLE[torch.ops.aten.matmul_backward.default]",),
+        nested_products.gradients_of_values,
+        "the gradient of a matrix that all rows are multiplied by is one product of all values, not one for each row",
+        (
+            Exists("torch.ops.aten.matmul_backward.default", "OpOverload"),
+            Says("torch.nested._internal.ops.matmul_backward_default", "mask"),
+        ),
+    ),
+)

@@ -1,0 +1,201 @@
+"""Python that Dynamo refuses or specialises: methods, functions of numbers, strings, warnings, modules."""
+
+from __future__ import annotations
+
+from symshape.frontend.patches import (
+    data_parallel,
+    dynamo_nodes,
+    input_views,
+    integer_parameters,
+    lazy_modules,
+    number_arguments,
+    number_functions,
+    storage_offsets,
+    torch_layers,
+    trace_messages,
+)
+from symshape.frontend.patches.patch import Patch, Versions
+from symshape.frontend.patches.probes import Exists, HasLocal, Says, Takes, added
+from symshape.frontend.patches.tables.torch_names import IN_GRAPH, SYM_NODE, TENSOR, TRANSLATOR, VARIABLES
+
+ROWS: tuple[Patch, ...] = (
+    Patch(
+        "lazy modules",
+        ("frame",),
+        (f"{VARIABLES}.nn_module.initialize_lazy_module",),
+        lazy_modules.lazy_modules_are_initialised,
+        "Dynamo initialises them from traced sizes, of which no parameter can be made",
+        (
+            Takes(f"{VARIABLES}.nn_module.initialize_lazy_module", "tx, mod, args, kwargs"),
+            Says(f"{VARIABLES}.nn_module.initialize_lazy_module", "_infer_parameters"),
+            Takes("torch.nn.modules.lazy.LazyModuleMixin._infer_parameters", "self, module, args, kwargs"),
+        ),
+        issue="pytorch/pytorch#167191",
+    ),
+    Patch(
+        "numbers in f-strings",
+        ("frame",),
+        (f"{TRANSLATOR}._format_value",),
+        trace_messages.numbers_in_strings,
+        "a string with a size or a number in it would break the graph",
+        (
+            Takes(f"{TRANSLATOR}._format_value", "self, fmt_spec, flags"),
+            Takes(
+                f"{VARIABLES}.misc.StringFormatVariable.create",
+                "format_string, sym_args, sym_kwargs | tx, format_string, sym_args, sym_kwargs",
+            ),
+        ),
+    ),
+    Patch(
+        "warnings",
+        ("frame",),
+        (f"{VARIABLES}.SkipFunctionVariable.call_function",),
+        trace_messages.warnings_are_given,
+        "a warning would break the graph; it is given when the frame is compiled",
+        (Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
+        issue="pytorch/pytorch#135688",
+    ),
+    Patch(
+        "in-place views of inputs",
+        ("frame",),
+        (f"{TENSOR}.call_method", f"{IN_GRAPH}.call_function"),
+        input_views.views_of_inputs,
+        "Dynamo refuses `x.t_()` of an argument, which AOTAutograd can trace",
+        (
+            Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
+            Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{IN_GRAPH}.call_tensor_method", "self, tx, args, kwargs"),
+            Exists(f"{TENSOR}.synchronize_attributes"),
+        ),
+        issue="pytorch/pytorch#100787",
+    ),
+    Patch(
+        "names of in-place views",
+        ("frame",),
+        (f"{TENSOR}.tp_getattro_impl",),
+        input_views.names_of_views,
+        "Dynamo decides where a method is named that the graph is broken where it is called",
+        (
+            Takes(f"{TENSOR}.tp_getattro_impl", "self, tx, name"),
+            Says(f"{TENSOR}.tp_getattro_impl", "DelayGraphBreakVariable"),
+        ),
+        issue="pytorch/pytorch#100787",
+        versions=Versions(first="2.14"),
+    ),
+    Patch(
+        "names of in-place views (before 2.14)",
+        ("frame",),
+        (f"{TENSOR}.var_getattr",),
+        input_views.names_of_views_2_11,
+        "Dynamo decides where a method is named that the graph is broken where it is called",
+        (
+            Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
+            Says(f"{TENSOR}.var_getattr", "DelayGraphBreakVariable"),
+        ),
+        issue="pytorch/pytorch#100787",
+        versions=Versions(last="2.13"),
+    ),
+    Patch(
+        "integer parameters",
+        ("frame",),
+        (f"{IN_GRAPH}.call_function", f"{TENSOR}.call_method"),
+        integer_parameters.sizes_are_taken,
+        "functions whose C++ takes an integer make a number of a size, and a graph for each",
+        (
+            Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
+            Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
+            Takes(f"{VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
+        ),
+    ),
+    Patch(
+        "arguments that are numbers",
+        ("frame",),
+        (f"{IN_GRAPH}.call_function", f"{TENSOR}.call_method"),
+        number_arguments.arguments_become_numbers,
+        "C++ reads a tensor as a symbol that no result has, an error, and takes no SymBool, which breaks the graph",
+        (
+            Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
+        ),
+    ),
+    Patch(
+        "functions of numbers",
+        ("frame",),
+        (
+            f"{IN_GRAPH}.call_function",
+            f"{SYM_NODE}.call_method",
+            f"{VARIABLES}.builtin.BuiltinVariable.call_function",
+            "torch.utils._sympy.interp._run_sympy_handler",
+            "torch.fx.passes._tensorify_python_scalars._run_sympy_handler",
+        ),
+        number_functions.numbers_are_traced,
+        "functions of math make a number of a size, and a graph for each",
+        (
+            Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
+            Takes(f"{SYM_NODE}.call_method", "self, tx, name, args, kwargs"),
+            Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
+            Takes("torch.utils._sympy.interp._run_sympy_handler", "analysis, args, expr, index_dtype"),
+            Takes("torch.fx.experimental.proxy_tensor.handle_sym_dispatch", "func, args, kwargs"),
+        ),
+    ),
+    Patch(
+        "comparisons with tensors",
+        ("frame",),
+        (f"{VARIABLES}.SymNodeVariable.create",),
+        dynamo_nodes.comparisons_with_tensors,
+        "Dynamo takes `x.shape[0] == n` with a tensor `n` for a number; `assert` of it is an error",
+        (
+            Takes(f"{VARIABLES}.SymNodeVariable.create", "tx, proxy, sym_num, **options"),
+            Takes("torch._dynamo.utils.get_fake_value", "node, tx, allow_non_graph_fake"),
+            Takes(f"{VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
+        ),
+    ),
+    Patch(
+        "one_hot",
+        ("frame",),
+        (f"{IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]",),
+        torch_layers.class_counts_are_traced,
+        "without a number of classes it would break the graph",
+        (Takes(f"{IN_GRAPH}._get_handlers", ""), Exists(f"{IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]")),
+        issue="pytorch/pytorch#122171",
+    ),
+    Patch(
+        "storage offsets",
+        ("frame",),
+        (storage_offsets.METHOD_ENTRY,),
+        storage_offsets.storage_offsets_are_traced,
+        "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
+        (
+            Says(f"{TENSOR}.call_method", "tp_methods"),
+            Exists(f"{TENSOR}.tp_methods", "dict"),
+            Takes(f"{VARIABLES}.base.Method", "handler"),
+            *storage_offsets.OFFSET_PROBES,
+        ),
+        issue="pytorch/pytorch#197224",
+        versions=Versions(first="2.14"),
+    ),
+    Patch(
+        "storage offsets (before 2.14)",
+        ("frame",),
+        (added(f"{TENSOR}.method_storage_offset"),),
+        storage_offsets.storage_offsets_are_traced_2_11,
+        "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
+        (Says(f"{TENSOR}.call_method", "method_"), *storage_offsets.OFFSET_PROBES),
+        issue="pytorch/pytorch#197224",
+        versions=Versions(last="2.13"),
+    ),
+    Patch(
+        "DistributedDataParallel and FSDP2",
+        ("frame",),
+        ("torch._dynamo.trace_rules.check",),
+        data_parallel.module_of_data_parallel_is_traced,
+        "Dynamo skips the forward method of a wrapped or sharded module whose class is one of torch.nn",
+        (
+            Takes("torch._dynamo.trace_rules.check", "obj, is_inlined_call | obj, is_inlined_call, frame"),
+            Exists("torch.nn.parallel.DistributedDataParallel._get_active_ddp_module"),
+            Exists("torch.distributed.fsdp.FSDPModule"),
+            HasLocal("torch.nn.Sequential.forward", "self"),
+        ),
+    ),
+)
