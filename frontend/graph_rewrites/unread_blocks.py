@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import torch
 
-# Of the tuple that stands for a block mask: after the lengths and the blocks of keys, before the sizes of a block and the
-# mask function. Its length differs between versions of PyTorch.
+# Of the tuple that stands for a block mask: after the lengths and the blocks of keys, before the sizes of a block and
+# the mask function. Its length differs between versions of PyTorch.
 _OF_QUERIES: Final = slice(6, -3)
 
 
