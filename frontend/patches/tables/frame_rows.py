@@ -34,6 +34,7 @@ from symshape.frontend.patches import (
     number_arguments,
     number_functions,
     operator_rules,
+    packed_rows,
     repro_files,
     scan_gradients,
     scattered_sources,
@@ -1100,6 +1101,20 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Exists("torch.distributed.fsdp.FSDPModule"),
             HasLocal("torch.nn.Sequential.forward", "self"),
         ),
+    ),
+    Patch(
+        "packed rows",
+        ("frame",),
+        ("torch._dynamo.trace_rules.get_torch_obj_rule_map",),
+        packed_rows.packed_rows_are_traced,
+        "Dynamo breaks the graph at pack_padded_sequence and pad_packed_sequence, which it has no rules for",
+        (
+            Takes("torch._dynamo.trace_rules.get_torch_obj_rule_map", ""),
+            Exists("torch._dynamo.variables.UserFunctionVariable"),
+            Exists("torch.nn.utils.rnn.pack_padded_sequence"),
+            Exists("torch.nn.utils.rnn.pad_packed_sequence"),
+        ),
+        issue="pytorch/pytorch#162374",
     ),
     Patch(
         "files of failures",

@@ -1,0 +1,16 @@
+"""Functions of ``torch.nn.utils.rnn`` that Dynamo skips: it has no rules for the operators that they call, which
+``frontend/decompositions/packed_rows.py`` has."""
+
+from __future__ import annotations
+
+from torch._dynamo import trace_rules
+from torch._dynamo.variables import UserFunctionVariable
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from symshape.frontend.patches.patch import Changes
+
+
+def packed_rows_are_traced(changes: Changes) -> None:
+    """Like functions of the user's."""
+    rules = trace_rules.get_torch_obj_rule_map()
+    changes.items(rules, dict.fromkeys((pack_padded_sequence, pad_packed_sequence), UserFunctionVariable))
