@@ -20,6 +20,7 @@ from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
 from symshape.frontend.decompositions.packed_rows import pad_packed
+from symshape.frontend.decompositions.tensor_items import get_item, has_item_in_data, set_item
 
 _torch: Any = torch  # these have no types
 
@@ -360,6 +361,8 @@ def _always(_: Sequence[Any], __: Mapping[str, Any]) -> bool:
     return True
 
 
+GET_ITEM: Final = Replacement(get_item, has_item_in_data)
+SET_ITEM: Final = Replacement(set_item, has_item_in_data)
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.linspace: Replacement(linspace, _has_symbolic_steps),
     torch.logspace: Replacement(logspace, _has_floating_steps),
@@ -381,6 +384,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.as_tensor: Replacement(as_tensor, _has_symbolic_numbers),
     PAD_PACKED: Replacement(pad_packed, _always),
+    torch.Tensor.__getitem__: GET_ITEM,
+    torch.Tensor.__setitem__: SET_ITEM,
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
 

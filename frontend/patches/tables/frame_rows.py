@@ -917,10 +917,19 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "integer parameters",
         ("frame",),
-        (f"{IN_GRAPH}.call_function", f"{TENSOR}.call_method"),
-        integer_parameters.sizes_are_taken,
-        "functions whose C++ takes an integer make a number of a size, and a graph for each",
         (
+            f"{IN_GRAPH}.call_function",
+            f"{TENSOR}.call_method",
+            f"{TENSOR}.method___setitem__",
+            f"{VARIABLES}.builtin.BuiltinVariable.call_function",
+        ),
+        integer_parameters.sizes_are_taken,
+        "functions whose C++ takes an integer make a number of a size, and a graph for each; items at one in the data",
+        (
+            Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
+            Takes(f"{TENSOR}.method___setitem__", "self, tx, key, value"),
+            Exists(f"{TENSOR}.synchronize_attributes"),
+            Exists(f"{VARIABLES}.lists.TupleVariable"),
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
             Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
