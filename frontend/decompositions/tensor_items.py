@@ -88,8 +88,9 @@ def _dims(one: Any) -> int:
 def _selected(x: torch.Tensor, elements: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """``x`` at the indices that are in the data, whose dims go, and the other elements."""
     for dim, number in selections(x.dim(), elements):
-        index: Any = elements[number]
-        x = x.select(dim, index.item() if isinstance(index, torch.Tensor) else index)
+        index = elements[number]
+        at: Any = index.item() if isinstance(index, torch.Tensor) else index
+        x = x.select(dim, at)
     return x, tuple(one for one in elements if not _is_in_data(one))
 
 

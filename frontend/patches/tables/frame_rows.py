@@ -1114,7 +1114,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
     Patch(
         "packed rows",
         ("frame",),
-        ("torch._dynamo.trace_rules.get_torch_obj_rule_map",),
+        packed_rows.PACKED_ROWS,
         packed_rows.packed_rows_are_traced,
         "Dynamo breaks the graph at pack_padded_sequence and pad_packed_sequence, which it has no rules for",
         (
