@@ -15,6 +15,7 @@ import torch
 
 from symshape.activity import note
 from symshape.errors import OptionError
+from symshape.first_calls import compiled_once
 from symshape.frontend.bridge.dynamo import is_control_flow, name_of_code
 from symshape.frontend.bridge.earlier_entries import Failure, entries_of, failures, keep
 from symshape.frontend.bridge.frame_callback import (
@@ -125,6 +126,11 @@ class FrameCompiler(FrameCallback):
         self._backend = backend_of(self)
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        if in_transform() and not self._tracing.one_graph:
+            return skip_once()  # Dynamo would refuse it, and never compile it again
+        return compiled_once(frame, self._backend, lambda: self._compile(frame, cache_entry, frame_state))
+
+    def _compile(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
         started, code = time.perf_counter(), frame.f_code
         try:
             with compiling(f"{name_of_code(code)} ({Path(code.co_filename).name}:{code.co_firstlineno})"):
@@ -136,10 +142,8 @@ class FrameCompiler(FrameCallback):
                 self._tracing.traced(name_of_code(code), line, time.perf_counter() - started)
 
     def _called(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
-        if in_transform() and not self._tracing.one_graph:
-            return skip_once()  # Dynamo would refuse it, and never compile it again
         usual = functools.partial(super().__call__, frame, cache_entry, frame_state)
-        entries = entries_of(frame.f_code, self._backend) if cache_entry is not None else []
+        entries = entries_of(frame.f_code, self._backend)
         limits = Limits(self._tracing.policy, self._decisions, frame.f_code, self._most, self._tracing.more == "static")
         if entries:
             failed = failures(entries, running_locals(frame))

@@ -11,8 +11,9 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch._dynamo import eval_frame, guards
+from torch._dynamo import guards
 
+from symshape.frontend.bridge.frame_callback import region
 from symshape.frontend.bridge.general_shape_env import GeneralShapeEnv
 from symshape.frontend.bridge.question_origins import Line, Origin, users_line
 from symshape.frontend.bridge.source_lines import whole_file_name
@@ -55,15 +56,20 @@ class _Kept:
 
 def entries_of(code: CodeType, backend: Any) -> list[Any]:
     """Dynamo's entries of a code object that an equal backend compiled, in the region of the running call."""
-    region = getattr(eval_frame, "get_eval_frame_isolate_recompiles_id", lambda: -1)()
     found = torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code)
     return [
         entry
         for entry in found
         if isinstance(_kept(entry), _Kept)
-        and getattr(entry, "isolate_recompiles_id", region) == region
+        and getattr(entry, "isolate_recompiles_id", region()) == region()
         and entry.backend == backend
     ]
+
+
+def holds_for(entry: Any, variables: Mapping[str, Any]) -> bool:
+    """Whether the guards of an entry hold for the local variables of a frame."""
+    manager = entry.guard_manager
+    return not isinstance(manager, guards.DeletedGuardManagerWrapper) and bool(manager.check(variables))
 
 
 def keep(manager: Any, number: int, env: GeneralShapeEnv | None) -> None:

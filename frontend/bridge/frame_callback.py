@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -11,7 +12,14 @@ import torch
 import torch._dynamo.config
 from torch._dynamo.code_context import code_context
 from torch._dynamo.convert_frame import CatchErrorsWrapper
-from torch._dynamo.types import ConvertFrameReturn, FrameAction, FrameExecStrategy
+from torch._dynamo.guards import DeletedGuardManagerWrapper
+from torch._dynamo.types import (
+    ConvertFrameReturn,
+    FrameAction,
+    FrameExecStrategy,
+    GuardedCode,
+    wrap_guarded_code,
+)
 
 
 class FrameCallback(CatchErrorsWrapper):
@@ -74,6 +82,38 @@ def only_run() -> Any:
     """Dynamo's result for a frame that is compiled no more: entries that there are run where their guards hold, else
     the frame as it is; what it calls is compiled."""
     return ConvertFrameReturn(frame_exec_strategy=FrameExecStrategy(FrameAction.RUN_ONLY, FrameAction.DEFAULT))
+
+
+def applies_to_code(found: Any) -> bool:
+    """Whether Dynamo's result for a frame is one for all frames of its code."""
+    return bool(found.apply_to_code)
+
+
+def is_kept_by_dynamo(found: Any) -> bool:
+    """Whether Dynamo has taken what was compiled for a frame among its entries."""
+    return found.guarded_code.guard_manager.cache_entry is not None
+
+
+def region() -> int:
+    """The region of the running call: code that is compiled in one serves no call of another one."""
+    return int(getattr(torch._dynamo.eval_frame, "get_eval_frame_isolate_recompiles_id", lambda: -1)())
+
+
+def shared(entry: Any) -> Any:
+    """Dynamo's result for a frame that runs the code of an entry, for this call alone: of all that runs Dynamo makes
+    an entry, and the guards of this one never hold. ``recompile_limit`` does not count it."""
+    guards: Any = _NeverHolds()
+    return wrap_guarded_code(GuardedCode(entry.code, guards, entry.compile_id))
+
+
+class _NeverHolds(DeletedGuardManagerWrapper):
+    """Guards of an entry that ran once."""
+
+    def __init__(self) -> None:
+        super().__init__("it was run once, by a thread that had waited for the compile of another one")
+        self.root = None  # type: ignore[assignment]
+        # Entries are counted that are for the same objects as a frame: no frame has a variable of this name.
+        self.id_matched_objs = {"": weakref.ref(_NeverHolds)}
 
 
 def recompile_limit() -> int:

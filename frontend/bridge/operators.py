@@ -10,6 +10,9 @@ import torch.utils._pytree as pytree
 
 from symshape.artifact.call_text import module_named
 
+# What ``torch.nn.utils.rnn.pad_packed_sequence`` calls; the operator below it takes integers.
+PAD_PACKED: Any = torch._VF._pad_packed_sequence  # type: ignore[attr-defined]
+
 
 def schema_of(target: Any) -> Any:
     """The ``torch.FunctionSchema`` of an operator overload; None for what is none."""

@@ -23,6 +23,7 @@ from symshape.frontend.bridge.symbolic_sizes import assert_equal, has_unbacked_s
 from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
+from symshape.frontend.decompositions.packed_rows import packed_kernels
 from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
@@ -63,6 +64,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
         **dict.fromkeys(_UPSAMPLING, _upsampled),
+        **packed_kernels(),
         **recurrent_kernels(),
     }
 

@@ -16,8 +16,11 @@ from typing import Any, Final
 
 import torch
 
+from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
+from symshape.frontend.decompositions.packed_rows import pad_packed
+from symshape.frontend.decompositions.tensor_items import get_item, has_item_in_data, set_item
 
 _torch: Any = torch  # these have no types
 
@@ -230,6 +233,15 @@ def affine_grid(theta: torch.Tensor, size: Sequence[Any], align_corners: bool | 
     return torch.affine_grid_generator(theta, size, bool(align_corners))
 
 
+def as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    """``torch.as_tensor`` of a number, (), or of several, (elements,)."""
+    numbers = data if isinstance(data, (list, tuple)) else [data]
+    is_real = any(isinstance(one, (float, torch.SymFloat)) for one in numbers)
+    dtype = dtype or (torch.get_default_dtype() if is_real else torch.int64)
+    made = [torch.full((), one, dtype=dtype, device=device) for one in numbers]
+    return torch.stack(made) if numbers is data else made[0]
+
+
 @dataclass(frozen=True)
 class Replacement:
     """``applies``: whether ``function`` takes the place of the usual one, of its arguments."""
@@ -337,6 +349,21 @@ def _is_taken(
     return fits and input.dim() in (2, 3) and input.is_complex() and input.shape[-2] == n_fft // 2 + 1
 
 
+def _has_symbolic_numbers(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    data = args[0] if args else kwargs.get("data")
+    numbers = data if isinstance(data, (list, tuple)) else [data]
+    symbolic = (torch.SymInt, torch.SymFloat)
+    is_flat = all(type(one) in (int, float, *symbolic) for one in numbers)
+    return is_flat and any(isinstance(one, symbolic) for one in numbers)
+
+
+def _always(_: Sequence[Any], __: Mapping[str, Any]) -> bool:
+    """Of a function that reads data besides."""
+    return True
+
+
+GET_ITEM: Final = Replacement(get_item, has_item_in_data)
+SET_ITEM: Final = Replacement(set_item, has_item_in_data)
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.linspace: Replacement(linspace, _has_symbolic_steps),
     torch.logspace: Replacement(logspace, _has_floating_steps),
@@ -356,6 +383,10 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.Tensor.kron: Replacement(kron, _has_symbolic_sizes),
     torch.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
+    torch.as_tensor: Replacement(as_tensor, _has_symbolic_numbers),
+    PAD_PACKED: Replacement(pad_packed, _always),
+    torch.Tensor.__getitem__: GET_ITEM,
+    torch.Tensor.__setitem__: SET_ITEM,
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
 }
 

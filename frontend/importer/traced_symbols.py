@@ -110,16 +110,16 @@ def layout_of(tensor: torch.Tensor) -> tuple[list[Expr], list[Expr], Expr] | Non
 
 
 def _readings(values: list[Any]) -> Iterable[tuple[str, Expr]]:
-    """Every place where an input shows an integer: index arguments first, then sizes, strides, offsets."""
+    """Every place where an input shows an integer: sizes first, then integer arguments, then strides and offsets. An
+    argument may be a stride that is equal to a size, which no guard asks of a dim of size 1 or of nothing."""
+    layouts = [(i, layout_of(value)) for i, value in enumerate(values) if isinstance(value, torch.Tensor)]
+    known = [(i, layout) for i, layout in layouts if layout is not None]
+    for i, (sizes, _, _) in known:
+        yield from ((f"arg{i}.size({d})", s) for d, s in enumerate(sizes))
     for i, value in enumerate(values):
         if isinstance(value, torch.SymInt):
             yield f"arg{i}", size_expr(value)
-    for i, value in enumerate(values):
-        layout = layout_of(value) if isinstance(value, torch.Tensor) else None
-        if layout is None:
-            continue
-        sizes, strides, offset = layout
-        yield from ((f"arg{i}.size({d})", s) for d, s in enumerate(sizes))
+    for i, (_, strides, offset) in known:
         yield from ((f"arg{i}.stride({d})", s) for d, s in enumerate(strides))
         yield f"arg{i}.offset", offset
 

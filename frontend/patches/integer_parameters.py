@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch._dynamo.utils import proxy_args_kwargs
+from torch._dynamo.variables import BuiltinVariable, ConstantVariable, SymNodeVariable, TensorVariable
 from torch._dynamo.variables.builder import wrap_fx_proxy
-from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.lists import SliceVariable, TupleVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.utils._pytree import tree_map_only
 
-from symshape.frontend.decompositions.integer_parameters import REPLACEMENTS, Replacement
+from symshape.frontend.decompositions.integer_parameters import GET_ITEM, REPLACEMENTS, SET_ITEM, Replacement
+from symshape.frontend.decompositions.tensor_items import elements_of, selections
 from symshape.frontend.patches.patch import Changes
 
 
@@ -21,6 +24,8 @@ def sizes_are_taken(changes: Changes) -> None:
     """Functions and methods of the table are traced as the functions that stand for them."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)
+    changes.wrap(BuiltinVariable, "call_function", _of_items)
+    changes.wrap(TensorVariable, "method___setitem__", _of_written_items)
 
 
 @functools.cache
@@ -44,7 +49,63 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
     return call_method
 
 
-_METHODS = frozenset(function.__name__ for function in REPLACEMENTS if hasattr(torch.Tensor, function.__name__))
+_ITEMS = ("__getitem__", "__setitem__")
+_METHODS = frozenset(
+    function.__name__
+    for function in REPLACEMENTS
+    if hasattr(torch.Tensor, function.__name__) and function.__name__ not in _ITEMS
+)
+
+
+@functools.cache
+def _of_items(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        if self.fn is operator.getitem and len(args) == 2 and isinstance(args[0].realize(), TensorVariable):
+            if GET_ITEM.applies((_value(args[0]), _shown(args[1])), kwargs):
+                view, rest = _selected(tx, *args)
+                return usual(self, tx, [view, TupleVariable(rest)], kwargs) if rest else view
+        return usual(self, tx, args, kwargs)
+
+    return call_function
+
+
+@functools.cache
+def _of_written_items(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def method___setitem__(self: Any, tx: Any, key: Any, value: Any) -> Any:
+        if not SET_ITEM.applies((_value(self), _shown(key)), {}):
+            return usual(self, tx, key, value)
+        result = _called(SET_ITEM, tx, (self, key, value), {})
+        self.synchronize_attributes(tx)  # what is written may require a gradient
+        return result
+
+    return method___setitem__
+
+
+def _selected(tx: Any, x: Any, key: Any) -> tuple[Any, list[Any]]:
+    """A view at the indices of a key that are in the data, and the other elements. Each view is a node of its own: it
+    has a symbol for where it begins."""
+    key = key.realize()
+    elements = list(key.items) if isinstance(key, TupleVariable) else [key]
+    chosen = selections(_value(x).dim(), elements_of(_shown(key)))
+    for dim, number in chosen:
+        index = elements[number].realize()
+        if isinstance(index, TensorVariable):
+            index = index.call_method(tx, "item", [], {})
+        given = proxy_args_kwargs([x, ConstantVariable.create(dim), index], {})
+        x = wrap_fx_proxy(tx, tx.output.create_proxy("call_function", torch.select, *given))
+    numbers = {number for _, number in chosen}
+    return x, [one for number, one in enumerate(elements) if number not in numbers]
+
+
+def _shown(key: Any) -> Any:
+    """Tensors, sizes and constants of a key, and an empty slice for a slice: to look at one makes numbers of sizes."""
+    one = key.realize()
+    if isinstance(one, TupleVariable):
+        return tuple(map(_shown, one.items))
+    shown = isinstance(one, (TensorVariable, SymNodeVariable, ConstantVariable))
+    return _value(one) if shown else slice(None) if isinstance(one, SliceVariable) else []
 
 
 def _replaced(replacement: Replacement | None, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
@@ -52,8 +113,10 @@ def _replaced(replacement: Replacement | None, tx: Any, args: Any, kwargs: Mappi
     if replacement is None:
         return None
     given = [_value(variable) for variable in args], {name: _value(one) for name, one in kwargs.items()}
-    if not replacement.applies(*given):
-        return None
+    return _called(replacement, tx, args, kwargs) if replacement.applies(*given) else None
+
+
+def _called(replacement: Replacement, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
     proxy = tx.output.create_proxy("call_function", replacement.function, *proxy_args_kwargs(args, kwargs))
     return wrap_fx_proxy(tx, proxy)
 

@@ -229,10 +229,10 @@ def _is_light(made: _Launched) -> bool:
 
 
 def _in_vectors(scatter: _Launched) -> bool:
-    """The innermost dim of the space is the destination's innermost, at its own position."""
+    """The innermost dim of the space, if it has any, is the destination's innermost, at its own position."""
     write, space = scatter.the("symshape.scatter"), scatter.the("symshape.space")
     last = len(space.operands) - 1
-    return iterators(space)[-1] == "parallel" and scatter_dims(write)[-1] == last
+    return last >= 0 and iterators(space)[-1] == "parallel" and scatter_dims(write)[-1] == last
 
 
 def _at_own_point(made: _Launched, scatter: _Launched) -> bool:

@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import call_arguments, call_target, reading_of, reason_kept, written_arguments
+from symshape.dialects.accessors import (
+    call_arguments,
+    call_target,
+    is_fresh,
+    reading_of,
+    reason_kept,
+    written_arguments,
+)
 from symshape.dialects.foreign_tensors import Foreign
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.locations import node_names, source_line
@@ -228,7 +235,10 @@ def _lower_call(builder: Builder, rule: Callable[..., Any], op: Any, binds: dict
         if any(value is None for value in values):
             raise Unsupported("a result is not produced")
         if call_target(op) not in ALIASING:
-            values = tuple(_fresh(builder, value, binds) for value in values)
+            values = tuple(
+                value if _is_handed_on(builder, value, op, result, binds) else _fresh(builder, value, binds)
+                for value, result in zip(values, op.results)
+            )
     for result, value in zip(list(op.results), values):
         bind = binds.pop(result, None)
         result.replace_all_uses_with(value.value)
@@ -251,6 +261,18 @@ def _fresh(builder: Builder, value: Tensor, binds: dict[ir.Value, Any]) -> Tenso
     if is_view or value.value in binds:
         return builder.pointwise(value.sizes, value.dtype, [value], lambda v: v)
     return value
+
+
+def _is_handed_on(builder: Builder, value: Tensor, op: Any, result: ir.Value, binds: dict[ir.Value, Any]) -> bool:
+    """Whether a result may be an operand: memory of its own, laid out like the result, that nothing else reads. The
+    rows that are written to a slice of everything (``cache[:, i] = row``) are all of the tensor."""
+    owner = value.value.owner
+    if isinstance(owner, ir.Block) or not (owner.name == "linalg.generic" or is_fresh(owner)):
+        return False
+    readers = [use.owner.operation for use in value.value.uses if use.owner.operation.name != "symshape.bind"]
+    if any(reader != op.operation for reader in readers) or value.value not in binds or result not in binds:
+        return False
+    return _layout(builder, binds[value.value]) == _layout(builder, binds[result])
 
 
 def _layout(builder: Builder, bind: Any) -> Layout:

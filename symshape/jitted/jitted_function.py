@@ -208,6 +208,18 @@ class JitFunction:
 
     def _state(self) -> tuple[_Entries, tuple[Any, ...]]:
         """The entries for the modules as they are, and what these show."""
+        found = self._known_state()
+        if found is not None:
+            return found
+        with compile_lock:
+            found = self._known_state()  # another thread may have made it
+            if found is None:
+                made = _Entries(self.fn)
+                self._states = [made, *self._states[: _STATES - 1]]
+                found = made, made.modules.read() or ()
+        return found
+
+    def _known_state(self) -> tuple[_Entries, tuple[Any, ...]] | None:
         for entries in list(self._states):
             values = entries.modules.read()
             if values is not None:
@@ -215,10 +227,7 @@ class JitFunction:
                     with compile_lock:
                         self._states = [entries, *(other for other in self._states if other is not entries)]
                 return entries, values
-        with compile_lock:
-            made = _Entries(self.fn)
-            self._states = [made, *self._states[: _STATES - 1]]
-        return made, made.modules.read() or ()
+        return None
 
     def _search(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Handles a call whose form is not known yet, that has containers or keywords, or that no entry serves."""

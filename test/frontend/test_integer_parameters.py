@@ -75,6 +75,16 @@ def classes(x: Tensor) -> tuple[Tensor, ...]:
     return F.one_hot(places % (rows + 1), rows + 1), F.one_hot(places.t(), num_classes=rows * columns + 1) * 2
 
 
+def numbers(x: Tensor) -> tuple[Tensor, ...]:
+    rows, columns = x.shape
+    return (
+        torch.as_tensor([rows, columns, 7]),
+        torch.as_tensor((rows, 1.5)) * 2,
+        torch.as_tensor(columns / 4, dtype=torch.float64),
+        torch.as_tensor(data=[rows], device="cpu", dtype=torch.int32),
+    )
+
+
 def averages(x: Tensor) -> tuple[Tensor, ...]:
     columns = x.shape[1]
     return F.adaptive_avg_pool1d(x, columns // 2 + 1), F.adaptive_avg_pool1d(x[None], output_size=columns + 2)
@@ -136,7 +146,9 @@ def complex_numbers(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("compile", [symshape.compile, symshape.jit])
-@pytest.mark.parametrize("function", [spaced, filled, powers, windows, triangles, frequencies, classes, kroneckers])
+@pytest.mark.parametrize(
+    "function", [spaced, filled, powers, windows, triangles, frequencies, classes, numbers, kroneckers]
+)
 def test_values(function: Callable[..., Any], compile: Callable[..., Any]) -> None:
     compiled: Any = compile(function)
     torch._dynamo.utils.counters.clear()

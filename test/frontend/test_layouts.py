@@ -122,3 +122,20 @@ def test_channels_last_whatever_came_first(name: str, first: tuple[int, ...]) ->
         assert [s for n, s in zip(wanted.shape, found.stride()) if n > 1] == [
             s for n, s in zip(wanted.shape, wanted.stride()) if n > 1
         ]
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: torch.cat([x]), lambda x: x.movedim(0, 1) + 1, lambda x: torch.einsum("ij->ji", x)]
+)
+def test_a_stride_that_was_a_size_is_none_where_there_is_nothing(function: Callable[..., Any]) -> None:
+    """After a layout of each kind strides are symbols: a size must be read off the size."""
+    for compile in (symshape.compile, symshape.jit):
+        compiled: Any = compile(function)  # type: ignore[operator]
+        for rows, columns in ((5, 5), (5, 2), (3, 0), (5, 0), (5, 1), (1, 5), (0, 4)):
+            layouts = (
+                torch.randn(rows, columns),
+                torch.randn(columns, rows).t(),
+                torch.randn(rows, 2 * columns)[:, ::2],
+            )
+            for x in layouts:
+                torch.testing.assert_close(compiled(x), function(x))

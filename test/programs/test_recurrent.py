@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 import symshape
 from symshape.backend import symshape_backend
@@ -113,6 +113,72 @@ def test_packed_sequences(layer: Any) -> None:
         actual, expected = outcome(function, module, data, batches), outcome(run, module, data, batches)
         torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
     assert [report.kind for report in reports] == ["forward", "backward"]
+
+
+LENGTHS = ([6, 2, 4], [3, 1], [7], [5, 5, 5, 1], [2, 9, 4])
+
+
+def over_padded(module: torch.nn.RNNBase, x: torch.Tensor, lengths: torch.Tensor, ordered: bool) -> Any:
+    first = module.batch_first
+    packed, state = module(pack_padded_sequence(x, lengths, batch_first=first, enforce_sorted=ordered))
+    return *pad_packed_sequence(packed, batch_first=first, padding_value=0.5), state
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(("batch_first", "ordered"), [(False, True), (True, False)])
+def test_padded_rows_are_packed_and_padded_in_one_graph(layer: Any, batch_first: bool, ordered: bool) -> None:
+    module = layer(3, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
+    function, reports = compiled(over_padded)
+    for lengths in LENGTHS:
+        lengths = sorted(lengths, reverse=True) if ordered else lengths
+        shape = (len(lengths), max(lengths)) if batch_first else (max(lengths), len(lengths))
+        x, given = torch.randn(*shape, 3, requires_grad=True), torch.tensor(lengths)
+        actual, expected = (outcome(one, module, x, given, ordered) for one in (function, over_padded))
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+        assert torch.equal(function(module, x, given, ordered)[1], given)
+    assert [report.kind for report in reports] == ["forward", "backward"]
+
+
+def test_jit_of_packed_rows() -> None:
+    module = torch.nn.LSTM(3, 4, batch_first=True)
+    jitted = symshape.jit(lambda x, lengths: over_padded(module, x, lengths, False)[:2])
+    for lengths in LENGTHS:
+        x = torch.randn(len(lengths), max(lengths) + 2, 3, requires_grad=True)
+        found = []
+        for one in (jitted, lambda x, lengths: over_padded(module, x, lengths, False)[:2]):
+            rows, counts = one(x, torch.tensor(lengths))
+            found.append((rows, counts, *torch.autograd.grad(rows.square().sum(), [x, *module.parameters()])))
+        torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
+    assert len(jitted.entries) == 1
+
+
+def test_lengths_as_integers_and_what_packing_refuses() -> None:
+    """Integers in a list are symbols, and an error of the data is eager mode's."""
+
+    def twice(x: torch.Tensor, lengths: Any) -> torch.Tensor:
+        return pad_packed_sequence(pack_padded_sequence(x, lengths))[0] * 2
+
+    function = symshape.compile(twice, fullgraph=True)
+    for lengths in ([4, 3], [9, 2], [5, 5]):
+        x = torch.randn(lengths[0], 2, 3)
+        torch.testing.assert_close(function(x, lengths), twice(x, lengths))
+    assert len(torch._dynamo.eval_frame._debug_get_cache_entry_list(twice.__code__)) == 1
+    for lengths in ([3, 4], [4, 0]):
+        for one in (function, twice):
+            with pytest.raises(RuntimeError, match="sorted in decreasing order|greater than 0"):
+                one(torch.randn(4, 2, 3), lengths)
+
+
+def test_gradients_of_gradients_of_packed_rows() -> None:
+    def norm(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        rows = pad_packed_sequence(pack_padded_sequence(x, lengths, enforce_sorted=False))[0]
+        return (rows.sin() * rows).sum()
+
+    function = symshape.jit(norm)
+    for lengths in LENGTHS:
+        x = torch.randn(max(lengths), len(lengths), 2, requires_grad=True, dtype=torch.float64)
+        found = [torch.autograd.grad(one(x, torch.tensor(lengths)), x)[0] for one in (function, norm)]
+        torch.testing.assert_close(*found)
 
 
 def test_two_calls_draw_twice() -> None:

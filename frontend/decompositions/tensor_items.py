@@ -1,0 +1,117 @@
+"""Items of tensors at an integer that is in the data: ``x[i]`` and ``x[:, i] = v`` of a tensor ``i`` without dims, or
+of a number that was read from one.
+
+C++ makes a number of it. Here what is read is a view by ``select``, as in eager mode; what is written goes by
+``index_put``, which reads a tensor where it is used: a row of a key-value cache is written without the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.symbolic_sizes import is_unbacked
+
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)  # bytes are a mask
+
+
+def get_item(x: torch.Tensor, key: Any) -> torch.Tensor:
+    """``x[key]``"""
+    view, rest = _selected(x, elements_of(key))
+    return view[rest]
+
+
+def set_item(x: torch.Tensor, key: Any, value: Any) -> None:
+    """``x[key] = value``"""
+    elements = elements_of(key)
+    if not all(_is_basic(one) or _is_index(one) for one in elements):
+        view, rest = _selected(x, elements)
+        view[rest] = value
+        return
+    elements = tuple(torch.full((), one, device=x.device) if _is_unbacked(one) else one for one in elements)
+    indices, count = _indices(x, elements), sum(map(_is_index, elements))
+    whole = tuple(slice(None) if _is_index(one) else one for one in elements)
+    if not all(one is Ellipsis or one == slice(None) for one in whole):
+        x = x[whole]  # else the tensor itself is written to, and not all of it as a part of it
+    torch.ops.aten.index_put_.default(x, indices, _spread(value, x, x.dim() - count))
+
+
+def has_item_in_data(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
+    """Whether the index of a dim is in the data: of the key, the second argument."""
+    x, key = args[:2]
+    return isinstance(x, torch.Tensor) and x.layout == torch.strided and any(map(_is_in_data, elements_of(key)))
+
+
+def elements_of(key: Any) -> tuple[Any, ...]:
+    """What there is for each dim, and more."""
+    return key if isinstance(key, tuple) else (key,)
+
+
+def selections(rank: int, elements: tuple[Any, ...]) -> list[tuple[int, int]]:
+    """For each element of a key that is an index in the data its dim, where those before are gone, and its number."""
+    found, dim = [], 0
+    others = rank - sum(map(_dims, elements))
+    for number, one in enumerate(elements):
+        if _is_in_data(one):
+            found.append((dim, number))
+        else:
+            dim += others if one is Ellipsis else _dims(one)
+    return found
+
+
+def _is_index(one: Any) -> bool:
+    return isinstance(one, torch.Tensor) and one.dim() == 0 and one.dtype in _INTEGERS
+
+
+def _is_unbacked(one: Any) -> bool:
+    return isinstance(one, torch.SymInt) and is_unbacked(one)
+
+
+def _is_in_data(one: Any) -> bool:
+    return _is_index(one) or _is_unbacked(one)
+
+
+def _is_basic(one: Any) -> bool:
+    return one is None or one is Ellipsis or (isinstance(one, (slice, int, torch.SymInt)) and not isinstance(one, bool))
+
+
+def _dims(one: Any) -> int:
+    """How many dims an element of a key is for, but for an ellipsis."""
+    if one is None or one is Ellipsis or isinstance(one, bool):
+        return 0
+    is_mask = isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8)
+    return one.dim() if is_mask else 1
+
+
+def _selected(x: torch.Tensor, elements: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...]]:
+    """``x`` at the indices that are in the data, whose dims go, and the other elements."""
+    for dim, number in selections(x.dim(), elements):
+        index = elements[number]
+        at: Any = index.item() if isinstance(index, torch.Tensor) else index
+        x = x.select(dim, at)
+    return x, tuple(one for one in elements if not _is_in_data(one))
+
+
+def _indices(x: torch.Tensor, elements: tuple[Any, ...]) -> list[torch.Tensor | None]:
+    """The index tensors, each at its dim of ``x[key]`` with all of the dim in its place."""
+    found: list[torch.Tensor | None] = []
+    others = x.dim() - sum(map(_dims, elements))
+    for one in elements:
+        if _is_index(one):
+            found.append(one)
+        elif one is None or isinstance(one, slice):
+            found.append(None)
+        elif one is Ellipsis:
+            found += [None] * others
+    return found
+
+
+def _spread(value: Any, like: torch.Tensor, rank: int) -> torch.Tensor:
+    """What is written, with at most ``rank`` dims: assignment drops leading ones."""
+    if not isinstance(value, torch.Tensor):
+        return torch.full((), value, dtype=like.dtype, device=like.device)
+    for _ in range(value.dim() - rank):
+        value = value.squeeze(0)
+    return value.to(like.device, like.dtype)
