@@ -30,6 +30,8 @@ def load(state: State, instr: Instr) -> Value:
     mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
     if stride is not None and stride.as_int() == 1:
         return Value(_contiguous(state, pointer, instr.address, dtype, mask), dtype, uniform=False)
+    if stride is not None and stride.as_int() == -1:
+        return Value(_backward(state, pointer, instr.address, dtype, mask), dtype, uniform=False)
     if stride is None:
         addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     else:
@@ -74,7 +76,8 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
         return Value(_load_scalar(state, first, arg.dtype, some), arg.dtype)
     mask = _all(state, [state.broadcast(some, "i1")] if some else [])
     if not varying and whole.as_int() == 1:
-        return Value(_load_vector(state, first, arg.dtype, mask), arg.dtype, uniform=False)
+        found = _load_vector(state, first, arg.dtype, mask, only_active=mask == state.mask)
+        return Value(found, arg.dtype, uniform=False)
     if whole.as_int() != 0:
         varying.append(state.along(state.constant(0, "i64"), scalar(state, whole), "i64"))
     offsets = varying[0]
@@ -274,10 +277,29 @@ def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -
 
 
 def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
-    return _load_vector(state, _contiguous_address(state, pointer, address, dtype), dtype, mask)
+    first = _contiguous_address(state, pointer, address, dtype)
+    return _load_vector(state, first, dtype, mask, only_active=mask == state.mask)
 
 
-def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> str:
+def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
+    """Lanes one before the other in memory: a vector that ends with lane 0, turned round."""
+    assert state.lane is not None
+    lane, pure, last = Expr.symbol(state.lane), state.writer.pure, state.width - 1
+    rest = element(state, pointer, scalar(state, address + lane - last), dtype)
+    back = pure(f"arith.subi {state.constant(0, 'i64')}, {state.symbols[state.lane]} : i64")
+    kind, bools = types.register(dtype), state.vector("i1")
+    turned = None if mask is None else _turned(state, mask, bools)
+    found = _load_vector(state, element(state, rest, back, dtype), dtype, turned, only_active=mask == state.mask)
+    return _turned(state, found, state.vector(kind))
+
+
+def _turned(state: State, name: str, vector: str) -> str:
+    lanes = ", ".join(map(str, reversed(range(state.width))))
+    return state.writer.pure(f"vector.shuffle {name}, {name} [{lanes}] : {vector}, {vector}")
+
+
+def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, only_active: bool) -> str:
+    """``only_active``: the mask is that of the active lanes, and nothing else."""
     kind, align = types.memory(dtype), types.size(dtype)
     vector, bools = state.vector(kind), state.vector("i1")
     plain = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
@@ -287,7 +309,7 @@ def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> st
             f"llvm.intr.masked.load {address}, {mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
             f" : (!llvm.ptr, {bools}, {vector}) -> {vector}"
         )
-    if mask is not None and mask == state.mask and not state.target.fast_masks:
+    if mask is not None and only_active and not state.target.fast_masks:
         writer = state.writer
         (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
         return as_register(state, name, dtype, vector)
