@@ -18,6 +18,7 @@ from symshape.frontend.decompositions.distances import cdist_backward, cdist_for
 from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.frontend.decompositions.image_patches import patches_as_windows, sums_of_slices
 from symshape.frontend.decompositions.membership import isin
 from symshape.frontend.decompositions.normalisations import with_eager_statistics
 from symshape.frontend.decompositions.padding import constant_pad
@@ -217,6 +218,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.cat.default, _of_one_type),
     (aten.max_unpool2d.default, _of_its_own_channel),
     (aten.max_unpool3d.default, _of_its_own_channel),
+    (aten.im2col.default, patches_as_windows),
+    (aten.col2im.default, sums_of_slices),
     (aten.index_fill.int_Scalar, _from_either_end),
     (aten.index_fill.int_Tensor, _from_either_end),
     (aten.smooth_l1_loss_backward.default, _invalid_where_it_is),

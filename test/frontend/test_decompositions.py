@@ -349,3 +349,40 @@ def test_roll_copies_two_slices() -> None:
     assert torch.equal(report.result, x.roll((3, -1), (1, 0)))
     (kernels,) = [graph.stages["kernels"] for graph in report.graphs]
     assert "remsi" not in kernels and "tensor.extract " not in kernels
+
+
+@pytest.mark.parametrize(
+    "window, dilation, padding, stride",
+    [
+        ((3, 3), 1, 1, 1),
+        ((3, 2), 2, (1, 2), 1),
+        ((2, 2), 1, 0, 2),
+        ((4, 3), 1, (1, 2), (5, 4)),
+        ((3, 1), (1, 2), (0, 1), (3, 2)),
+        ((3, 3), 1, 1, 2),  # patches that overlap, with steps: still tables of indices
+    ],
+)
+def test_patches_of_images(window: Any, dilation: Any, padding: Any, stride: Any) -> None:
+    """Forward and backward, to the last bit: elements are added in eager mode's order."""
+    torch._dynamo.reset()
+
+    def patches(x: torch.Tensor) -> torch.Tensor:
+        return F.unfold(x, window, dilation, padding, stride)
+
+    def image(x: torch.Tensor) -> torch.Tensor:
+        columns = F.unfold(x, window, dilation, padding, stride) * 2 + 1
+        return F.fold(columns, x.shape[-2:], window, dilation, padding, stride)
+
+    for function in (patches, image):
+        compiled = symshape.compile(function, fullgraph=True)
+        for size in ((2, 3, 7, 8), (1, 1, 9, 9), (0, 2, 8, 8), (2, 3, 16, 40), (3, 8, 12)):
+            x = torch.randn(size, requires_grad=True)
+            got, expected = compiled(x), function(x)
+            assert torch.equal(got, expected) and got.stride() == expected.stride()
+            (got,) = torch.autograd.grad(got.square().sum(), x)
+            (expected,) = torch.autograd.grad(expected.square().sum(), x)
+            torch.testing.assert_close(got, expected)
+        with pytest.raises(RuntimeError, match="non-zero dimensions"):
+            compiled(torch.randn(1, 1, 1, 0))
+    found = symshape.explain(image, torch.randn(2, 3, 7, 8)).totals()
+    assert found["library_calls"] == 0 and (found["kernels"] <= 2 or (window, stride) == ((3, 3), 2))

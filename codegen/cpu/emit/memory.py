@@ -25,13 +25,13 @@ def load(state: State, instr: Instr) -> Value:
         return Value(_load_scalar(state, base, dtype, scalars), dtype)
     if instr in state.groups and state.mask is None:
         return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
+    mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
+    if stride is not None and stride.as_int() in (1, -1):
+        some = scalars if not vectors else _any(state, mask)
+        read = _contiguous if stride.as_int() == 1 else _backward
+        return Value(read(state, pointer, instr.address, dtype, mask, some), dtype, uniform=False)
     if scalars:
         pointer = _select(state, scalars, pointer, state.safe)
-    mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
-    if stride is not None and stride.as_int() == 1:
-        return Value(_contiguous(state, pointer, instr.address, dtype, mask), dtype, uniform=False)
-    if stride is not None and stride.as_int() == -1:
-        return Value(_backward(state, pointer, instr.address, dtype, mask), dtype, uniform=False)
     if stride is None:
         addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     else:
@@ -276,12 +276,22 @@ def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -
     return element(state, rest, state.symbols[state.lane], dtype)
 
 
-def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
-    first = _contiguous_address(state, pointer, address, dtype)
+def _any(state: State, mask: str | None) -> str:
+    return state.writer.pure(f"vector.reduction <or>, {mask} : {state.vector('i1')} into i1")
+
+
+def _somewhere(state: State, some: str, address: str) -> str:
+    """The address, if there are lanes to read (``some``): memory that is not there would be refused for each vector,
+    and that the mask forgives it takes the processor a hundred cycles."""
+    return _select(state, some, address, state.safe) if some else address
+
+
+def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None, some: str) -> str:
+    first = _somewhere(state, some, _contiguous_address(state, pointer, address, dtype))
     return _load_vector(state, first, dtype, mask, only_active=mask == state.mask)
 
 
-def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
+def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str | None, some: str) -> str:
     """Lanes one before the other in memory: a vector that ends with lane 0, turned round."""
     assert state.lane is not None
     lane, pure, last = Expr.symbol(state.lane), state.writer.pure, state.width - 1
@@ -289,7 +299,8 @@ def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str |
     back = pure(f"arith.subi {state.constant(0, 'i64')}, {state.symbols[state.lane]} : i64")
     kind, bools = types.register(dtype), state.vector("i1")
     turned = None if mask is None else _turned(state, mask, bools)
-    found = _load_vector(state, element(state, rest, back, dtype), dtype, turned, only_active=mask == state.mask)
+    first = _somewhere(state, some, element(state, rest, back, dtype))
+    found = _load_vector(state, first, dtype, turned, only_active=mask == state.mask)
     return _turned(state, found, state.vector(kind))
 
 
