@@ -2,12 +2,15 @@
 
 Before: index d1; muli by 1; addi 0; cmpi slt 0; select (the wrap of negative indices); check_index s1; extract.
 After:  load at d0*s1 + d1, with no check and no error slot.
+
+Padding with zeros is a load under a mask, which is zero where the mask does not hold: no select makes it so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import copysign
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 
 from symshape.analysis.kernel_facts import SpaceFacts, space_facts
@@ -25,6 +28,12 @@ _ORDERED: dict[str, Callable[[float, float], bool]] = {
     "ogt": gt,
     "oge": ge,
 }
+_AT_LEAST: dict[str, Callable[[Expr, Expr], Expr]] = {  # what is at least 0 where a comparison holds
+    "sge": lambda left, right: left - right,
+    "sle": lambda left, right: right - left,
+    "sgt": lambda left, right: left - right - 1,
+    "slt": lambda left, right: right - left - 1,
+}
 _CASTS = ("arith.index_cast", "arith.index_castui")
 _WIDE = ("index", "i64")
 _MOST_TERMS, _MOST_FACTORS = 64, 16  # of a product: powers of indices grow without end, and are no addresses
@@ -40,7 +49,9 @@ def fold(kernel: LoopKernel) -> LoopKernel:
 
 
 class _Folder:
-    """``exprs``, ``conditions`` and ``numbers``: results whose value is known; ``names``: those that are another's."""
+    """``exprs``, ``conditions`` and ``numbers``: results whose value is known; ``names``: those that are another's.
+    ``zeros``: results that are 0; ``loads``: those under masks, which they are 0 without; ``holds``: results that say
+    whether an expression is at least 0."""
 
     def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
         self.kernel, self.facts = kernel, facts
@@ -49,6 +60,9 @@ class _Folder:
         self.conditions: dict[int, bool] = {}
         self.numbers: dict[int, float] = {}
         self.names: dict[int, int] = {}
+        self.zeros: set[int] = set()
+        self.loads: dict[int, tuple[Expr, ...]] = {}
+        self.holds: dict[int, Expr] = {}
 
     def visit(self, instr: Instr) -> None:
         """Takes over the instruction, or records what it is."""
@@ -79,6 +93,10 @@ class _Folder:
     def _learn(self, instr: Instr, facts: Facts) -> None:
         """Notes the value of an instruction where it is known."""
         result = instr.results[0] if instr.results else -1
+        if instr.op == "load" and instr.mask and not self.kernel.args[instr.arg].by_value:
+            self.loads[result] = instr.mask
+        elif instr.op == "constant" and instr.value == 0 and copysign(1, instr.value) > 0:
+            self.zeros.add(result)
         operands = [self.exprs.get(operand) for operand in instr.operands]
         if instr.op == "index" and instr.address is not None:
             self.exprs[result] = instr.address
@@ -108,6 +126,8 @@ class _Folder:
             known = _decide(facts, instr.predicate, left, right)
             if known is not None:
                 self.conditions[result] = known
+            elif instr.predicate in _AT_LEAST:
+                self.holds[result] = facts.simplify(_AT_LEAST[instr.predicate](left, right))
 
     def _same(self, instr: Instr, facts: Facts) -> int | None:
         """The earlier value that the instruction's result is, if any."""
@@ -117,7 +137,10 @@ class _Folder:
                 return operands[0] if self._in_range(instr, facts) else None
             case "arith.select":
                 chosen = conditions.get(operands[0])
-                return None if chosen is None else operands[1 if chosen else 2]
+                if chosen is not None:
+                    return operands[1 if chosen else 2]
+                masked = operands[2] in self.zeros and self.holds.get(operands[0]) in self.loads.get(operands[1], ())
+                return operands[1] if masked else None
             case "arith.andi" | "arith.ori" if instr.dtype == "i1":
                 neutral = instr.op == "arith.andi"
                 for known, other in (operands, operands[::-1]):

@@ -82,7 +82,7 @@ class Instr:
     row: bool  # row level (parallel dims only) or full level
     arg: int = -1
     address: Expr | None = None  # elements, relative to the argument's data pointer
-    mask: tuple[Expr, ...] = ()  # what is read is there where every expression is >= 0
+    mask: tuple[Expr, ...] = ()  # where every expression is >= 0 it is read; elsewhere the value is 0
     combiner: str = ""  # add mul max min or and argmax argmin; of a scatter also set
     value: int | float | bool | None = None
     carry: int = -1

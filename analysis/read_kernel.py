@@ -31,7 +31,8 @@ from symshape.dialects.sizes import Sizes
 from symshape.dialects.views import read_domain, read_map
 from symshape.errors import KernelError
 from symshape.prover.numbers.decided import learn
-from symshape.prover.numbers.expr import Expr
+from symshape.prover.numbers.expr import Expr, has_functions
+from symshape.prover.numbers.facts import Facts
 
 _BUG: Final = "this is a bug of the fusion pass"
 # Made where a destination-passing form needs them; a loop program has neither destinations nor initial values.
@@ -85,6 +86,7 @@ class _KernelReader:
         self._args: list[Arg] = []
         self._numbers: dict[ir.Value, int] = {}  # tensor values that are computed, by the number of their scalar
         self._views: dict[ir.Value, View] = {}
+        self._inside: dict[tuple[int, bool], Facts] = {}  # of an argument: what holds where it has elements
         self._symbols: list[str] = []
         self._carries = 0  # of the scans so far
         self._read_head(func, block, ops)
@@ -184,10 +186,22 @@ class _KernelReader:
         dims = [Expr.symbol(name) for name in self._names(op, rank)]
         symbols = [self._sizes.expr(value) for value in indices[rank:]]
         row = self._is_row(dims)
-        address = self._facts.simplify(address_of(read_map(op, dims, symbols), self._args[arg]), row)
+        address = self._address(read_map(op, dims, symbols), arg, row)
         facts = self._facts.row if row else self._facts.full
         conditions = dict.fromkeys(facts.simplify(e) for e in read_domain(op, dims, symbols))
         return View(arg, address, tuple(e for e in conditions if not facts.nonnegative(e)))
+
+    def _address(self, indices: list[Expr], arg: int, row: bool) -> Expr:
+        """Of an element of an argument, in the form that is simplest where it has elements: else nothing is read."""
+        address = self._facts.simplify(address_of(indices, self._args[arg]), row)
+        if not has_functions(address):
+            return address
+        if (arg, row) not in self._inside:
+            facts = (self._facts.row if row else self._facts.full).copy()
+            for size in self._args[arg].sizes:
+                facts.assume_nonnegative(size - 1)
+            self._inside[arg, row] = facts
+        return self._inside[arg, row].simplify(address)
 
     def _operand(self, value: ir.Value, names: Sequence[str], op: Any) -> int:
         """The number of a tensor operand's scalar at the point of iteration."""

@@ -1,4 +1,4 @@
-"""Averages over windows in parts, where their parts have kernels that are not slower than the whole operator."""
+"""Averages and maxima over windows in parts, where these have kernels that are not slower than the whole operator."""
 
 from __future__ import annotations
 
@@ -15,6 +15,78 @@ from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
 MOST = 16  # elements of a window that is read element by element
 
 
+def max_pool(
+    x: torch.Tensor,
+    window: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> Any:
+    """``max_pool2d_with_indices`` of small windows on CPUs: each element of a window in turn, in eager mode's order. Of
+    equal elements the first is named, NaN is above all. Where nobody asks for indices, they are no code."""
+    window, padding, dilation = (_of_each_dim(sizes, 2) for sizes in (window, padding, dilation))
+    stride = _of_each_dim(stride, 2) if stride else window
+    if x.device.type != "cpu" or ceil_mode or not _is_small(x, window, stride, padding, dilation):
+        return NotImplemented
+    if any(2 * pad > size for pad, size in zip(padding, window)):
+        return NotImplemented
+    parts = _windows(x, window, stride, padding, dilation, -math.inf)
+    width, (rows, columns) = x.shape[-1], parts.shape[x.dim() - 2 : x.dim()]
+    places = [  # no channel has 2**31 elements
+        torch.arange(count, dtype=torch.int32, device=x.device) * step - pad
+        for count, step, pad in zip((rows, columns), stride, padding)
+    ]
+    first = [torch.where(place < 0, place % far, place) for place, far in zip(places, dilation)]
+    best: Any = -math.inf
+    index = (first[0] * width)[:, None] + first[1]
+    for i, j in itertools.product(*map(range, window)):
+        part = parts[..., i * dilation[0], j * dilation[1]]
+        better = (part > best) | part.isnan()
+        here = ((places[0] + i * dilation[0]) * width)[:, None] + (places[1] + j * dilation[1])
+        best, index = torch.where(better, part, best), torch.where(better, here, index)
+    return _laid_out(best, x), _laid_out(index.long(), x)
+
+
+def _is_dense(stride: Sequence[int], padding: Sequence[int]) -> bool:
+    return all(one == 1 for one in stride) and not any(padding)
+
+
+def _of_each_dim(sizes: Sequence[int], count: int) -> Sequence[int]:
+    return [*sizes] * count if len(sizes) == 1 else sizes
+
+
+def _is_small(x: torch.Tensor, window: Sequence[int], *others: Sequence[int]) -> bool:
+    """Whether windows are read element by element, and there are some. Sizes that are refused are not."""
+    numbers = [*window, *(number for sizes in others for number in sizes)]
+    if has_unbacked_sizes(x) or not x.is_floating_point() or any(type(number) is not int for number in numbers):
+        return False
+    if x.dim() not in (len(window) + 1, len(window) + 2) or math.prod(window) > MOST or min(numbers) < 0:
+        return False
+    stride, padding, dilation = others
+    if min(*window, *stride, *dilation) < 1 or not all(size > 0 for size in x.shape[1 - x.dim() :]):
+        return False
+    sides = zip(x.shape[x.dim() - len(window) :], window, padding, dilation)
+    return all(size + 2 * pad - far * (one - 1) > 0 for size, one, pad, far in sides)
+
+
+def _windows(
+    x: torch.Tensor,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    outside: float,
+) -> torch.Tensor:
+    """A view of the padded tensor: an index for each window, then those of what is in it."""
+    first = x.dim() - len(window)
+    if any(padding):
+        x = torch.constant_pad_nd(x, [pad for size in reversed(padding) for pad in (size, size)], outside)
+    for i, (size, step, far) in enumerate(zip(window, stride, dilation)):
+        x = x.unfold(first + i, far * (size - 1) + 1, step)
+    return x
+
+
 def avg_pool(
     x: torch.Tensor,
     window: Sequence[int],
@@ -24,28 +96,20 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """``avg_pool2d`` and ``avg_pool3d`` of small windows, one at each index: a sum of slices. ``window`` has a size for
-    each of the last dims."""
-    moves = [*stride] or [*window]
-    if (
-        has_unbacked_sizes(x)
-        or not x.is_floating_point()
-        or math.prod(window) > MOST
-        or len(window) == 1
-        or any(one != 1 for one in moves)
-        or any(padding)
-        or ceil_mode
-        or divisor_override
-    ):
+    """``avg_pool2d`` and ``avg_pool3d`` of small windows: a sum of slices. ``window`` has a size for each of the last
+    dims. On GPUs those alone that have a window at each index."""
+    count = len(window)
+    moves, pads = _of_each_dim([*stride] or [*window], count), _of_each_dim(padding, count)
+    if count == 1 or ceil_mode or divisor_override or not (_is_dense(moves, pads) or x.device.type == "cpu"):
         return NotImplemented
-    first = x.dim() - len(window)
-    sizes = [x.size(first + i) - size + 1 for i, size in enumerate(window)]
+    if any(pads) and not count_include_pad or any(2 * pad > size for pad, size in zip(pads, window)):
+        return NotImplemented
+    if not _is_small(x, window, moves, pads, [1] * count):
+        return NotImplemented
+    parts = _windows(x, window, moves, pads, [1] * count, 0.0)
     total: Any = 0
     for offsets in itertools.product(*map(range, window)):
-        part = x
-        for i, (offset, size) in enumerate(zip(offsets, sizes)):
-            part = part.narrow(first + i, offset, size) if window[i] > 1 else part
-        total = total + part
+        total = total + parts[(slice(None),) * x.dim() + offsets]
     return _laid_out(total / math.prod(window), x)
 
 
@@ -59,7 +123,10 @@ def avg_pool_backward(
     count_include_pad: bool,
     divisor_override: int | None,
 ) -> Any:
-    """Each element of ``x`` is in the windows at its index and before it: the same sum, over a padded gradient."""
+    """Where a window begins at each index, an element of ``x`` is in those at its index and before it: the same sum,
+    over a padded gradient."""
+    if not _is_dense([*stride] or window, padding):
+        return NotImplemented
     pads = [pad for size in reversed(window) for pad in (size - 1, size - 1)]
     padded = torch.constant_pad_nd(gradient, pads)
     return avg_pool(padded, window, stride, padding, ceil_mode, count_include_pad, divisor_override)

@@ -18,11 +18,12 @@ from symshape.frontend.decompositions.distances import cdist_backward, cdist_for
 from symshape.frontend.decompositions.eager_layouts import as_eager
 from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
+from symshape.frontend.decompositions.image_patches import patches_as_windows, sums_of_slices
 from symshape.frontend.decompositions.membership import isin
 from symshape.frontend.decompositions.normalisations import with_eager_statistics
 from symshape.frontend.decompositions.padding import constant_pad
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
-from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward
+from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, max_pool
 from symshape.frontend.decompositions.random_numbers import with_eager_draws
 from symshape.frontend.decompositions.result_types import with_eager_types
 from symshape.frontend.decompositions.rolls import roll_of_maybe_nothing
@@ -158,8 +159,7 @@ def _without_a_division(rule: Callable[..., Any]) -> Callable[..., Any]:
 
 # Operators that stay calls although Inductor takes them apart.
 KEPT = (
-    # Their parts in Inductor's form have no kernels here, and run slower than the operator.
-    aten.max_pool2d_with_indices,
+    # Its parts in Inductor's form have no kernels here, and run slower than the operator.
     aten.max_pool3d_with_indices,
     aten.embedding_dense_backward,  # its parts fill a table with zeros, copy it, and add to it row by row in one thread
     aten.index_select,  # what it becomes takes negative indices
@@ -190,6 +190,7 @@ OURS: tuple[tuple[Any, Decomposition], ...] = (
     (aten._cdist_forward.default, cdist_forward),
     (aten._cdist_backward.default, cdist_backward),
     (aten._pdist_forward.default, pdist_forward),
+    (aten.max_pool2d_with_indices.default, max_pool),
     (aten.avg_pool2d.default, avg_pool),
     (aten.avg_pool3d.default, avg_pool),
     (aten.avg_pool2d_backward.default, avg_pool_backward),
@@ -217,6 +218,8 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten.cat.default, _of_one_type),
     (aten.max_unpool2d.default, _of_its_own_channel),
     (aten.max_unpool3d.default, _of_its_own_channel),
+    (aten.im2col.default, patches_as_windows),
+    (aten.col2im.default, sums_of_slices),
     (aten.index_fill.int_Scalar, _from_either_end),
     (aten.index_fill.int_Tensor, _from_either_end),
     (aten.smooth_l1_loss_backward.default, _invalid_where_it_is),

@@ -23,6 +23,7 @@ from symshape.passes.fusion.kernel_sizes import KernelSizes, kernel_sizes, liken
 from symshape.passes.fusion.kernel_writer import KernelWriter
 from symshape.passes.fusion.siblings import Siblings
 from symshape.passes.fusion.sort import sort_block
+from symshape.passes.fusion.stacked import merge_with_readers
 from symshape.prover.numbers.condition import Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
@@ -106,6 +107,9 @@ class FuseKernels(Pass):
                     siblings.merge(group, [node])
                 else:
                     siblings.enter(group, [node])
+        if self.vertical:
+            for group in merge_with_readers(grouping):
+                siblings.enter(group, group.placements)
         for group in grouping.groups if self.siblings else ():
             siblings.merge(group, group.placements)
         grouping.groups = [group for group in grouping.groups if group.placements]

@@ -72,6 +72,14 @@ class Grouping:
         read = [a.base for a in self.reads[node] if producer.get(a.base) not in group.placements]
         return read + self.sources.get(node, [])
 
+    def merge(self, into: Group, group: Group) -> None:
+        """All members of the second group come into the first one, over the same space."""
+        self.order.merge(into, group)
+        into.placements |= group.placements
+        for node in group.placements:
+            self.group_of[node] = into
+        group.placements = {}
+
 
 def closure(grouping: Grouping, node: Compute) -> list[Access]:
     """Every read of a buffer or an anchor that computing ``node`` needs, over the node's dims."""
@@ -154,7 +162,7 @@ def _join(grouping: Grouping, node: Compute, group: Group) -> bool:
     return True
 
 
-def _space_facts(grouping: Grouping, group: Group) -> Facts:
+def space_facts(grouping: Grouping, group: Group) -> Facts:
     if group.facts is None:
         group.facts = grouping.facts.with_dims({f"k{i}": s for i, s in enumerate(group.space)})
     return group.facts
@@ -168,7 +176,7 @@ def result_placement(group: Group, node: Compute) -> tuple[Expr, ...]:
 
 def _placement(grouping: Grouping, node: Compute, group: Group) -> tuple[Expr, ...] | None:
     """The node's dims over the group's space, if it reads every member at its own point; else None."""
-    facts = _space_facts(grouping, group)
+    facts = space_facts(grouping, group)
     members = [(a, p) for a in grouping.reads[node] if (p := grouping.graph.producer.get(a.base)) in group.placements]
     if any(not access.map and member.result_dims for access, member in members):
         return None

@@ -63,12 +63,8 @@ class Siblings:
         return self.grouping.order.are_free(first, second)
 
     def _merge(self, into: Group, group: Group) -> None:
-        self.grouping.order.merge(into, group)
-        into.placements |= group.placements
-        self.enter(into, group.placements)
-        for node in group.placements:
-            self.grouping.group_of[node] = into
-        group.placements = {}
+        self.grouping.merge(into, group)
+        self.enter(into, into.placements)
 
 
 def _index(group: Group) -> int:

@@ -68,12 +68,16 @@ class Facts:
         return child
 
     def with_dims(self, sizes: Mapping[str, Expr | int]) -> Facts:
-        """A copy for the points of a loop: 0 <= d <= size - 1 for each dim, and so size >= 1."""
+        """A copy for the points of a loop: 0 <= d <= size - 1 for each dim, and so size >= 1, and so is each factor of
+        a product of sizes."""
         child = self.copy()
         child._sizes.update((name, as_expr(size)) for name, size in sizes.items())
         child._forget_answers()
         for size in sizes.values():
             child.assume_nonnegative(as_expr(size) - 1)
+            for factor in _factors(as_expr(size)):
+                if child.nonnegative(factor):
+                    child.assume_nonnegative(factor - 1)
         return child
 
     # Assumptions.
@@ -447,6 +451,14 @@ def _substituted(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 def _names_by_preference(known: Expr) -> list[str]:
     """The symbols to solve for, best first: the later of two names goes."""
     return sorted(known.symbols, key=lambda name: Symbol(name).key, reverse=True)
+
+
+def _factors(size: Expr) -> list[Expr]:
+    """The atoms of a size that is a product of some."""
+    if len(size._polynomial) != 1:
+        return []
+    (monomial,) = size._polynomial
+    return [Expr({(atom,): 1}) for atom in dict.fromkeys(monomial)] if len(monomial) > 1 else []
 
 
 def _only_symbol(base: Expr) -> str | None:

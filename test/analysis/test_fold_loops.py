@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loop_builder import D0, D1, SYMBOLS, Builder
 
 from symshape.analysis.fold_loops import fold
@@ -61,3 +63,23 @@ def test_large_factors_are_left_alone() -> None:
     negative = b.add("arith.cmpi", wide, b.constant(0, "i64"), dtype="i1", predicate="slt")
     b.store(negative, out, D0)
     assert "arith.cmpi" in [instr.op for instr in fold(b.kernel()).code]
+
+
+def padded_read(otherwise: float, first: int, by_value: bool = False) -> LoopKernel:
+    """out[d0] = x[d0 - 1] from 1 on, else a number, chosen from ``first`` on."""
+    n = SYMBOLS[0]
+    b = Builder("padded_read", [n + 1], symbols=1)
+    x, out = b.arg("f32", [n]), b.arg("f32", [n + 1], output=True)
+    column = b.add("arith.index_cast", b.add("index", dtype="index", address=D0), dtype="i64")
+    inside = b.add("arith.cmpi", column, b.constant(first, "i64"), dtype="i1", predicate="sge")
+    read = b.add("load", dtype="f32", arg=x, address=D0 - 1, mask=(D0 - 1,))
+    b.store(b.add("arith.select", inside, read, b.constant(otherwise, "f32"), dtype="f32"), out, D0)
+    kernel = b.kernel()
+    args = tuple(replace(arg, by_value=by_value and not arg.output) for arg in kernel.args)
+    return replace(kernel, args=args)
+
+
+def test_zeros_around_a_tensor_are_its_mask() -> None:
+    assert [instr.op for instr in fold(padded_read(0.0, 1)).code] == ["load", "store"]
+    for other in (padded_read(-0.0, 1), padded_read(2.0, 1), padded_read(0.0, 2), padded_read(0.0, 1, by_value=True)):
+        assert "arith.select" in [instr.op for instr in fold(other).code]

@@ -107,6 +107,21 @@ def program(x: torch.Tensor) -> torch.Tensor:
     return x.half().sigmoid().float().softmax(0)
 
 
+@pytest.mark.parametrize("level", HELD)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.uint8, torch.bool])
+def test_rows_read_from_their_ends(level: str, dtype: torch.dtype) -> None:
+    """Whole vectors, what is left of one, and a row that is padded as well."""
+
+    def turned(x: torch.Tensor) -> list[torch.Tensor]:
+        ends = torch.nn.functional.pad(x, (1, 2)).flip(1)
+        return [x.flip(1), x.flip(0, 1), ends, x.flip(1)[:, :5], x.t().flip(0), x + x.flip(1)]
+
+    compiled = torch.compile(turned, backend="symshape", dynamic=True, options={"cpu": level})
+    for size in (1, 7, 16, 17, 33, 100):
+        x = torch.randn(3, size).mul(50).to(dtype)
+        assert all(map(torch.equal, compiled(x), turned(x)))
+
+
 @pytest.mark.parametrize("level", HELD[:1])
 def test_programs_of_a_level(level: str) -> None:
     compiled = torch.compile(program, backend="symshape", dynamic=True, options={"cpu": level})

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from loop_builder import D0, D1, KINDS, SYMBOLS, Builder, build, cpu_target, layer_norm, reduction
 
+import symshape
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule.forms import forms_of
@@ -151,3 +153,45 @@ def test_negative_zero_and_nan() -> None:
         x[3, -1] = float("nan")
         most(x, out, 40, count)
         torch.testing.assert_close(out, x.amax(1), equal_nan=True)
+
+
+def _pairs(x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    """A rotation of neighbours, as of positions in attention."""
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)
+
+
+def _views(x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    a, b = x.view(*x.shape[:-1], x.shape[-1] // 2, 2).unbind(-1)
+    return torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)
+
+
+def _triples(x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    return torch.stack((x[..., ::2] * c, s.expand_as(x[..., ::2]), x[..., 1::2] + s), -1) + torch.arange(3)
+
+
+@pytest.mark.parametrize("function", [_pairs, _views, _triples])
+def test_what_is_stacked_along_the_last_dim_is_read_and_written_in_whole_vectors(function: Any) -> None:
+    report = symshape.explain(function, torch.randn(2, 8, 64), torch.randn(8, 32), torch.randn(8, 32))
+    (kernel,) = report.graphs[0].kernels
+    form = forms_of(kernel.loops, WIDE)[0]
+    lane, groups = form.division.lane, form.division.groups
+    assert lane is not None and groups
+    accesses = [instr for instr in form.kernel.code if instr.op in ("load", "store")]
+    assert all(i in groups or i.address.coefficient(lane.name) in (0, 1) for i in accesses if i.address is not None)
+    for sizes in ((2, 8, 64), (1, 1, 2), (3, 5, 34), (0, 4, 6), (2, 3, 100)):
+        x, rows = torch.randn(sizes), (sizes[1], sizes[2] // 2)
+        inputs = x, torch.randn(rows), torch.randn(rows)
+        torch.testing.assert_close(report.run(*inputs), function(*inputs))
+
+
+def test_a_view_of_known_sizes_of_a_tensor_of_unknown_ones_divides_nothing() -> None:
+    def split(x: torch.Tensor) -> torch.Tensor:
+        return x.view(2, 4, 3, 2).unbind(-1)[0] + 1
+
+    report = symshape.explain(split, torch.randn(6, 8))
+    (kernel,) = report.graphs[0].kernels
+    assert "//" not in " ".join(str(i.address) for i in kernel.loops.code)
+    for sizes in ((6, 8), (1, 48), (12, 4), (48, 1)):
+        x = torch.randn(sizes)
+        torch.testing.assert_close(report.run(x), split(x))

@@ -349,3 +349,100 @@ def test_roll_copies_two_slices() -> None:
     assert torch.equal(report.result, x.roll((3, -1), (1, 0)))
     (kernels,) = [graph.stages["kernels"] for graph in report.graphs]
     assert "remsi" not in kernels and "tensor.extract " not in kernels
+
+
+@pytest.mark.parametrize(
+    "window, dilation, padding, stride",
+    [
+        ((3, 3), 1, 1, 1),
+        ((3, 2), 2, (1, 2), 1),
+        ((2, 2), 1, 0, 2),
+        ((4, 3), 1, (1, 2), (5, 4)),
+        ((3, 1), (1, 2), (0, 1), (3, 2)),
+        ((3, 3), 1, 1, 2),  # patches that overlap, with steps: still tables of indices
+    ],
+)
+def test_patches_of_images(window: Any, dilation: Any, padding: Any, stride: Any) -> None:
+    """Forward and backward, to the last bit: elements are added in eager mode's order."""
+    torch._dynamo.reset()
+
+    def patches(x: torch.Tensor) -> torch.Tensor:
+        return F.unfold(x, window, dilation, padding, stride)
+
+    def image(x: torch.Tensor) -> torch.Tensor:
+        columns = F.unfold(x, window, dilation, padding, stride) * 2 + 1
+        return F.fold(columns, x.shape[-2:], window, dilation, padding, stride)
+
+    for function in (patches, image):
+        compiled = symshape.compile(function, fullgraph=True)
+        for size in ((2, 3, 7, 8), (1, 1, 9, 9), (0, 2, 8, 8), (2, 3, 16, 40), (3, 8, 12)):
+            x = torch.randn(size, requires_grad=True)
+            got, expected = compiled(x), function(x)
+            assert torch.equal(got, expected) and got.stride() == expected.stride()
+            (got,) = torch.autograd.grad(got.square().sum(), x)
+            (expected,) = torch.autograd.grad(expected.square().sum(), x)
+            torch.testing.assert_close(got, expected)
+        with pytest.raises(RuntimeError, match="non-zero dimensions"):
+            compiled(torch.randn(1, 1, 1, 0))
+    found = symshape.explain(image, torch.randn(2, 3, 7, 8)).totals()
+    assert found["library_calls"] == 0 and (found["kernels"] <= 2 or (window, stride) == ((3, 3), 2))
+
+
+def _images(dtype: torch.dtype = torch.float32) -> Any:
+    """With NaN, infinities, and windows of nothing but the least number."""
+    for size in ((2, 3, 7, 8), (1, 1, 4, 5), (0, 2, 6, 6), (2, 20, 17, 40), (3, 8, 12)):
+        x = torch.randn(size).mul(2).round()  # many are equal
+        if x.numel():
+            x[..., :3, :3] = -torch.inf
+            x.view(-1)[3::11] = torch.nan
+            x.view(-1)[5::7] = torch.inf
+        yield x.to(dtype)
+        if x.dim() == 4:
+            yield x.to(dtype, memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("window, stride, padding, dilation", [(2, 2, 0, 1), (3, 2, 1, 1), ((2, 3), (3, 1), (1, 0), 2)])
+def test_maxima_of_images(window: Any, stride: Any, padding: Any, dilation: Any, dtype: torch.dtype) -> None:
+    """And where they are: the first of equal ones, NaN before all."""
+    torch._dynamo.reset()
+
+    def pooled(x: torch.Tensor) -> Any:
+        values, indices = F.max_pool2d(x, window, stride, padding, dilation, return_indices=True)
+        return values, indices, F.max_pool2d(x.abs(), window, stride, padding, dilation)
+
+    compiled = symshape.compile(pooled)
+    for x in _images(dtype):
+        for got, expected in zip(compiled(x), pooled(x), strict=True):
+            torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+            assert got.stride() == expected.stride() or {0, 1} & {*expected.shape}
+    assert not any("pool" in one for one in calls(pooled, torch.randn(2, 3, 7, 8)))
+    x = torch.randn(2, 3, 9, 10, dtype=torch.float64, requires_grad=True)
+    (got,) = torch.autograd.grad(compiled(x)[0].square().sum(), x)
+    (expected,) = torch.autograd.grad(pooled(x)[0].square().sum(), x)
+    torch.testing.assert_close(got, expected)
+    if padding == 0:
+        with pytest.raises(RuntimeError, match="too small"):
+            compiled(torch.randn(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "window, stride, padding, own", [(2, 2, 0, True), (3, 2, 1, True), ((2, 3), (3, 1), (1, 0), False)]
+)
+def test_averages_of_images(window: Any, stride: Any, padding: Any, own: bool) -> None:
+    torch._dynamo.reset()
+
+    def pooled(x: torch.Tensor) -> torch.Tensor:
+        return F.avg_pool2d(x, window, stride, padding, count_include_pad=own)
+
+    compiled = symshape.compile(pooled)
+    for size in ((2, 3, 7, 8), (1, 1, 4, 5), (0, 2, 6, 6), (2, 20, 17, 40), (3, 8, 12)):
+        x = torch.randn(size, requires_grad=True)
+        for one in (x, x.to(memory_format=torch.channels_last) if len(size) == 4 else x):
+            got, expected = compiled(one), pooled(one)
+            torch.testing.assert_close(got, expected)
+            assert got.stride() == expected.stride() or {0, 1} & {*expected.shape}
+            (got,) = torch.autograd.grad(got.square().sum(), x)
+            (expected,) = torch.autograd.grad(expected.square().sum(), x)
+            torch.testing.assert_close(got, expected)
+    assert any("pool" in one for one in calls(pooled, torch.randn(2, 3, 7, 8))) != own

@@ -229,3 +229,50 @@ def test_a_chain_may_be_longer_than_the_stack() -> None:
         text = str(module)
     kernel = text.partition("func.func private")[2]
     assert kernel.count("math.exp") == 300 and text.count('"host.launch"') == 1
+
+
+def _dear(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+    """What two readers would rather have stored than gather again, and one more that reads it."""
+    found = x[:, i].sin()
+    return found * found.exp()
+
+
+def test_what_reads_two_kernels_at_its_points_is_in_one_with_both() -> None:
+    """An interpolation between interpolated rows; the indices are kernels of their own."""
+
+    def between(x: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        top, bottom = _dear(x, i), _dear(x, j)
+        return top + (bottom - top) * bottom
+
+    report = symshape.explain(between, torch.randn(5, 8), torch.arange(8).flip(0), torch.arange(8))
+    assert report.totals()["kernels"] == 1
+    for rows, columns in ((5, 8), (1, 1), (0, 3), (33, 40)):
+        agree(between, report.run, torch.randn(rows, columns), torch.arange(columns).flip(0), torch.arange(columns))
+
+    def resized(x: torch.Tensor, scale: int) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=float(scale), mode="bilinear")
+
+    compiled = symshape.compile(resized)
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        x = torch.randn(2, 3, 5, 7).to(memory_format=memory_format)
+        agree(resized, compiled, x, 2)
+        assert compiled(x, 2).stride() == resized(x, 2).stride()
+
+
+@pytest.mark.parametrize("kind", ["through a call", "elsewhere", "of rows", "under a guard"])
+def test_what_reads_other_points_is_apart(kind: str) -> None:
+    """Or needs a library call, or a reduction, between the two."""
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> Any:
+        top, bottom = _dear(x, i), _dear(x, i.flip(0))
+        joined = {
+            "through a call": lambda: top.sort(1).values + top,
+            "elsewhere": lambda: top.flip(1),
+            "of rows": lambda: top.sum(1, keepdim=True) + top,
+            "under a guard": lambda: F.pad(top, (1, 0))[:, :-1] + top,
+        }[kind]()
+        return bottom * bottom.exp() + joined * bottom, joined
+
+    compiled = symshape.compile(function)
+    for rows, columns in ((5, 8), (1, 1), (0, 3), (33, 40)):
+        agree(function, compiled, torch.randn(rows, columns), torch.arange(columns).flip(0))

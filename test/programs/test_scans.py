@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops import scan
 
 import symshape
 from symshape.tools.measure import tensors_of
@@ -78,6 +79,81 @@ def test_extrema_and_where_they_are(find: Callable[..., Any], dim: int) -> None:
             got, expected = compiled(x)[0], fn(x)[0]
             assert torch.equal(got.indices, expected.indices)
             torch.testing.assert_close(got.values, expected.values, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8])
+def test_extrema_of_rows_that_rise_stay_or_do_both(dtype: torch.dtype) -> None:
+    """A vector of points of which none, each or some is the largest so far."""
+
+    def fn(x: Tensor) -> Any:
+        return x.cummax(1), x.cummin(1), x.cummin(1).values + 1, x[0].cummax(0)
+
+    compiled = symshape.compile(fn)
+    for size in (1, 15, 16, 17, 100):
+        ramp, noise = torch.arange(size) * 2.0, torch.randint(0, 9, (size,))
+        rows = torch.stack([ramp, ramp.flip(0), torch.full((size,), 3.0), ramp + noise, noise, ramp // 24]).to(dtype)
+        _check(compiled, fn, rows)
+
+
+def test_scans_of_integers_wrap() -> None:
+    """Points of a vector are combined in other brackets, which no integer shows."""
+
+    def fn(x: Tensor) -> Any:
+        return x.cumsum(1), x.cumprod(1), x.cumsum(1).cumprod(0), (x > 0).cumsum(1)
+
+    compiled = symshape.compile(fn)
+    for size in ((1, 1), (3, 16), (2, 31), (5, 100)):
+        got, expected = compiled(x := torch.randint(-(2**62), 2**62, size)), fn(x)
+        assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+
+
+def test_a_loop_that_chooses_or_adds() -> None:
+    """`scan` in kernels: what is carried is kept where a condition holds, is combined with itself, or both."""
+
+    def fn(x: Tensor) -> Any:
+        def keep(best: Tensor, one: Tensor) -> tuple[Tensor, Tensor]:
+            found = torch.where(one < best * 0.5 + 1, best, one)
+            return found, found - best
+
+        def count(pair: tuple[Tensor, Tensor], one: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            total, last = pair[0] + one, torch.maximum(pair[1], pair[0])
+            return (total, last), total * 2 + last
+
+        whole = (x * 10).long()
+        start = torch.zeros_like(whole[0]), torch.zeros_like(whole[0])
+        return scan(keep, torch.zeros_like(x[0]), x, dim=0), scan(count, start, whole, dim=0)
+
+    def expected(x: Tensor) -> Any:
+        best, total, last, kept, counted = torch.zeros(()), torch.zeros((), dtype=torch.long), None, [], []
+        last = total
+        for one in x:
+            found = torch.where(one < best * 0.5 + 1, best, one)
+            kept.append(found - best)
+            best = found
+        for one in (x * 10).long():
+            total, last = total + one, torch.maximum(last, total)
+            counted.append(total * 2 + last)
+        return best, torch.stack(kept), total, last, torch.stack(counted)
+
+    compiled = symshape.compile(fn)
+    for size in (1, 16, 50, 67):
+        x = torch.randn(size).mul(4)
+        for one, other in zip(tensors_of(compiled(x)), tensors_of(expected(x)), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_rows_by_turns() -> None:
+    """Rows of sums are computed four at a time, and those that are left one by one."""
+
+    def fn(x: Tensor, y: Tensor) -> Any:
+        return (x * y[:, None]).cumsum(-1) + y[:, None], x.double().cumprod(1), x[None].expand(3, -1, -1).cumsum(2)
+
+    compiled = symshape.compile(fn)
+    for rows in (1, 3, 4, 5, 8, 11):
+        for length in (1, 16, 37):
+            inputs = torch.randn(rows, length), torch.randn(rows)
+            for one, other in zip(compiled(*inputs), fn(*inputs), strict=True):
+                torch.testing.assert_close(one, other)
 
 
 def test_extremum_of_what_is_least() -> None:

@@ -92,6 +92,14 @@ def test_mixed_radix_digits_recombine(expr: Expr) -> None:
     assert facts.simplify(d0 // (64 * s1) % s0) == d0 // (64 * s1)
 
 
+def test_where_a_point_is_no_factor_of_the_size_is_0() -> None:
+    facts = Facts({"s0": Row(0, None), "s1": Row(0, None), "s2": Row(None, None)})
+    points = facts.with_dims({"d0": s0 * s1, "d1": s2 * s3})
+    assert points.nonnegative(s0 - 1) and points.nonnegative(s1 - 1) and not facts.nonnegative(s0 - 1)
+    assert not points.nonnegative(s2) and not points.nonnegative(-1 - s2)
+    assert points.simplify(s0 * ((d0 - 7) // s1 // s0) - s0 * ((d0 - 7) // (s0 * s1))) == 0
+
+
 def test_digits_of_symbolic_radix_are_shown_as_mod() -> None:
     facts = sizes().with_dims({"d0": s0 * s1 * s3})
     digit = facts.simplify(d0 // s3 % s1)

@@ -25,11 +25,13 @@ def load(state: State, instr: Instr) -> Value:
         return Value(_load_scalar(state, base, dtype, scalars), dtype)
     if instr in state.groups and state.mask is None:
         return Value(_picked(state, instr, state.groups[instr]), dtype, uniform=False)
+    mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
+    if stride is not None and stride.as_int() in (1, -1):
+        some = scalars if not vectors else _any(state, mask)
+        read = _contiguous if stride.as_int() == 1 else _backward
+        return Value(read(state, pointer, instr.address, dtype, mask, some), dtype, uniform=False)
     if scalars:
         pointer = _select(state, scalars, pointer, state.safe)
-    mask = _all(state, [*vectors, *(state.broadcast(scalars, "i1") for _ in (1,) if scalars)])
-    if stride is not None and stride.as_int() == 1:
-        return Value(_contiguous(state, pointer, instr.address, dtype, mask), dtype, uniform=False)
     if stride is None:
         addresses = _elements(state, pointer, per_lane(state, instr.address), dtype)
     else:
@@ -74,7 +76,8 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
         return Value(_load_scalar(state, first, arg.dtype, some), arg.dtype)
     mask = _all(state, [state.broadcast(some, "i1")] if some else [])
     if not varying and whole.as_int() == 1:
-        return Value(_load_vector(state, first, arg.dtype, mask), arg.dtype, uniform=False)
+        found = _load_vector(state, first, arg.dtype, mask, only_active=mask == state.mask)
+        return Value(found, arg.dtype, uniform=False)
     if whole.as_int() != 0:
         varying.append(state.along(state.constant(0, "i64"), scalar(state, whole), "i64"))
     offsets = varying[0]
@@ -273,11 +276,41 @@ def _contiguous_address(state: State, pointer: str, address: Expr, dtype: str) -
     return element(state, rest, state.symbols[state.lane], dtype)
 
 
-def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None) -> str:
-    return _load_vector(state, _contiguous_address(state, pointer, address, dtype), dtype, mask)
+def _any(state: State, mask: str | None) -> str:
+    return state.writer.pure(f"vector.reduction <or>, {mask} : {state.vector('i1')} into i1")
 
 
-def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> str:
+def _somewhere(state: State, some: str, address: str) -> str:
+    """The address, if there are lanes to read (``some``): memory that is not there would be refused for each vector,
+    and that the mask forgives it takes the processor a hundred cycles."""
+    return _select(state, some, address, state.safe) if some else address
+
+
+def _contiguous(state: State, pointer: str, address: Expr, dtype: str, mask: str | None, some: str) -> str:
+    first = _somewhere(state, some, _contiguous_address(state, pointer, address, dtype))
+    return _load_vector(state, first, dtype, mask, only_active=mask == state.mask)
+
+
+def _backward(state: State, pointer: str, address: Expr, dtype: str, mask: str | None, some: str) -> str:
+    """Lanes one before the other in memory: a vector that ends with lane 0, turned round."""
+    assert state.lane is not None
+    lane, pure, last = Expr.symbol(state.lane), state.writer.pure, state.width - 1
+    rest = element(state, pointer, scalar(state, address + lane - last), dtype)
+    back = pure(f"arith.subi {state.constant(0, 'i64')}, {state.symbols[state.lane]} : i64")
+    kind, bools = types.register(dtype), state.vector("i1")
+    turned = None if mask is None else _turned(state, mask, bools)
+    first = _somewhere(state, some, element(state, rest, back, dtype))
+    found = _load_vector(state, first, dtype, turned, only_active=mask == state.mask)
+    return _turned(state, found, state.vector(kind))
+
+
+def _turned(state: State, name: str, vector: str) -> str:
+    lanes = ", ".join(map(str, reversed(range(state.width))))
+    return state.writer.pure(f"vector.shuffle {name}, {name} [{lanes}] : {vector}, {vector}")
+
+
+def _load_vector(state: State, address: str, dtype: str, mask: str | None, *, only_active: bool) -> str:
+    """``only_active``: the mask is that of the active lanes, and nothing else."""
     kind, align = types.memory(dtype), types.size(dtype)
     vector, bools = state.vector(kind), state.vector("i1")
     plain = f"llvm.load {address} {{alignment = {align} : i64}} : !llvm.ptr -> {vector}"
@@ -287,7 +320,7 @@ def _load_vector(state: State, address: str, dtype: str, mask: str | None) -> st
             f"llvm.intr.masked.load {address}, {mask}, {state.splat(0, kind)} {{alignment = {align} : i32}}"
             f" : (!llvm.ptr, {bools}, {vector}) -> {vector}"
         )
-    if mask is not None and mask == state.mask and not state.target.fast_masks:
+    if mask is not None and only_active and not state.target.fast_masks:
         writer = state.writer
         (name,) = writer.branch(state.whole, [vector], lambda: [writer.emit(plain)], lambda: [writer.emit(text)])
         return as_register(state, name, dtype, vector)

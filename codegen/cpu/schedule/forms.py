@@ -119,10 +119,13 @@ def cost(plan: Schedule) -> int:
 
 
 def _without_small(kernel: LoopKernel) -> LoopKernel:
-    """The kernel without the reduced dim that is known to have a few elements."""
+    """The kernel without the dim that is known to have a few elements, if it is reduced, or would fill a small part of
+    each vector."""
     for position, dim in enumerate(kernel.dims):
         size = dim.size.as_int()
-        if dim.reduced and size is not None and 1 <= size <= interleave.MOST:
+        if size is None or not 1 <= size <= interleave.MOST or len(kernel.dims) == 1 and not dim.reduced:
+            continue
+        if dim.reduced or schedule(kernel).lane == position:
             smaller = unrolled(kernel, position, size)
             if smaller is not None and cost(schedule(smaller)) <= _MOST_TWICE:
                 return smaller

@@ -6,8 +6,10 @@ strided by the size is then strided by a known small number, see `interleave`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from symshape.analysis.fold_loops import fold
 from symshape.analysis.loops import Instr, LoopKernel
 from symshape.analysis.normalise_loops import normalise
 from symshape.prover.numbers.expr import Expr
@@ -29,7 +31,37 @@ def unrolled(kernel: LoopKernel, position: int, count: int) -> LoopKernel | None
     dims = (*kernel.dims[:position], *kernel.dims[position + 1 :])
     if any(other.reduced for other in dims):
         return normalise(kernel) if count == 1 and not dim.reduced else None
-    return normalise(replace(kernel, dims=dims, code=_Unroller(kernel, dim.name, count).run()))
+    smaller = replace(kernel, dims=dims, code=_Unroller(kernel, dim.name, count).run())
+    return normalise(_chosen(smaller) if _chooses(kernel, dim.name) else smaller)
+
+
+def _chooses(kernel: LoopKernel, dim: str) -> bool:
+    """Whether the index along the dim decides something: which tensor of a stack it is."""
+    return any(dim in expr.symbols for instr in kernel.code for expr in instr.mask) or any(
+        instr.op == "index" and instr.address is not None and dim in instr.address.symbols for instr in kernel.code
+    )
+
+
+def _chosen(kernel: LoopKernel) -> LoopKernel:
+    """Without what is known of each index: masks that hold, and what is not chosen."""
+
+    def open_(mask: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(expr for expr in mask if (number := expr.as_int()) is None or number < 0)
+
+    code = tuple(replace(instr, mask=open_(instr.mask)) for instr in kernel.code)
+    return fold(replace(kernel, code=tuple(_read_once(code))))
+
+
+def _read_once(code: tuple[Instr, ...]) -> Iterator[Instr]:
+    """What was read under different masks is one read, which can be a member of a group."""
+    first: dict[Instr, int] = {}
+    names: dict[int, int] = {}
+    for instr in code:
+        result = instr.results[0] if instr.op == "load" else -1
+        if result >= 0 and (known := first.setdefault(replace(instr, results=()), result)) != result:
+            names[result] = known
+        else:
+            yield replace(instr, operands=tuple(names.get(operand, operand) for operand in instr.operands))
 
 
 def _symbol(size: Expr) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from symshape.analysis.loops import Instr, LoopKernel
+from symshape.codegen.cpu.schedule.interleave import find_groups
 
 _HEAVY = 8  # a value of at least this weight is kept in memory between sweeps rather than computed again
 _WEIGHTS = {
@@ -152,6 +153,8 @@ def access_cost(instr: Instr, lane: str) -> int:
         return _SCATTER if instr.op == "store" else _NONAFFINE
     if stride.as_int() == 1:
         return 1
+    if stride.as_int() == -1 and instr.op == "load":
+        return 2  # a vector turned round
     return _SCATTER if instr.op == "store" else _GATHER
 
 
@@ -176,9 +179,12 @@ def lane_dim(kernel: LoopKernel, code: Sequence[Instr], short: int | None = None
         dim = kernel.dims[position]
         total = 4.0
         varying = _varying(kernel.code, dim.name)
+        groups = find_groups(code, dim.name)
         for instr in code:
             if instr.op == "extract":
                 total += _extract_cost(kernel, instr, position, varying)
+            elif instr in groups:
+                total += groups[instr].stride  # a vector, and shuffles with the others
             elif not (instr.row and dim.reduced):
                 total += access_cost(instr, dim.name)
         size = dim.size.as_int()

@@ -216,7 +216,12 @@ _F32: dict[str, Expansion] = {
     "arith.remf": _fmod,
     **{f"math.{name}": partial(_widened, expansion) for name, expansion in wide.EXPANSIONS.items()},
 }
-_F64: dict[str, Expansion] = {"math.exp": wide.exp, "math.log": wide.log}
+_F64: dict[str, Expansion] = {
+    "math.exp": wide.exp,
+    "math.log": wide.log,
+    "math.tanh": wide.tanh,
+    "math.erf": wide.erf,
+}
 _LIBM = (
     "acos acosh asin asinh atan atan2 atanh cbrt cos cosh erf erfc exp exp2 expm1 "
     "log log10 log1p log2 powf sin sinh tan tanh"

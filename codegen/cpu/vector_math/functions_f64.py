@@ -1,5 +1,5 @@
-"""Functions in f64: exp and log to the last bits, and those whose f32 form is computed in f64 (so that cancellation and
-argument reduction need no care; the result is then rounded once)."""
+"""Functions in f64: exp, log, tanh and erf to the last bits, and those whose f32 form is computed in f64 (so that
+cancellation and argument reduction need no care; the result is then rounded once)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,23 @@ _INF, _NAN = math.inf, math.nan
 _LN2_HIGH, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
 _HALF_PI_HIGH, _HALF_PI_LOW = 1.5707963267948966, 6.123233995736766e-17
 _SMALLEST_NORMAL = 2.0**-1022
+
+
+# Numerators and denominators of minimax quotients, highest power first: those of Moshier's Cephes (tanh.c, ndtr.c).
+_TANH = (
+    (-0.9643991794250523, -99.28772310019185, -1614.6876844170845),
+    (1.0, 112.81167849163293, 2235.4883906010045, 4844.063053251255),
+)
+_ERF = (
+    (9.604973739870516, 90.02601972038427, 2232.005345946843, 7003.325141128051, 55592.30130103949),
+    (1.0, 33.56171416475031, 521.3579497801527, 4594.323829709801, 22629.000061389095, 49267.39426086359),
+)
+_ERFC = (
+    (2.461969814735305e-10, 0.5641895648310689, 7.463210564422699, 48.63719709856814, 196.5208329560771,
+     526.4451949954773, 934.5285271719576, 1027.5518868951572, 557.5353353693994),
+    (1.0, 13.228195115474499, 86.70721408859897, 354.9377788878199, 975.7085017432055, 1823.9091668790973,
+     2246.3376081871097, 1656.6630919416134, 557.5353408177277),
+)  # fmt: skip
 
 
 def exp(m: Floats, x: str) -> str:
@@ -39,6 +56,28 @@ def log(m: Floats, x: str) -> str:
     y = m.select(m.compare("oeq", x, _INF), _INF, y)
     y = m.select(m.compare("oeq", x, 0.0), -_INF, y)
     return m.select(m.compare("ult", x, 0.0), _NAN, y)
+
+
+def tanh(m: Floats, x: str) -> str:
+    """x + x**3*P/Q of squares up to 0.625, then 1 - 2/(e**2a + 1)."""
+    a, square = m.abs(x), m.mul(x, x)
+    near = m.fma(m.mul(x, square), _quotient(m, _TANH, square), x)
+    far = m.sub(1.0, m.div(2.0, m.add(exp(m, m.add(a, a)), 1.0)))
+    return m.select(m.compare("olt", a, 0.625), near, m.op("math.copysign", far, x))
+
+
+def erf(m: Floats, x: str) -> str:
+    """x*T/U of squares up to 1, then 1 - e**(-a*a)*P/Q of a, which is 1 from 6 on."""
+    a, square = m.op("arith.minimumf", m.abs(x), 6.0), m.mul(x, x)
+    near = m.mul(x, _quotient(m, _ERF, square))
+    rest = m.mul(exp(m, m.sub(-0.0, m.mul(a, a))), _quotient(m, _ERFC, a))
+    far = m.op("math.copysign", m.sub(1.0, rest), x)
+    return m.select(m.compare("olt", a, 1.0), near, far)
+
+
+def _quotient(m: Floats, pair: tuple[tuple[float, ...], tuple[float, ...]], x: str) -> str:
+    numerator, denominator = pair
+    return m.div(m.polynomial(numerator, x), m.polynomial(denominator, x))
 
 
 def reduce_quadrant(m: Floats, x: str) -> tuple[str, str]:

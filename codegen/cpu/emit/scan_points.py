@@ -1,0 +1,309 @@
+"""The points of a row of a scan: one, or a vector of them.
+
+What a point needs of the one before is a chain through the row, which is computed point by point. Two kinds of chains
+need not be, with the same results to the last bit: one operation whose brackets do not matter, and values that are
+chosen or kept, as those of a running maximum are, in a vector in which no point, or each point, is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from symshape.analysis.loops import INTEGER_DIVISIONS, Dim, Instr, LoopKernel
+from symshape.codegen.cpu.emit import arithmetic, types
+from symshape.codegen.cpu.emit.state import State, Value
+from symshape.codegen.cpu.emit.sweep import Values, instruction
+
+# Operations that may be computed in any order of brackets, and the value that changes nothing; None where a value
+# combined with itself is that value.
+_IDENTITIES: Final[dict[str, int | None]] = {
+    "arith.addi": 0,
+    "arith.muli": 1,
+    "arith.xori": 0,
+    **dict.fromkeys(("arith.andi", "arith.ori", "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui")),
+    **dict.fromkeys(("arith.maximumf", "arith.minimumf")),
+}
+
+
+@dataclass(frozen=True)
+class Carry:
+    """``number``: the one of its instructions; ``start``: what it is at the first point."""
+
+    number: int
+    dtype: str
+    start: int | float | bool
+
+
+def carries(kernel: LoopKernel) -> list[Carry]:
+    """What goes from point to point, by number."""
+    found = (i for i in kernel.code if i.op == "carried")
+    started = {i.carry: Carry(i.carry, i.dtype, i.value) for i in found if i.value is not None}
+    return [started[number] for number in sorted(started)]
+
+
+def recurrence(kernel: LoopKernel) -> tuple[list[Instr], list[Instr]]:
+    """The instructions by which a point's carried values become those of the next, and those that depend on them
+    besides."""
+    carried = {i.results[0] for i in kernel.code if i.op == "carried"}
+    depends = set(carried)
+    for instr in kernel.code:
+        if not depends.isdisjoint(instr.operands):
+            depends.update(instr.results)
+    needed: set[int] = set()
+    for instr in reversed(kernel.code):
+        if instr.op == "carry" or not needed.isdisjoint(instr.results):
+            needed.update(instr.operands)
+    chain, others = [], []
+    for instr in kernel.code:
+        if instr.op in ("carried", "carry") or not (depends & needed).isdisjoint(instr.results):
+            chain.append(instr)
+        elif not depends.isdisjoint(instr.operands):
+            others.append(instr)
+    return chain, others
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """``inside``: its instructions without those that carry; ``given``: the number of the value of each carry at the
+    point before, ``made``: at the point; ``wanted``: what is read of it by others."""
+
+    code: list[Instr]
+    inside: list[Instr]
+    given: list[int]
+    made: list[int]
+    wanted: list[int]
+
+    def maker(self, k: int) -> Instr | None:
+        """The instruction of what carry ``k`` becomes."""
+        return next((i for i in self.inside if self.made[k] in i.results), None)
+
+    @property
+    def read(self) -> set[int]:
+        """What it needs besides what is carried."""
+        inner = {number for instr in self.code for number in instr.results}
+        return {number for instr in self.code for number in instr.operands} - inner
+
+    @property
+    def is_independent_of_brackets(self) -> bool:
+        """Whether each carry is combined with a value of the point by one operation."""
+        outside = self.read
+
+        def combines(given: int, maker: Instr | None) -> bool:
+            if maker is None or maker.op not in _IDENTITIES or given not in maker.operands:
+                return False
+            return len(maker.operands) == 2 and any(number in outside for number in maker.operands)
+
+        pairs = [(given, self.maker(k)) for k, given in enumerate(self.given)]
+        return len(self.inside) == len(pairs) and all(combines(*pair) for pair in pairs)
+
+    def choices(self) -> list[tuple[int, int, bool]] | None:
+        """Of each carry the condition, the value of the point that it may become, and whether it does where the
+        condition holds. None where one becomes something else."""
+        if any(not i.op.startswith(("arith.", "math.")) or i.op in INTEGER_DIVISIONS for i in self.inside):
+            return None
+        outside, found = self.read, []
+        for k, given in enumerate(self.given):
+            maker = self.maker(k)
+            if maker is None or maker.op != "arith.select":
+                return None
+            condition, *pair = maker.operands
+            if pair[1] == given and pair[0] in outside:
+                found.append((condition, pair[0], True))
+            elif pair[0] == given and pair[1] in outside:
+                found.append((condition, pair[1], False))
+            else:
+                return None
+        return found
+
+
+def _chain(kernel: LoopKernel, code: list[Instr], others: list[Instr]) -> _Chain:
+    inside = [i for i in code if i.op not in ("carried", "carry")]
+    inner = {number for instr in code for number in instr.results}
+    wanted = sorted({number for instr in others for number in instr.operands if number in inner})
+    given = {i.carry: i.results[0] for i in code if i.op == "carried"}
+    made = {i.carry: i.operands[0] for i in code if i.op == "carry"}
+    numbers = [one.number for one in carries(kernel)]
+    return _Chain(code, inside, [given[n] for n in numbers], [made[n] for n in numbers], wanted)
+
+
+def is_latency_bound(kernel: LoopKernel) -> bool:
+    """Whether a row is computed point by point, each after the one before."""
+    chain = _chain(kernel, *recurrence(kernel))
+    return not chain.is_independent_of_brackets and chain.choices() is None
+
+
+def point(state: State, kernel: LoopKernel, values: Values, names: list[str]) -> list[str]:
+    """A point of a row, or of a vector of rows; what is carried on."""
+    return _step(state, kernel, [instr for instr in kernel.code if not instr.row], values, names)
+
+
+def vector(state: State, along: Dim, kernel: LoopKernel, values: Values, names: list[str]) -> list[str]:
+    """A vector of points of one row; what is carried on. What does not depend on the point before is computed for all
+    of them first, what follows from the carried values last."""
+    code, others = recurrence(kernel)
+    chain = _chain(kernel, code, others)
+    state.lane = along.name
+    for instr in kernel.code:
+        if not instr.row and instr not in code and instr not in others:
+            instruction(state, instr, values)
+    state.lane = None
+    choices = chain.choices()
+    if chain.is_independent_of_brackets:
+        found = _combined(state, chain, values, names)
+    elif choices is not None:
+        found = _chosen(state, kernel, chain, choices, values, names)
+    else:
+        found = _one_by_one(state, kernel, chain, values, names)
+    dtypes = {number: instr.dtype for instr in code for number in instr.results}
+    for number, name in zip(chain.wanted, found[len(names) :], strict=True):
+        values[number] = Value(name, dtypes[number], uniform=False)
+    state.lane = along.name
+    for instr in others:
+        instruction(state, instr, values)
+    state.lane = None
+    return found[: len(names)]
+
+
+def _one_by_one(state: State, kernel: LoopKernel, chain: _Chain, values: Values, names: list[str]) -> list[str]:
+    """What is carried on, and then a vector of each wanted value."""
+    found: dict[int, list[Value]] = {number: [] for number in chain.wanted}
+    for k in range(state.width):
+        at = {number: _element(state, values[number], k) for number in chain.read}
+        names = _step(state, kernel, chain.code, at, names)
+        for number in chain.wanted:
+            found[number].append(at[number])
+    return [*names, *(_gathered(state, elements) for elements in found.values())]
+
+
+def _combined(state: State, chain: _Chain, values: Values, names: list[str]) -> list[str]:
+    """Like `_one_by_one`: each point is combined with those before it in the vector, 1, 2, 4, ... at a time, and then
+    with what was carried."""
+    carried, made = [], {}
+    for k, name in enumerate(names):
+        maker = chain.maker(k)
+        assert maker is not None
+        (number,) = set(maker.operands) - {chain.given[k]}
+        kind, found = types.register(maker.dtype), Value(state.lanes(values[number]), maker.dtype, uniform=False)
+        distance = 1
+        while distance < state.width:
+            before = Value(_moved(state, found.name, distance, _IDENTITIES[maker.op], kind), maker.dtype, uniform=False)
+            found = arithmetic.apply(state, maker, [before, found])
+            distance *= 2
+        last = state.writer.pure(f"vector.extract {found.name}[{state.width - 1}] : {kind} from {state.vector(kind)}")
+        start = Value(name, maker.dtype)
+        carried.append(arithmetic.apply(state, maker, [start, Value(last, maker.dtype)]).name)
+        made[chain.made[k]] = arithmetic.apply(state, maker, [start, found])
+        if chain.given[k] in chain.wanted:
+            made[chain.given[k]] = Value(_before(state, name, made[chain.made[k]]), maker.dtype, uniform=False)
+    return [*carried, *(made[number].name for number in chain.wanted)]
+
+
+def _moved(state: State, name: str, distance: int, identity: int | None, kind: str) -> str:
+    """Lane i of what is ``distance`` lanes before; the first lanes are their own, or the identity."""
+    filler = name if identity is None else state.splat(identity, kind)
+    first = [state.width + lane for lane in range(distance)]
+    lanes = ", ".join(map(str, [*first, *range(state.width - distance)]))
+    vector = state.vector(kind)
+    return state.writer.pure(f"vector.shuffle {name}, {filler} [{lanes}] : {vector}, {vector}")
+
+
+def _before(state: State, first: str, value: Value) -> str:
+    """What each point finds: ``first``, then the values of the points before."""
+    kind = types.register(value.dtype)
+    lanes, vector = ", ".join(map(str, range(state.width - 1, 2 * state.width - 1))), state.vector(kind)
+    return state.writer.pure(
+        f"vector.shuffle {state.broadcast(first, kind)}, {state.lanes(value)} [{lanes}] : {vector}, {vector}"
+    )
+
+
+def _chosen(
+    state: State,
+    kernel: LoopKernel,
+    chain: _Chain,
+    choices: list[tuple[int, int, bool]],
+    values: Values,
+    names: list[str],
+) -> list[str]:
+    """Like `_one_by_one`. If no point is chosen where each finds what was carried to the first one, that is what each
+    finds. If each is chosen where it finds the one before, it is."""
+    writer, dtypes = state.writer, {n: i.dtype for i in chain.code for n in i.results}
+    carried = [types.register(one.dtype) for one in carries(kernel)]
+    kinds = [*carried, *(state.vector(types.register(dtypes[number])) for number in chain.wanted)]
+    bools = state.vector("i1")
+
+    def outcome(before: list[Value]) -> tuple[Values, list[str]]:
+        """The values of all points, and where each carry changes, if this is what they find."""
+        at = {**values, **dict(zip(chain.given, before, strict=True))}
+        for instr in chain.inside:
+            instruction(state, instr, at)
+        changes = [state.lanes(at[condition]) for condition, _, _ in choices]
+        signs = [name if choice[2] else _not(state, name) for name, choice in zip(changes, choices, strict=True)]
+        return at, list(dict.fromkeys(signs))
+
+    def joined(operation: str, kind: str, signs: list[str]) -> str:
+        found = signs[0]
+        for sign in signs[1:]:
+            found = writer.pure(f"{operation} {found}, {sign} : {bools}")
+        return writer.pure(f"vector.reduction <{kind}>, {found} : {bools} into i1")
+
+    same, signs = outcome([Value(name, one.dtype) for name, one in zip(names, carries(kernel), strict=True)])
+
+    def changing() -> list[str]:
+        new = [values[number] for _, number, _ in choices]
+        before = [Value(_before(state, n, v), v.dtype, uniform=False) for n, v in zip(names, new, strict=True)]
+        each, signs = outcome(before)
+
+        def last() -> list[str]:
+            ends = [_element(state, value, state.width - 1).name for value in new]
+            return [*ends, *(state.lanes(each[number]) for number in chain.wanted)]
+
+        some = joined("arith.andi", "and", signs)
+        return writer.branch(some, kinds, last, lambda: _one_by_one(state, kernel, chain, values, names))
+
+    some = joined("arith.ori", "or", signs)
+    return writer.branch(
+        some, kinds, changing, lambda: [*names, *(state.lanes(same[number]) for number in chain.wanted)]
+    )
+
+
+def _not(state: State, name: str) -> str:
+    return state.writer.pure(f"arith.xori {name}, {state.splat(True, 'i1')} : {state.vector('i1')}")
+
+
+def _element(state: State, value: Value, k: int) -> Value:
+    """Lane ``k`` of a value."""
+    pure, kind = state.writer.pure, types.register(value.dtype)
+    if value.uniform:
+        return value
+    if value.stride:
+        name = pure(f"arith.addi {value.name}, {state.constant(k * value.stride, kind)} : {kind}")
+    else:
+        name = pure(f"vector.extract {value.name}[{k}] : {kind} from {state.vector(kind)}")
+    return Value(name, value.dtype)
+
+
+def _gathered(state: State, elements: list[Value]) -> str:
+    """A scalar for each lane as a vector."""
+    kind = types.register(elements[0].dtype)
+    name = state.broadcast(elements[0].name, kind)
+    for k, element in enumerate(elements[1:], 1):
+        name = state.writer.pure(f"vector.insert {element.name}, {name}[{k}] : {kind} into {state.vector(kind)}")
+    return name
+
+
+def _step(state: State, kernel: LoopKernel, code: Sequence[Instr], values: Values, names: list[str]) -> list[str]:
+    """The instructions; what is carried on."""
+    numbers = {one.number: i for i, one in enumerate(carries(kernel))}
+    after = list(names)
+    for instr in code:
+        if instr.op == "carried":
+            values[instr.results[0]] = Value(names[numbers[instr.carry]], instr.dtype, uniform=state.lane is None)
+        elif instr.op == "carry":
+            if instr.carry in numbers:
+                value = values[instr.operands[0]]
+                after[numbers[instr.carry]] = value.name if state.lane is None else state.lanes(value)
+        else:
+            instruction(state, instr, values)
+    return after
