@@ -18,6 +18,7 @@ import torch
 
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
+from symshape.frontend.decompositions import symbolic_indices
 
 _torch: Any = torch  # these have no types
 
@@ -356,6 +357,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
+    torch.Tensor.__getitem__: Replacement(symbolic_indices.getitem, symbolic_indices.is_symbolic),
+    torch.Tensor.__setitem__: Replacement(symbolic_indices.setitem, symbolic_indices.is_symbolic),
 }
 
 
