@@ -357,8 +357,8 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),
-    torch.Tensor.__getitem__: Replacement(symbolic_indices.getitem, symbolic_indices.is_symbolic),
-    torch.Tensor.__setitem__: Replacement(symbolic_indices.setitem, symbolic_indices.is_symbolic),
+    torch.Tensor.__getitem__: Replacement(symbolic_indices.getitem, symbolic_indices.is_read),
+    torch.Tensor.__setitem__: Replacement(symbolic_indices.setitem, symbolic_indices.is_read),
 }
 
 

@@ -26,7 +26,8 @@ def setitem(x: torch.Tensor, key: Any, value: Any) -> None:
 def selected(x: torch.Tensor, key: Any) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """A view of x by the symbolic integers of an index, and the rest of the index. Integers are selected before tensors
     are looked at, as eager mode does."""
-    items = key if isinstance(key, tuple) else (key,)
+    given = key if isinstance(key, tuple) else (key,)
+    items = [item.item() if _is_number(item) else item for item in given]
     dims = selections(x.dim(), items)
     for position, dim in dims.items():
         x = x.select(dim, items[position])
@@ -45,12 +46,25 @@ def selections(rank: int, items: Sequence[Any]) -> dict[int, int]:
     return found
 
 
+def _is_number(item: Any) -> bool:
+    """Whether one part of an index is a tensor that selects as an integer does: a view."""
+    if not isinstance(item, torch.Tensor) or item.dim():
+        return False
+    return item.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
+
+
 def _dims_of(item: Any) -> int:
     """How many dims one part of an index is for."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     is_mask = isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8)
     return item.dim() if is_mask else 1
+
+
+def is_read(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """The same, or a tensor in the place of such an integer, which C++ reads."""
+    key = args[1] if len(args) > 1 else ()
+    return is_symbolic(args, kwargs) or any(map(_is_number, key if isinstance(key, tuple) else (key,)))
 
 
 def is_symbolic(args: Sequence[Any], _: Mapping[str, Any]) -> bool:

@@ -67,6 +67,27 @@ def test_one_graph(wrap: Callable[..., Any], function: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_a_tensor_as_an_integer(wrap: Callable[..., Any]) -> None:
+    """``x[t]`` of a tensor without dims is a view, which may be written to; a boolean one is a mask."""
+
+    def fn(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        y = x.clone()
+        y[:, at] = x[at, 0]
+        y[at] += 1
+        y[0, at].mul_(2)
+        return y, x[at] * 2, x[at, 1:] + 1, x[x.argmax(0)[0]] + x[at.int()], x[torch.tensor(1)] - 1
+
+    compiled = wrap(fn)
+    for n in (5, 3, 8):
+        x = torch.randn(n, n)
+        for place in (0, 2, -1):
+            torch.testing.assert_close(compiled(x, torch.tensor(place)), fn(x, torch.tensor(place)))
+        with pytest.raises(IndexError, match="out of"):
+            compiled(x, torch.tensor(n))
+    assert wrap is symshape.compile or len(compiled.entries) == 1
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 def test_from_the_end_and_out_of_bounds(wrap: Callable[..., Any]) -> None:
     def fn(x: Tensor, at: Tensor) -> Tensor:
         return x[:, at.item()] + 1
