@@ -43,6 +43,15 @@ def storage_of(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of many that a ``vmap`` goes through."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if torch._C._functorch.is_batchedtensor(tensor):
+            return True
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return False
+
+
 def traced_env_of(gm: torch.fx.GraphModule) -> Any:
     """``shape_env_of`` for a graph of Dynamo's."""
     return shape_env_of(gm, "example_value")

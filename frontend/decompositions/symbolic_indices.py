@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.fake_tensors import is_batched
+
 
 def getitem(x: torch.Tensor, key: Any) -> torch.Tensor:
     """``x[key]``."""
@@ -48,7 +50,7 @@ def selections(rank: int, items: Sequence[Any]) -> dict[int, int]:
 
 def _is_number(item: Any) -> bool:
     """Whether one part of an index is a tensor that selects as an integer does: a view."""
-    if not isinstance(item, torch.Tensor) or item.dim():
+    if not isinstance(item, torch.Tensor) or item.dim() or is_batched(item):
         return False
     return item.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
 

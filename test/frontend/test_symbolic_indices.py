@@ -88,6 +88,20 @@ def test_a_tensor_as_an_integer(wrap: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_in_a_vmap(wrap: Callable[..., Any]) -> None:
+    """A tensor that is one of many has no one number."""
+
+    def fn(x: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        each = torch.vmap(lambda a, i: a[i] * 2)(x, torch.arange(x.shape[0]) % 3)
+        return each, torch.vmap(lambda a: a[at] + a[a.shape[0] - 1, None])(x)
+
+    compiled = wrap(fn)
+    for n in (7, 2, 5):
+        x, at = torch.randn(n, n + 2), torch.tensor(2)
+        torch.testing.assert_close(compiled(x, at), fn(x, at))
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
 def test_from_the_end_and_out_of_bounds(wrap: Callable[..., Any]) -> None:
     def fn(x: Tensor, at: Tensor) -> Tensor:
         return x[:, at.item()] + 1
