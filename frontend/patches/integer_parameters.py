@@ -63,16 +63,18 @@ def _of_indices(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _of_writes(usual: Callable[..., Any]) -> Callable[..., Any]:
-    """A view is written to, and what that has changed of the tensor is noted of it too."""
+    """A view is written to, and what that has changed of the tensor is noted of it too, by versions that note it."""
 
     @functools.wraps(usual)
     def setitem(self: Any, tx: Any, key: Any, value: Any) -> Any:
         if not _is_symbolic_index(self, key):
             return usual(self, tx, key, value)
-        before = self._get_fake_version()
+        noted = getattr(self, "_sync_if_inplace_mutation", None)
+        before = self._get_fake_version() if noted else None
         view, rest = _selected(tx, self, key)
         usual(view, tx, TupleVariable(rest or [ConstantVariable.create(...)]), value)
-        self._sync_if_inplace_mutation(tx, before, value.is_tensor())
+        if noted:
+            noted(tx, before, value.is_tensor())
         return ConstantVariable.create(None)
 
     return setitem

@@ -929,8 +929,6 @@ FRAME_PATCHES: tuple[Patch, ...] = (
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
             Takes(f"{VARIABLES}.BuiltinVariable._handle_insert_op_in_graph", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.method___setitem__", "self, tx, key, value"),
-            Says(f"{TENSOR}.method___setitem__", "_get_fake_version"),
-            Takes(f"{TENSOR}._sync_if_inplace_mutation", "self, tx, version_before, has_tensor_arg"),
             Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
             Takes(f"{VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
         ),
