@@ -24,7 +24,7 @@ def sizes_are_taken(changes: Changes) -> None:
     """Functions and methods of the table are traced as the functions that stand for them."""
     changes.wrap(TorchInGraphFunctionVariable, "call_function", _of_functions)
     changes.wrap(TensorVariable, "call_method", _of_methods)
-    changes.wrap(BuiltinVariable, "_handle_insert_op_in_graph", _of_indices)
+    changes.wrap(BuiltinVariable, "call_function", _of_indices)
     changes.wrap(TensorVariable, "method___setitem__", _of_writes)
 
 
@@ -52,13 +52,13 @@ def _of_methods(usual: Callable[..., Any]) -> Callable[..., Any]:
 @functools.cache
 def _of_indices(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
-    def insert(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if self.fn is not operator.getitem or not _is_symbolic_index(args[0], args[1]):
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.fn is not operator.getitem or not _is_symbolic_index(*args):
             return usual(self, tx, args, kwargs)
         view, rest = _selected(tx, args[0], args[1])
         return usual(self, tx, [view, TupleVariable(rest)], {}) if rest else view
 
-    return insert
+    return call_function
 
 
 @functools.cache

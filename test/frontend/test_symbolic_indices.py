@@ -132,3 +132,21 @@ def test_a_gradient_of_what_is_written() -> None:
             result.square().sum().backward()
             found.append((result, x, x.requires_grad, p.grad))
         torch.testing.assert_close(found[0], found[1])
+
+
+def test_whoever_compiles_first() -> None:
+    """Dynamo keeps what handles a built-in function: that is neither ours for others, nor theirs for ours."""
+
+    def fn(x: Tensor) -> Tensor:
+        return x[x.shape[0] - 1, 0] * 1
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        torch.compile(fn, backend="eager", dynamic=True)(torch.randn(5, 3))
+        torch._dynamo.reset()
+        compiled = symshape.compile(fn)
+        with Graphs() as graphs:
+            for n in (7, 2, 4):
+                x = torch.randn(n, 3)
+                assert torch.equal(compiled(x), fn(x))
+        assert graphs.read().graphs == 1

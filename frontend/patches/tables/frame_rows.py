@@ -919,7 +919,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (
             f"{IN_GRAPH}.call_function",
             f"{TENSOR}.call_method",
-            f"{VARIABLES}.BuiltinVariable._handle_insert_op_in_graph",
+            f"{VARIABLES}.builtin.BuiltinVariable.call_function",
             f"{TENSOR}.method___setitem__",
         ),
         integer_parameters.sizes_are_taken,
@@ -927,7 +927,7 @@ FRAME_PATCHES: tuple[Patch, ...] = (
         (
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
-            Takes(f"{VARIABLES}.BuiltinVariable._handle_insert_op_in_graph", "self, tx, args, kwargs"),
+            Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.method___setitem__", "self, tx, key, value"),
             Takes("torch._dynamo.utils.proxy_args_kwargs", "args, kwargs"),
             Takes(f"{VARIABLES}.builder.wrap_fx_proxy", "tx, proxy, example_value, subclass_type, **options"),
