@@ -36,8 +36,20 @@ def has_own_functions(value: Any) -> bool:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well."""
+    """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well. What transforms of
+    ``torch.func`` wrap a tensor in has that of the tensor."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
     return int(tensor.untyped_storage()._cdata)
+
+
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of many that a ``vmap`` goes through."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        if torch._C._functorch.is_batchedtensor(tensor):
+            return True
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return False
 
 
 def traced_env_of(gm: torch.fx.GraphModule) -> Any:

@@ -409,7 +409,8 @@ def imagined_strides(like: Sequence[int], sizes: Sequence[int], strides: Sequenc
     Those of a contiguous tensor, or of one that is dense in another order of its dims; else as they are.
     """
     rows = list(range(len(sizes)))
-    orders = (rows, sorted(rows, key=lambda d: -strides[d]))
+    by_stride = sorted(rows, key=lambda d: (-strides[d], sizes[d] <= 1))  # one channel lies inside of a column
+    orders = (rows, by_stride)
     for exact in (True, False):  # a dim of size 1 most often has the stride that says where it is
         for order in orders:
             if _is_dense(order, sizes, strides, exact):

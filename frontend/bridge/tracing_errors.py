@@ -61,6 +61,13 @@ def depends_on_values(error: BaseException) -> bool:
     return isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException))
 
 
+def operator_without_rule(error: BaseException) -> Any:
+    """The operator of PyTorch's that a trace has failed at, since the tracer has no rule for it; else None."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    return error.func if isinstance(error, UnsupportedOperatorException) else None
+
+
 def unsupported(op: Any) -> Exception:
     """The tracer's error for an operator that it has no rule for."""
     from torch._subclasses.fake_tensor import UnsupportedOperatorException

@@ -55,6 +55,8 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.max_pool1d.default: _max_pool1d,
         aten.affine_grid_generator.default: _affine_grid,
         aten.addmv.default: _addmv,
+        aten.fake_quantize_per_tensor_affine_cachemask_backward.default: _of_fake_quantized,
+        aten.fake_quantize_per_channel_affine_cachemask_backward.default: _of_fake_quantized,
         aten.ctc_loss.Tensor: _ctc_loss,
         aten.scaled_dot_product_attention.default: _attention,
         aten.linalg_vector_norm.default: _norm,
@@ -383,6 +385,11 @@ def _addmv(
         return usual(x, matrix, vector, beta=beta, alpha=alpha)
     rows = torch.mv(matrix, vector) * alpha
     return rows + x * beta if beta != 0 else rows
+
+
+def _of_fake_quantized(_usual: Any, gradient: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """C++ asks how many elements there are."""
+    return gradient * mask
 
 
 def _ctc_loss(

@@ -132,7 +132,31 @@ def _packed(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[
     return x.new_empty([rows, *x.shape[2:]]), torch.empty([steps], dtype=torch.int64)
 
 
+def _fake_quantized(x: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """And a mask of what was within the range, for backward."""
+    return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+
+
+def _fake_quantized_alone(x: torch.Tensor, *_: Any) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def _of_learnt_number(_: torch.Tensor, x: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
+    return torch.empty_like(x), x.new_empty([1]), x.new_empty([1])
+
+
+def _of_learnt_channels(_: torch.Tensor, x: torch.Tensor, scale: torch.Tensor, *others: Any) -> Any:
+    return torch.empty_like(x), x.new_empty(scale.shape), x.new_empty(scale.shape)
+
+
 FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
+    aten.fake_quantize_per_tensor_affine_cachemask.default: _fake_quantized,
+    aten.fake_quantize_per_channel_affine_cachemask.default: _fake_quantized,
+    aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: _fake_quantized,
+    aten._fake_quantize_learnable_per_tensor_affine.default: _fake_quantized_alone,
+    aten._fake_quantize_learnable_per_channel_affine.default: _fake_quantized_alone,
+    aten._fake_quantize_learnable_per_tensor_affine_backward.default: _of_learnt_number,
+    aten._fake_quantize_learnable_per_channel_affine_backward.default: _of_learnt_channels,
     aten.fractional_max_pool2d_backward.default: _like_operand,
     aten.fractional_max_pool3d_backward.default: _like_operand,
     aten.grid_sampler_2d.default: _sampled,

@@ -20,7 +20,7 @@ from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
 from symshape.frontend.decompositions.packed_rows import pad_packed
-from symshape.frontend.decompositions.tensor_items import get_item, has_item_in_data, set_item
+from symshape.frontend.decompositions.tensor_items import get_item, has_number, set_item
 
 _torch: Any = torch  # these have no types
 
@@ -362,8 +362,8 @@ def _always(_: Sequence[Any], __: Mapping[str, Any]) -> bool:
     return True
 
 
-GET_ITEM: Final = Replacement(get_item, has_item_in_data)
-SET_ITEM: Final = Replacement(set_item, has_item_in_data)
+GET_ITEM: Final = Replacement(get_item, has_number)
+SET_ITEM: Final = Replacement(set_item, has_number)
 REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.linspace: Replacement(linspace, _has_symbolic_steps),
     torch.logspace: Replacement(logspace, _has_floating_steps),

@@ -1,34 +1,37 @@
-"""Items of tensors at an integer that is in the data: ``x[i]`` and ``x[:, i] = v`` of a tensor ``i`` without dims, or
-of a number that was read from one.
+"""Items of tensors at integers that C++ would make numbers of: ``x[:, n - 1]`` at a size, which has a graph for each, and
+``x[i]`` or ``x[:, i] = v`` at an index in the data, that is a tensor ``i`` without dims, or a number read from one.
 
-C++ makes a number of it. Here what is read is a view by ``select``, as in eager mode; what is written goes by
-``index_put``, which reads a tensor where it is used: a row of a key-value cache is written without the host.
+What is read is a view by ``select``, as in eager mode, and so is what is written at a size. A write at an index in the
+data is an ``index_put``, which reads the index where it is used: a row of a key-value cache is written without waiting
+for the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.fake_tensors import is_batched
 from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 
+Chosen = Callable[[Any], bool]
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)  # bytes are a mask
 
 
 def get_item(x: torch.Tensor, key: Any) -> torch.Tensor:
     """``x[key]``"""
-    view, rest = _selected(x, elements_of(key))
+    view, rest = _selected(x, elements_of(key), _is_number)
     return view[rest]
 
 
 def set_item(x: torch.Tensor, key: Any, value: Any) -> None:
     """``x[key] = value``"""
-    elements = elements_of(key)
-    if not all(_is_basic(one) or _is_index(one) for one in elements):
-        view, rest = _selected(x, elements)
-        view[rest] = value
+    x, elements = _selected(x, elements_of(key), _is_size)
+    if not any(map(_is_in_data, elements)) or not all(_is_basic(one) or _is_index(one) for one in elements):
+        view, rest = _selected(x, elements, _is_number)
+        view[rest or ...] = value
         return
     elements = tuple(torch.full((), one, device=x.device) if _is_unbacked(one) else one for one in elements)
     indices, count = _indices(x, elements), sum(map(_is_index, elements))
@@ -38,10 +41,14 @@ def set_item(x: torch.Tensor, key: Any, value: Any) -> None:
     torch.ops.aten.index_put_.default(x, indices, _spread(value, x, x.dim() - count))
 
 
-def has_item_in_data(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
-    """Whether the index of a dim is in the data: of the key, the second argument."""
+def has_number(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
+    """Whether C++ would make a number of an index of the key, the second argument: one in the data, or a size in a
+    tuple (one that is alone it takes as it is)."""
     x, key = args[:2]
-    return isinstance(x, torch.Tensor) and x.layout == torch.strided and any(map(_is_in_data, elements_of(key)))
+    if not isinstance(x, torch.Tensor) or x.layout != torch.strided:
+        return False
+    sizes = isinstance(key, tuple) and any(map(_is_size, key)) and not any(isinstance(one, list) for one in key)
+    return sizes or any(map(_is_in_data, elements_of(key)))
 
 
 def elements_of(key: Any) -> tuple[Any, ...]:
@@ -49,20 +56,21 @@ def elements_of(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def selections(rank: int, elements: tuple[Any, ...]) -> list[tuple[int, int]]:
-    """For each element of a key that is an index in the data its dim, where those before are gone, and its number."""
+def selections(rank: int, elements: tuple[Any, ...], chosen: Chosen | None = None) -> list[tuple[int, int]]:
+    """For each element of a key that is ``chosen`` (by default that C++ would make a number of) its dim, where those
+    before are gone, and its position."""
     found, dim = [], 0
     others = rank - sum(map(_dims, elements))
-    for number, one in enumerate(elements):
-        if _is_in_data(one):
-            found.append((dim, number))
+    for position, one in enumerate(elements):
+        if (chosen or _is_number)(one):
+            found.append((dim, position))
         else:
             dim += others if one is Ellipsis else _dims(one)
     return found
 
 
 def _is_index(one: Any) -> bool:
-    return isinstance(one, torch.Tensor) and one.dim() == 0 and one.dtype in _INTEGERS
+    return isinstance(one, torch.Tensor) and one.dim() == 0 and one.dtype in _INTEGERS and not is_batched(one)
 
 
 def _is_unbacked(one: Any) -> bool:
@@ -71,6 +79,14 @@ def _is_unbacked(one: Any) -> bool:
 
 def _is_in_data(one: Any) -> bool:
     return _is_index(one) or _is_unbacked(one)
+
+
+def _is_size(one: Any) -> bool:
+    return isinstance(one, torch.SymInt) and not is_unbacked(one)
+
+
+def _is_number(one: Any) -> bool:
+    return _is_in_data(one) or _is_size(one)
 
 
 def _is_basic(one: Any) -> bool:
@@ -85,13 +101,14 @@ def _dims(one: Any) -> int:
     return one.dim() if is_mask else 1
 
 
-def _selected(x: torch.Tensor, elements: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...]]:
-    """``x`` at the indices that are in the data, whose dims go, and the other elements."""
-    for dim, number in selections(x.dim(), elements):
-        index = elements[number]
+def _selected(x: torch.Tensor, elements: tuple[Any, ...], chosen: Chosen) -> tuple[torch.Tensor, tuple[Any, ...]]:
+    """``x`` at the indices that are chosen, whose dims go, and the other elements. Integers are selected before tensors
+    are looked at, as in eager mode."""
+    for dim, position in selections(x.dim(), elements, chosen):
+        index = elements[position]
         at: Any = index.item() if isinstance(index, torch.Tensor) else index
         x = x.select(dim, at)
-    return x, tuple(one for one in elements if not _is_in_data(one))
+    return x, tuple(one for one in elements if not chosen(one))
 
 
 def _indices(x: torch.Tensor, elements: tuple[Any, ...]) -> list[torch.Tensor | None]:

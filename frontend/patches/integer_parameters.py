@@ -15,6 +15,7 @@ from torch._dynamo.variables.lists import SliceVariable, TupleVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.utils._pytree import tree_map_only
 
+from symshape.frontend.bridge.fake_tensors import is_batched
 from symshape.frontend.decompositions.integer_parameters import GET_ITEM, REPLACEMENTS, SET_ITEM, Replacement
 from symshape.frontend.decompositions.tensor_items import elements_of, selections
 from symshape.frontend.patches.patch import Changes
@@ -62,7 +63,10 @@ def _of_items(usual: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(usual)
     def call_function(self: Any, tx: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         if self.fn is operator.getitem and len(args) == 2 and isinstance(args[0].realize(), TensorVariable):
-            if GET_ITEM.applies((_value(args[0]), _shown(args[1])), kwargs):
+            x, key = _value(args[0]), _shown(args[1])
+            # PyTorch cannot say where a view that a vmap goes through begins
+            begins_anywhere = is_batched(x) and any(isinstance(one, torch.Tensor) for one in elements_of(key))
+            if GET_ITEM.applies((x, key), kwargs) and not begins_anywhere:
                 view, rest = _selected(tx, *args)
                 return usual(self, tx, [view, TupleVariable(rest)], kwargs) if rest else view
         return usual(self, tx, args, kwargs)

@@ -19,7 +19,7 @@ from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, lea
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
-from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check
+from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check, operator_without_rule
 from symshape.frontend.decompositions import integer_parameters
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
@@ -398,6 +398,13 @@ def _explained(error: Exception, trace: Trace) -> Exception:
     if missing is not None:
         next_step = missing.hint or "symshape.compile breaks the graph there"
         return CompileError(str(missing).partition(";")[0], where=with_text(user_line(error)), next_step=next_step)
+    operator_met = operator_without_rule(error)
+    if operator_met is not None:
+        return CompileError(
+            f"PyTorch has no rule for what {operator_met} returns for symbolic sizes",
+            where=with_text(user_line(error)),
+            next_step="symshape.compile calls it as one operator, or breaks the graph there",
+        )
     if depends_on_values(error):
         return CompileError(
             f"a value of a tensor decides what the function does: {str(error).splitlines()[0]}",

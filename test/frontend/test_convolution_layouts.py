@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "2d": lambda: nn.Conv2d(8, 16, 3, padding=1),
     "channels-last weight": lambda: nn.Conv2d(8, 16, 3).to(memory_format=torch.channels_last),
     "depthwise": lambda: nn.Conv2d(8, 8, 3, padding=2, dilation=2, groups=8),
+    "depthwise, channels-last weight": lambda: nn.Conv2d(8, 8, 3, groups=8).to(memory_format=torch.channels_last),
     "transposed": lambda: nn.ConvTranspose2d(8, 8, 3, stride=2),
     "1d": lambda: nn.Conv1d(8, 16, 3, padding=1),
 }
@@ -45,6 +47,22 @@ def test_one_graph(name: str, format: torch.memory_format, first: int) -> None:
             assert strides_of(results[0]) == strides_of(results[1])
             assert strides_of(gradients[0]) == strides_of(gradients[1])
     assert graphs.read().graphs == 1
+
+
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])
+def test_one_channel_in_channels_last(wrap: Callable[..., Any]) -> None:
+    """Rows, columns, channels: of one channel the order is in the strides alone."""
+    layer = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU()).to(memory_format=torch.channels_last)
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return layer(x), torch.cat([x, x], 1), x + 1
+
+    compiled = wrap(fn)
+    for batch, height, width in SIZES:
+        x = torch.randn(batch, 1, height, width).to(memory_format=torch.channels_last)
+        for result, expected in zip(compiled(x), fn(x), strict=True):
+            torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+            assert strides_of(result) == strides_of(expected)
 
 
 @pytest.mark.parametrize("first", [0, -1], ids=["from-4", "from-1"])

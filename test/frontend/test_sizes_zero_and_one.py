@@ -288,6 +288,9 @@ def test_layouts_as_if_larger() -> None:
     # (batch, heads, 1, 16) as a transposed (batch, 1, heads, 16)
     assert imagined_strides([2, 3, 11, 16], [2, 3, 1, 16], [48, 16, 48, 1]) == [528, 16, 48, 1]
     assert imagined_strides([5, 11], [5, 1], [8, 1]) == [8, 1]
+    # one channel in channels-last, and the same as rows of one column
+    assert imagined_strides([2, 11, 3, 5], [2, 1, 3, 5], [15, 1, 5, 1]) == [165, 1, 55, 11]
+    assert imagined_strides([2, 11, 3, 5], [2, 1, 3, 5], [15, 15, 5, 1]) == [165, 15, 5, 1]
 
 
 @pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit])

@@ -77,6 +77,27 @@ def test_fractional_pooling_of_volumes():
         torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize("wrap", [compiled, symshape.jit])
+def test_fake_quantisation(wrap):
+    """By numbers, by tensors and by channel, and with numbers that are learnt."""
+
+    def f(x, scale, zero):
+        places = torch.zeros_like(scale, dtype=torch.int32)
+        return (
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -8, 7),
+            torch.fake_quantize_per_tensor_affine(x.t(), scale[:1].detach(), places[:1], 0, 5),
+            torch.fake_quantize_per_channel_affine(x, scale.detach(), places, 1, -8, 7),
+            torch._fake_quantize_learnable_per_tensor_affine(x, scale[:1], zero[:1], -8, 7, 0.5),
+            torch._fake_quantize_learnable_per_channel_affine(x, scale, zero, 1, -8, 7, 0.5),
+        )
+
+    ours = wrap(f)
+    for n in (7, 2, 1, 0, 40):
+        args = torch.randn(n, 3), torch.rand(3) + 0.05, torch.zeros(3)
+        same(ours(*args), f(*args))
+        torch.testing.assert_close(gradients(ours, *args), gradients(f, *args))
+
+
 def test_column_major_factors():
     def f(x):
         return torch.geqrf(x)

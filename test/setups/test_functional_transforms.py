@@ -71,6 +71,25 @@ def test_gradients_of_each_sample(chunk: int | None) -> None:
         torch.testing.assert_close(compiled(parameters, x, y), gradients(parameters, x, y), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("wrap", [symshape.compile, symshape.jit], ids=["compile", "jit"])
+def test_gradients_of_each_sample_through_reshapes(wrap: Callable[[Any], Any], graphs: Callable[[], int]) -> None:
+    """What transforms wrap has no memory of its own, and ``reshape`` and ``contiguous`` ask whose memory it is."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.ReLU(), nn.Linear(5, 2))
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        scores = functional_call(model, values, (x[None],))
+        return F.mse_loss(scores.reshape(-1).contiguous(), y)
+
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))
+    compiled = wrap(gradients)
+    for batch in (3, 6, 2, 1):
+        x, y = torch.randn(batch, 1, 6, 6), torch.randn(batch, 2)
+        torch.testing.assert_close(compiled(parameters, x, y), gradients(parameters, x, y), rtol=1e-4, atol=1e-5)
+    if wrap is symshape.compile:
+        assert graphs() <= 2  # sizes, and one
+
+
 @pytest.mark.parametrize("randomness", ["same", "different"])
 def test_dropout_in_a_vmap(randomness: str) -> None:
     """What PyTorch cannot trace there breaks the graph: no opaque call has a rule for batches."""

@@ -288,6 +288,17 @@ def test_control_flow_on_values_names_the_way_out() -> None:
     assert "symshape.compile" in str(raised.value)
 
 
+def test_an_operator_without_a_rule_names_the_way_out() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return x.to_sparse().to_dense()
+
+    with pytest.raises(CompileError, match="no rule for what aten._to_sparse.default returns") as raised:
+        symshape.jit(fn)(torch.ones(3))
+    assert f"at: {line(fn, 'to_sparse')}: return x" in str(raised.value)
+    assert "symshape.compile" in str(raised.value)
+    assert torch.equal(symshape.compile(fn)(torch.ones(3)), torch.ones(3))
+
+
 def test_arguments_and_options_that_cannot_be() -> None:
     with pytest.raises(SymshapeError, match="no guard can be made for an argument of type object"):
         symshape.jit(lambda x, y: x)(torch.ones(3), object())
