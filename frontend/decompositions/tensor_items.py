@@ -1,4 +1,4 @@
-"""Items of tensors at integers that C++ would make numbers of: ``x[:, n - 1]`` at a size, which has a graph for each, and
+"""Items of tensors at integers that C++ would make numbers of: ``x[:, n - 1]`` at a size, a graph for each value, and
 ``x[i]`` or ``x[:, i] = v`` at an index in the data, that is a tensor ``i`` without dims, or a number read from one.
 
 What is read is a view by ``select``, as in eager mode, and so is what is written at a size. A write at an index in the
