@@ -44,9 +44,10 @@ def kernel_functions(module: ir.Module) -> list[Any]:
 
 
 def main_functions(module: ir.Module) -> list[Any]:
-    """The functions that the host program consists of, in order: main, subgraphs, and layers until they are inlined."""
+    """The functions that the host program consists of, in order: main, subgraphs, and layers until they are inlined.
+    Declarations, which have no body, are none of them."""
     found = (view.operation for view in module.body.operations)
-    return [op for op in found if op.name == "func.func" and not is_kernel(op)]
+    return [op for op in found if op.name == "func.func" and op.regions[0].blocks and not is_kernel(op)]
 
 
 def body_of(function: Any) -> list[ir.Operation]:
