@@ -35,6 +35,11 @@ def has_own_functions(value: Any) -> bool:
     return kind.__torch_function__ is not torch._C._disabled_torch_function_impl
 
 
+def is_wrapped(value: Any) -> bool:
+    """Whether a value is a tensor that a transform of ``torch.func`` has wrapped."""
+    return isinstance(value, torch.Tensor) and bool(torch._C._functorch.is_functorch_wrapped_tensor(value))
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """The identity of a tensor's memory, while the tensor lives; fake tensors have one as well. What transforms of
     ``torch.func`` wrap a tensor in has that of the tensor."""

@@ -160,3 +160,12 @@ def has_side_effects(op: Any) -> bool:
     from torch._higher_order_ops.effects import has_effects
 
     return bool(has_effects(op))
+
+
+def items_are_indexed() -> bool:
+    """Whether PyTorch writes ``x[i]`` as ``index``: in a function of ``flex_attention``, which is traced for one score
+    and mapped over all of them later."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+    from torch.overrides import _get_current_function_mode_stack
+
+    return any(isinstance(mode, TransformGetItemToIndex) for mode in _get_current_function_mode_stack())

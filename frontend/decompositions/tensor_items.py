@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.fake_tensors import is_batched
+from symshape.frontend.bridge.operators import items_are_indexed
 from symshape.frontend.bridge.symbolic_sizes import is_unbacked
 
 Chosen = Callable[[Any], bool]
@@ -45,7 +46,7 @@ def has_number(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
     """Whether C++ would make a number of an index of the key, the second argument: one in the data, or a size in a
     tuple (one that is alone it takes as it is)."""
     x, key = args[:2]
-    if not isinstance(x, torch.Tensor) or x.layout != torch.strided:
+    if not isinstance(x, torch.Tensor) or x.layout != torch.strided or items_are_indexed():
         return False
     sizes = isinstance(key, tuple) and any(map(_is_size, key)) and not any(isinstance(one, list) for one in key)
     return sizes or any(map(_is_in_data, elements_of(key)))

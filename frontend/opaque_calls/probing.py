@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from symshape.frontend.bridge.fake_tensors import storage_of, version_of
+from symshape.frontend.bridge.fake_tensors import is_wrapped, storage_of, version_of
 from symshape.frontend.bridge.running_operators import observed_operators, without_modes
 from symshape.frontend.bridge.symbolic_sizes import first_seen_sizes, size_at
 from symshape.frontend.opaque_calls.write_calls import NotOpaque
@@ -121,6 +121,8 @@ class Probe:
                     continue
                 # Versions do not show everything: running statistics of a batch norm are written behind their back.
                 kept = device == "meta" or all(map(torch.equal, before, operands))
+            if any(map(is_wrapped, pytree.tree_leaves(result))):
+                raise NotOpaque("a transform of torch.func goes through it, and its tangents would be lost")
             if versions != [version_of(t) for t in operands] or not kept:
                 raise NotOpaque("it changes an operand")
             self.runs.append((at, _shapes(result)))

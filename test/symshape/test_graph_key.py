@@ -176,7 +176,7 @@ def test_symbols_of_other_numbers_are_the_same() -> None:
         kinds = dict.fromkeys(("forward", "backward", "inference"), compiler)
         how = {"joint": lambda graph: graph, "splitting": splitting, "decompositions": decomposition_table()}
         with in_force(Scope("jit")):
-            trace.run(_Module(lambda x, y: (fn(x, y),)), inputs, **kinds, **how)
+            trace.run(_Module(lambda x, y: (fn(x, y),)), inputs, parameters=(), **kinds, **how)
         (key,) = found
         return key.digest, dict(key.symbols)
 
