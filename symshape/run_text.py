@@ -36,7 +36,8 @@ def run_ir(
     """The results of the graph whose IR is in ``source`` (a file, or the text itself), compiled from its stage on.
 
     ``inputs``     the graph's arguments in order; integers that are sizes of tensors among them may be left out. They
-                   are checked: number, type, rank, sizes, strides, and what the graph takes for granted of sizes
+                   are checked: number, type, rank, sizes, strides, and what the graph takes for granted of sizes;
+                   integers that it does not read are not looked at
     ``stage``      the stage of the IR; by default what the text says (``// stage: linalg``), or its operations show
     ``constants``  the tensors that the graph has in it, by position
     ``options``    those of ``compile``

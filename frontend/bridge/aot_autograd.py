@@ -135,7 +135,7 @@ def shared_with_the_caller(joint: torch.fx.GraphModule) -> list[torch.fx.Node]:
 
     placeholders = joint.graph.find_nodes(op="placeholder")
     inputs = [node for node in placeholders if isinstance(node.meta.get("desc"), PlainAOTInput)]
-    shared = [node for node in inputs if not node.meta[_PARAMETER]]
+    shared = [node for node in inputs if not node.meta.get(_PARAMETER)]
     (output,) = joint.graph.find_nodes(op="output")
     for node, kind in zip(output.args[0], output.meta["desc"], strict=True):
         if isinstance(node, torch.fx.Node) and not isinstance(kind, InputMutationAOTOutput | GradAOTOutput):

@@ -23,6 +23,7 @@ number is divided by.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import torch
@@ -94,11 +95,9 @@ def save_what_reads_mutated_inputs(joint: torch.fx.GraphModule) -> None:
 
     same = mutated_inputs(joint)
     for node in same:  # and its views, which are added
-        for user in node.users:
-            if getattr(user.target, "is_view", False):
-                same.append(user)
-            elif isinstance(user.meta.get("val"), torch.Tensor):
-                user.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        same += _views(node)
+    for made in _tensors_of([user for node in same for user in node.users]):
+        made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
 
 def save_what_reads_shared_memory(joint: torch.fx.GraphModule) -> None:
@@ -112,16 +111,26 @@ def save_what_reads_shared_memory(joint: torch.fx.GraphModule) -> None:
         if same[0] in seen:
             continue
         for node in same:  # and its views, which are added
-            same += [user for user in node.users if getattr(user.target, "is_view", False)]
+            same += _views(node)
         seen.update(same)
-        users = [user for node in same for user in node.users if user.op != "output" and user not in seen]
-        if not all(map(_is_forward, users)):
-            continue
-        for user in users:
-            # The parts of a call with several results are added
-            users += [part for part in user.users if part.target is operator.getitem and part not in users]
-            if isinstance(user.meta.get("val"), torch.Tensor) and not is_recomputed(user):
-                user.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+        users = [user for node in same for user in node.users if user not in seen]
+        if all(user.op == "output" or _is_forward(user) for user in users):
+            for made in _tensors_of(users):
+                if not is_recomputed(made):
+                    made.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _views(node: torch.fx.Node) -> list[torch.fx.Node]:
+    return [user for user in node.users if getattr(user.target, "is_view", False)]
+
+
+def _tensors_of(calls: Iterable[torch.fx.Node]) -> Iterator[torch.fx.Node]:
+    """The results of calls that are no views; of a call with several results each of them."""
+    for call in calls:
+        parts = [user for user in call.users if user.target is operator.getitem]
+        for one in (call, *parts):
+            if isinstance(one.meta.get("val"), torch.Tensor) and not getattr(one.target, "is_view", False):
+                yield one
 
 
 def _owner(node: torch.fx.Node) -> torch.fx.Node:

@@ -70,6 +70,24 @@ def test_what_eager_mode_saves_is_still_an_error(how):
         _gradient(COMPILERS[how](_several_results), torch.randn(5, 4))
 
 
+@pytest.mark.parametrize("how", COMPILERS)
+def test_several_results_of_an_input_that_the_program_writes_to(how):
+    def program(x, m):
+        variance, mean = torch.var_mean(m, 0)
+        y = x * (variance + mean)
+        m.mul_(2)
+        return y
+
+    compiled = COMPILERS[how](program)
+    for n in (2, 5):
+        grads = []
+        for function in (compiled, program):
+            x, m = torch.ones(n, 4, requires_grad=True), torch.arange(n * 4.0).reshape(n, 4)
+            function(x, m).sum().backward()
+            grads.append((x.grad, m))
+        torch.testing.assert_close(*grads)
+
+
 def _observed(x, frame):
     pixels = frame.float() / 255
     return (x * pixels).tanh() + pixels.sin() * x
