@@ -79,6 +79,14 @@ _POINTWISE = (
     aten.copysign.Tensor,
     aten.complex.default,
     aten.special_xlog1py.default,
+    aten.clamp.Tensor,
+    aten.clamp_min.Tensor,
+    aten.clamp_max.Tensor,
+    aten.igamma.default,
+    aten.igammac.default,
+    aten.special_zeta.default,
+    aten.ldexp.Tensor,
+    aten.nextafter.default,
 )
 
 _IN_PLACE = (
@@ -100,6 +108,13 @@ _IN_PLACE = (
     aten.masked_fill_.Tensor,
     aten.xlogy_.Tensor,
     aten.copysign_.Tensor,
+    aten.clamp_.Tensor,
+    aten.clamp_min_.Tensor,
+    aten.clamp_max_.Tensor,
+    aten.igamma_.default,
+    aten.igammac_.default,
+    aten.ldexp_.default,
+    aten.nextafter_.default,
     aten.copy_.default,
 )
 
