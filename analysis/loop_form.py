@@ -18,8 +18,10 @@ from symshape.activity import note
 from symshape.analysis.empty_tensors import guard_empty_tensors
 from symshape.analysis.fold_loops import fold
 from symshape.analysis.loops import LoopKernel
+from symshape.analysis.mixed_reductions import Part, mix, parts_of
 from symshape.analysis.normalise_loops import normalise
 from symshape.analysis.read_kernel import read_kernel
+from symshape.dialects.accessors import MIXED, body_of, function_name, kernel_kind, num_inputs
 from symshape.dialects.locations import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
 
@@ -45,13 +47,37 @@ class LoopSteps:
 
 
 def read_loops(function: ir.Operation, steps: LoopSteps | None = None) -> LoopKernel:
-    """The loop form as it is read: over the kernel's own space, what is known of indices folded."""
-    return _run(READING, function, function, steps or LoopSteps())
+    """The loop form as it is read: over the kernel's own space, what is known of indices folded. That of a mixture is
+    made of the finished ones of its kernels."""
+    steps = steps or LoopSteps()
+    if kernel_kind(function) == MIXED:
+        return _read_mixture(function, steps)
+    return _run(READING, function, function, steps)
 
 
 def finish_loops(function: ir.Operation, loops: LoopKernel, steps: LoopSteps | None = None) -> LoopKernel:
     """What code is printed from, of what ``read_loops`` gave for the function."""
+    if loops.mixed is not None:
+        return loops
     return _run(FINISHING, function, loops, steps or LoopSteps())
+
+
+def _read_mixture(function: ir.Operation, steps: LoopSteps) -> LoopKernel:
+    block = function.regions[0].blocks[0]
+    tensors = [v for v in block.arguments if isinstance(v.type, ir.RankedTensorType)]
+    symbols = {v: f"s{i}" for i, v in enumerate(v for v in block.arguments if v not in tensors)}
+    functions = {function_name(view): view.operation for view in function.parent.regions[0].blocks[0].operations}
+
+    def loops_of(callee: str) -> LoopKernel:
+        return finish_loops(functions[callee], read_loops(functions[callee], steps), steps)
+
+    launches = [op for op in body_of(function) if op.name == "host.launch"]
+    parts: list[Part] = parts_of(launches, {v: i for i, v in enumerate(tensors)}, symbols, loops_of)
+    with kernel_step("mix", [function], steps):
+        mixed = mix(function_name(function), list(symbols.values()), num_inputs(function), parts[0], parts[1:])
+        if mixed is None:
+            raise KernelError(f"{function_name(function)}: the kernels that it launches cannot be one")
+    return mixed
 
 
 def _run(table: dict[str, LoopStep], function: ir.Operation, value: Any, steps: LoopSteps) -> LoopKernel:

@@ -64,6 +64,8 @@ class Instr:
                                               affine.apply, index args)
     "constant"  -                             value: int | float | bool
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
+    "across"    (value)                       combiner; a reduction along the parallel dims, the points of which a
+                                              program adds up: what it finds is a part of the result (`Mixed`)
     "carried"   -                             carry, value: what "carry" of this number was given at the point before,
                                               along the reduced dims in order; ``value`` at the first
     "carry"     (value)                       carry (no result); of an associative scan (value, element)
@@ -114,6 +116,7 @@ class LoopKernel:
     symbols: tuple[str, ...]  # index arguments, in order, as named in the expressions ("s0", ...)
     code: tuple[Instr, ...]
     known: tuple[Condition, ...] = ()  # what its function assumes of the symbols
+    mixed: Mixed | None = None
 
     @property
     def numbers(self) -> frozenset[str]:
@@ -151,3 +154,20 @@ class LoopKernel:
     def has_error_slot(self, target: str) -> bool:
         """Whether the kernel may find an error. Division by zero is one on CPUs, and some number on GPUs: eager's."""
         return self.checks_index or target == "cpu" and self.may_divide_by_zero
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Of a loop program that reduces its points along both kinds of dims; all parts have its arguments, and its numbers
+    of values:
+
+    ``rows``      the kernel that reduces the rows
+    ``columns``   the kernels whose reductions the program finds part by part (op "across")
+    ``epilogue``  what these compute once their reductions are known, over the dims of the program
+    ``launches``  the kernels that compute the same one after the other, each with the names of its arguments
+    """
+
+    rows: LoopKernel
+    columns: tuple[LoopKernel, ...]
+    epilogue: tuple[Instr, ...]
+    launches: tuple[tuple[str, tuple[str, ...]], ...]

@@ -19,6 +19,7 @@ _KIND, _IN_PLACE = "symshape.kind", "symshape.in_place"
 _BY_VALUE, _DEVICE, _NEGATED = "symshape.by_value", "device", "negated"
 _NUM_INPUTS, _NUM_OUTPUTS = "symshape.num_inputs", "symshape.num_outputs"
 SCAN, ASSOCIATIVE_SCAN = "scan", "associative_scan"
+MIXED = "mixed"
 _COMBINER, _STATUS = "symshape.combiner", "symshape.status"
 _AS_STORED = "symshape.as_stored"
 _COLLECTIVE, _WAIT = "collective", "_c10d_functional.wait_tensor.default"
@@ -170,7 +171,8 @@ def new_kernel(
 
 
 def kernel_kind(function: Any) -> str:
-    """ "pointwise", "reduction", "scan" or "scatter"; "" where a kernel that was written by hand says nothing."""
+    """ "pointwise", "reduction", "scan", "scatter" or ``MIXED`` (what it launches, at once); "" where a kernel that was
+    written by hand says nothing."""
     return _text(function, _KIND) if _KIND in function.operation.attributes else ""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch_mlir import ir
 from torch_mlir.dialects import ext
 
+from symshape.dialects.accessors import MIXED
 from symshape.dialects.conditions import condition_of
 from symshape.dialects.sizes import Sizes
 from symshape.dialects.symshape import Op, bad
@@ -17,8 +18,9 @@ from symshape.prover.numbers.condition import Condition, equals
 from symshape.prover.numbers.expr import Expr
 
 SPLIT = ("split", "split_persistent")
-REDUCTIONS = ("persistent", "headed", "looped", *SPLIT)
-FORMS = ("pointwise", "tile", *REDUCTIONS)
+MIXED_SPLIT, SEPARATE = "mixed_split", "separate"
+REDUCTIONS = ("persistent", "headed", "looped", *SPLIT, MIXED, MIXED_SPLIT)
+FORMS = ("pointwise", "tile", *REDUCTIONS, SEPARATE)
 VARIANT_FIELDS = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
 PROCESSORS = "processors"
 ALIGNMENT = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
@@ -69,7 +71,12 @@ class VariantOp(Op, name="variant"):
     - "split": like looped, but ``splits`` (the operand after the condition) programs share the reduced points, and a
       second launch combines what they found;
     - "split_persistent": the same, where each of these programs holds its ``rblock`` points at once. Of both the second
-      launch takes ``yblock`` partial results of a row at a time.
+      launch takes ``yblock`` partial results of a row at a time;
+    - "mixed", of a kernel that launches others: ``splits`` programs share the rows, ``xblock`` at a time with all their
+      points at once, and reduce these along both dims; a second launch combines what they found of the columns;
+    - "mixed_split", of such a kernel too: rows are reduced as in "split_persistent"; then programs have blocks of the
+      columns, each as many points as a part, and go over all rows, ``xblock`` at a time;
+    - "separate", of such a kernel too: its launches one after the other.
 
     ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
     numbers of parallel and of reduced points, in elements).
@@ -99,7 +106,7 @@ class VariantOp(Op, name="variant"):
             return bad(self, f"form '{form}' is none of {', '.join(FORMS)}")
         if self.condition.type != ir.IntegerType.get_signless(1):
             return bad(self, f"condition is {self.condition.type}, not i1")
-        if len(self.splits) != (form == "split"):
+        if len(self.splits) != (form in ("split", MIXED)):
             return bad(self, f"form '{form}' has {len(self.splits)} split counts")
         if len(self.dims) != 2 * (form == "tile"):
             return bad(self, f"form '{form}' has {len(self.dims)} dims")
@@ -108,8 +115,8 @@ class VariantOp(Op, name="variant"):
         return self._verify_blocks(form)
 
     def _verify_blocks(self, form: str) -> bool:
-        used = {"xblock": True, "num_warps": True}
-        used |= {"yblock": form in ("tile", "headed", *SPLIT), "rblock": form in REDUCTIONS}
+        used = dict.fromkeys(("xblock", "num_warps"), form != SEPARATE)
+        used |= {"yblock": form in ("tile", "headed", *SPLIT, MIXED, MIXED_SPLIT), "rblock": form in REDUCTIONS}
         for key, is_used in used.items():
             value = getattr(self, key).value
             if not is_used and value:

@@ -25,7 +25,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "write-inputs",
         "reuse-buffers",
     ),
-    "planned": ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
+    "planned": ("mix-reductions", "plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment"),
 }
 # Of a stage whose passes have nothing to do for others. Their modules are not even loaded.
 TARGETS: dict[str, tuple[str, ...]] = {"planned": ("triton",)}

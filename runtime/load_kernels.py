@@ -19,7 +19,11 @@ def load_kernels(image: KernelImage, *, autotune: bool = False) -> dict[str, Cal
         from symshape.runtime.triton.launch import load_triton
         from symshape.runtime.triton.tuned_launch import load_tuned
 
-        for kernel in image.triton:
+        for kernel in sorted(image.triton, key=lambda kernel: len(kernel.calls) > 0):
+            if kernel.calls:
+                others = {name: loaded[image.equal.get(name, name)] for name in kernel.calls}
+                loaded[kernel.name] = load_triton(kernel, others=others)
+                continue
             tuned = autotune and all(variant.form != "scatter" for variant in kernel.variants)  # no choice there
             loaded[kernel.name] = (load_tuned if tuned else load_triton)(kernel)
     return loaded | {name: loaded[other] for name, other in image.equal.items()}

@@ -52,6 +52,7 @@ class TritonBody:
         self.indent = "    "
         self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims} | (axis_of or {})
         self._all: Axes = frozenset({"x", *self._axis_of.values()} - {""})
+        self.row: Axes = self._all - {"r"}  # along which row-level values may vary
         self._text: dict[tuple[int, str], str] = {}  # of a value in a segment, where it is no variable of its own
         self._axes: dict[int, Axes] = {}
         self._constants: dict[int, Instr] = {}
@@ -98,7 +99,7 @@ class TritonBody:
         return [own[axis] for axis in sorted(axes, reverse=True) if axis in own]
 
     def _level(self, instr: Instr) -> Axes:
-        return self._all - {"r"} if instr.row else self._all
+        return self.row if instr.row else self._all
 
     def _pointer(self, arg: int, address: str, has: Axes, needs: Axes) -> str:
         """An address that varies (by nothing) along every axis that its mask or value varies along."""

@@ -155,6 +155,6 @@ def stage_of(kernel: LoopKernel, name: str, variant: Variant) -> TritonStage:
     return TritonStage(name, tuple(blocks), variant.num_warps, groups_text(variant.xblock), registers)
 
 
-def groups_text(xblock: int) -> str:
+def groups_text(xblock: int, rows: str = "xnumel") -> str:
     """Python for the number of blocks of rows."""
-    return "xnumel" if xblock == 1 else ceildiv(Expr.symbol("xnumel"), xblock).python()
+    return rows if xblock == 1 else ceildiv(Expr.symbol(rows), xblock).python()

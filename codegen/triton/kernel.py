@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from symshape.analysis.loops import LoopKernel
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
@@ -11,11 +12,12 @@ from symshape.codegen.triton.body import check_types
 from symshape.codegen.triton.forms import function_of, stage_of
 from symshape.codegen.triton.function import ALIGNED, WHOLE, FunctionText
 from symshape.codegen.triton.launcher import by_value, launcher_text
+from symshape.codegen.triton.mixed import MixedWriter, call_lines, callees
 from symshape.codegen.triton.register_pressure import fit
 from symshape.codegen.triton.scatter import emit_scatter
 from symshape.codegen.triton.split import SplitWriter
 from symshape.codegen.variants import Variant, general
-from symshape.dialects.plans import SPLIT
+from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import ceildiv, product
 
@@ -49,40 +51,62 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
     reduces = any(d.reduced for d in kernel.dims)
     planned = [fit(variant, kernel) for variant in variants or [general(reduces)]]
     bounds = frozenset(set(ALIGNED) & {each for variant in planned for each in variant.aligned})
-    split = SplitWriter(kernel, name, bounds) if any(v.form in SPLIT for v in planned) else None
-    functions: dict[str, FunctionText] = {}
-    emitted: list[tuple[Variant, TritonVariant]] = []
-    for variant in planned:
-        if variant.form in SPLIT:
-            assert split is not None
-            functions |= {f.name: f for f in split.functions(variant.form) if f.name not in functions}
-            stages = split.stages(variant)
-        else:
-            own = _function_name(kernel, name, variant)
-            if own not in functions:
-                functions[own] = function_of(kernel, own, bounds, variant)
-            stages = [stage_of(kernel, own, variant)]
-        bound = [_with_bounds(kernel, stage, functions, variant) for stage in stages]
-        emitted.append((variant, _emitted(kernel, variant, bound)))
-    tensors = tuple((a.name, a.dtype) for a in kernel.args)
+    emitter = _Emitter(kernel, name, bounds)
+    emitted = [(variant, emitter.variant(variant)) for variant in planned]
     sizes = {
         axis: product(d.size for d in kernel.dims if d.reduced == reduced).python()
         for axis, reduced in (("xnumel", False), ("rnumel", True))
     }
-    workspace = split.workspace if split else None
+    separate = call_lines(kernel) if kernel.mixed is not None else ()
     return TritonKernel(
         name=name,
-        source=_source(kernel, name, functions, sizes),
-        tensors=tensors,
+        source=_source(kernel, name, emitter.functions, sizes),
+        tensors=tuple((a.name, a.dtype) for a in kernel.args),
         symbols=kernel.symbols,
         checks_index=kernel.checks_index,
         **sizes,
         variants=tuple(variant for _, variant in emitted),
-        functions={f.name: f.own for f in functions.values()},
-        workspace=workspace.sizes() if workspace else (),
-        launcher=launcher_text(kernel.args, kernel.symbols, kernel.checks_index, sizes["xnumel"], emitted, workspace),
+        functions={f.name: f.own for f in emitter.functions.values()},
+        launcher=launcher_text(kernel.args, kernel.symbols, kernel.checks_index, sizes, emitted, separate),
         by_value=by_value(kernel.args),
+        calls=callees(kernel),
     )
+
+
+class _Emitter:
+    """Writes the functions of variants, each once."""
+
+    def __init__(self, kernel: LoopKernel, name: str, bounds: frozenset[str]) -> None:
+        self.kernel, self.name, self.bounds = kernel, name, bounds
+        self.functions: dict[str, FunctionText] = {}
+
+    @cached_property
+    def split(self) -> SplitWriter:
+        return SplitWriter(self.kernel, self.name, self.bounds)
+
+    @cached_property
+    def mixed(self) -> MixedWriter:
+        return MixedWriter(self.kernel, self.name, self.bounds)
+
+    def variant(self, variant: Variant) -> TritonVariant:
+        kernel = self.kernel
+        workspace: tuple[tuple[str, str], ...] = ()
+        if variant.form in SPLIT:
+            functions, stages = self.split.functions(variant.form), self.split.stages(variant)
+            workspace = self.split.workspace.sizes()
+        elif variant.form in (MIXED, MIXED_SPLIT):
+            functions, stages = self.mixed.functions(variant.form), self.mixed.stages(variant)
+            workspace = self.mixed.workspace_sizes(variant.form)
+        elif variant.form == SEPARATE:
+            functions, stages = [], []
+        else:
+            own = _function_name(kernel, self.name, variant)
+            functions = [self.functions.get(own) or function_of(kernel, own, self.bounds, variant)]
+            stages = [stage_of(kernel, own, variant)]
+        for function in functions:
+            self.functions.setdefault(function.name, function)
+        bound = [_with_bounds(kernel, stage, self.functions, variant) for stage in stages]
+        return _emitted(kernel, variant, bound, workspace)
 
 
 def _source(kernel: LoopKernel, name: str, functions: dict[str, FunctionText], sizes: dict[str, str]) -> str:
@@ -112,13 +136,16 @@ def _with_bounds(
 
 def _has_whole_blocks(kernel: LoopKernel, variant: Variant) -> bool:
     """Whether blocks that are whole gain from having no mask: its bound is not known to divide by 16."""
-    if variant.form not in SPLIT:
+    if variant.form not in (*SPLIT, MIXED_SPLIT):
         return bool(variant.aligned)
     bound = product(d.size for d in kernel.dims if d.reduced)
-    return variant.xblock == 1 and {"rnumel", *bound.symbols}.isdisjoint(variant.aligned)
+    one_row = variant.xblock == 1 or variant.form == MIXED_SPLIT
+    return one_row and {"rnumel", *bound.symbols}.isdisjoint(variant.aligned)
 
 
-def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]) -> TritonVariant:
+def _emitted(
+    kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage], workspace: Sequence[tuple[str, str]]
+) -> TritonVariant:
     known = {a.name for a in kernel.args} | set(kernel.symbols)
     aligned = tuple(name for name in variant.aligned if name in known)
     return TritonVariant(
@@ -129,11 +156,12 @@ def _emitted(kernel: LoopKernel, variant: Variant, stages: Sequence[TritonStage]
         aligned,
         variant.condition.python(),
         _splits(kernel, variant),
+        tuple(workspace),
     )
 
 
 def _splits(kernel: LoopKernel, variant: Variant) -> str:
     """Python for the number of programs that share a row."""
-    if variant.form == "split_persistent":
+    if variant.form in ("split_persistent", MIXED_SPLIT):
         return ceildiv(product(d.size for d in kernel.dims if d.reduced), variant.rblock).python()
     return "" if variant.splits is None else variant.splits.python()

@@ -22,11 +22,10 @@ On a GPU tensors are launched as their addresses, which are read once for the te
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from symshape.analysis.loops import Arg
 from symshape.artifact.triton_kernels import TritonVariant
-from symshape.codegen.triton.split import Workspace
 from symshape.codegen.variants import Variant, condition_text
 from symshape.dialects.plans import PROCESSORS
 from symshape.prover.numbers.condition import TRUE, Condition, all_of
@@ -56,13 +55,16 @@ def launcher_text(
     args: Sequence[Arg],
     symbols: Sequence[str],
     checks_index: bool,
-    xnumel: str,
+    sizes: Mapping[str, str],
     variants: Sequence[tuple[Variant, TritonVariant]],
-    workspace: Workspace | None,
+    separate: Sequence[str] = (),
 ) -> str:
-    """``xnumel``: Python for the number of parallel points."""
+    """``sizes``: Python for "xnumel" and "rnumel", the numbers of parallel and of reduced points; ``separate``: lines
+    for the form of this name, which has results even where there are no rows."""
     tests, chosen = _conditions([variant.condition for variant, _ in variants])
-    body = [f"xnumel = {xnumel}", "if xnumel <= 0:", "    return", *first_lines(args)]
+    body = [f"xnumel = {sizes['xnumel']}"]
+    body += [f"rnumel = {sizes['rnumel']}"] if separate else ["if xnumel <= 0:", "    return"]
+    body += first_lines(args)
     values = [*(arg.name for arg in args), *symbols, *(["error_slot"] if checks_index else [])]
     given = [*given_tensors(args), *values[len(args) :]]
     defined: set[str] = set()
@@ -73,7 +75,7 @@ def launcher_text(
             defined.add(PROCESSORS)
         body += [f"{name} = {tests[name]}" for name in names if name not in defined]
         defined.update(names)
-        lines = _launches(variant, given, workspace)
+        lines = _launches(variant, given) if variant.stages else list(separate)
         if not condition:
             body += lines
             break
@@ -82,12 +84,11 @@ def launcher_text(
     return "\n".join([head, *(f"    {line}" for line in body), ""])
 
 
-def _launches(variant: TritonVariant, values: Sequence[str], workspace: Workspace | None) -> list[str]:
+def _launches(variant: TritonVariant, values: Sequence[str]) -> list[str]:
     lines, own = [], []
     if variant.splits:
-        assert workspace is not None
         lines.append(f"splits = {variant.splits}")
-        for dtype, size in workspace.sizes():
+        for dtype, size in variant.workspace:
             lines.append(f"workspace_{dtype} = empty({size}, {dtype!r}, device)")
             own.append(f"workspace_{dtype}")
         own.append("splits")

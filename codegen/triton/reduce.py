@@ -80,16 +80,16 @@ def start(instr: Instr, index: str = "INDEX") -> list[str]:
     return [first]
 
 
-def accumulate(instr: Instr, value: str, at: str = "r") -> list[str]:
-    """One chunk's step. ``at``: the positions of an arg-reduction."""
+def accumulate(instr: Instr, value: str, at: str = "r", mask: str = "rmask") -> list[str]:
+    """One chunk's step. ``at``: the positions of an arg-reduction; ``mask``: which lanes are points."""
     combiner, _ = _combined(instr)
     neutral = _neutral(instr)
     acc, value = f"acc{instr.results[0]}", _value(instr, value)
     if instr.combiner in _ARG:
         best = f"acc{instr.results[1]}"
-        kept = f"tl.where(rmask, {value}, {neutral})"
-        return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where(rmask, {at}, tr.no_index({at})))"]
-    return [f"{acc} = tl.where(rmask, {combiner.step.format(acc=acc, v=value)}, {acc})"]
+        kept = f"tl.where({mask}, {value}, {neutral})"
+        return [f"{acc}, {best} = {combiner.step}({acc}, {best}, {kept}, tl.where({mask}, {at}, tr.no_index({at})))"]
+    return [f"{acc} = tl.where({mask}, {combiner.step.format(acc=acc, v=value)}, {acc})"]
 
 
 def finish(instr: Instr) -> list[str]:

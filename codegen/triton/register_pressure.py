@@ -18,7 +18,7 @@ from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import SPLIT
+from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
 
 _FILE: Final = 65536  # registers of a multiprocessor, which one block must not exceed
 _REGISTERS: Final = 255  # of a thread at most
@@ -28,7 +28,11 @@ _LANES: Final = 32
 _HELD: Final = ("persistent", "headed")
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
 _DIVIDED: Final = 2  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
-_FREE: Final = {"tile": ("xblock", "yblock"), **dict.fromkeys(("looped", *SPLIT), ("xblock", "rblock"))}
+_FREE: Final = {
+    "tile": ("xblock", "yblock"),
+    **dict.fromkeys(("looped", *SPLIT), ("xblock", "rblock")),
+    MIXED_SPLIT: ("rblock",),
+}
 _READS: Final = frozenset({"load", "extract"})
 
 
@@ -84,9 +88,12 @@ def _words(instr: Instr, wide: bool) -> int:
 
 def fit(variant: Variant, kernel: LoopKernel) -> Variant:
     """The variant with smaller blocks, where they cannot be smaller more warps, until a thread's registers suffice."""
+    if variant.form == SEPARATE:
+        return variant
     wide = variant.index_bits == 64
-    held = variant.form in (*_HELD, "split_persistent") and variant.xblock == 1
+    held = variant.form in (*_HELD, "split_persistent", MIXED) and variant.xblock == 1
     each = held_words(kernel, wide) if held else registers_per_element(kernel, wide)
+    each += sum(_words(instr, wide) for instr in kernel.code if instr.op == "across")  # the sums of columns
     most = _DIVIDED if wide and _divides(kernel) else sys.maxsize
     while (elements := _elements(variant)) > 1 and (elements > most or elements * each > _registers(variant) - _FIXED):
         free = _FREE.get(variant.form, ("xblock",))
@@ -102,6 +109,8 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
 
 def _elements(variant: Variant) -> int:
     """Of a thread."""
+    if variant.form == MIXED_SPLIT:
+        return variant.rblock // (_LANES * variant.num_warps)
     behind = {"tile": variant.yblock, "headed": variant.rblock + variant.yblock}.get(variant.form, variant.rblock)
     return variant.xblock * max(1, behind) // (_LANES * variant.num_warps)
 

@@ -72,7 +72,6 @@ def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
         rnumel="1",
         variants=variants,
         functions={head.name: (), function.name: ()},
-        workspace=(),
         launcher=_launcher(kernel.args, [*kernel.symbols, *slot], (source, dest), stages),
         by_value=by_value(kernel.args),
     )

@@ -12,7 +12,7 @@ part for each partial result; parts of a row are neighbours, or rows are where t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from symshape.analysis.loops import Instr, LoopKernel
@@ -23,6 +23,7 @@ from symshape.codegen.triton.function import WHOLE, FunctionText, branch, online
 from symshape.codegen.triton.reduce import accumulate, finish, is_arg, start
 from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
+from symshape.dialects.plans import MIXED
 
 # Rows of which a program combines the partial results (32 bytes, the least that memory gives, where rows are
 # neighbours), how many it does at once, and its warps.
@@ -50,26 +51,26 @@ class Workspace:
     def count(self, slots: dict[int, tuple[str, int]], dtype: str) -> int:
         return sum(found == dtype for found, _ in slots.values())
 
-    def sizes(self) -> tuple[tuple[str, str], ...]:
+    def sizes(self, rows: str = "xnumel") -> tuple[tuple[str, str], ...]:
         """Element type and Python for the number of elements."""
-        return tuple((dtype, self._size(dtype)) for dtype in self.dtypes)
+        return tuple((dtype, self._size(dtype, rows)) for dtype in self.dtypes)
 
-    def _size(self, dtype: str) -> str:
+    def _size(self, dtype: str, rows: str) -> str:
         kept, partial = self.count(self.kept, dtype), self.count(self.partial, dtype)
         parts = "splits" if partial == 1 else f"{partial} * splits"
-        return f"xnumel * ({kept} + {parts})" if kept else f"xnumel * {parts}"
+        return f"{rows} * ({kept} + {parts})" if kept else f"{rows} * {parts}"
 
     def row(self, number: int) -> str:
         """The address of a kept result for the rows of a program."""
         dtype, slot = self.kept[number]
         return f"workspace_{dtype} + ({_times(slot, 'xnumel')}x)" if slot else f"workspace_{dtype} + x"
 
-    def part(self, number: int, part: str) -> str:
-        """The address of a partial result."""
+    def part(self, number: int, part: str, size: str = "xnumel", at: str = "x") -> str:
+        """The address of a partial result. ``size``, ``at``: what the number of rows is called, and the row."""
         dtype, slot = self.partial[number]
         rows = self.count(self.kept, dtype)
-        at = f"{part} * xnumel + x" if self.column else f"x * splits + {part}"
-        return f"workspace_{dtype} + ({_times(rows, 'xnumel')}{_times(slot, 'xnumel * splits')}{at})"
+        place = f"{part} * {size} + {at}" if self.column else f"{at} * splits + {part}"
+        return f"workspace_{dtype} + ({_times(rows, size)}{_times(slot, f'{size} * splits')}{place})"
 
 
 def _times(count: int, size: str) -> str:
@@ -93,13 +94,21 @@ def is_column(kernel: LoopKernel) -> bool:
 class SplitWriter:
     """Writes the functions of the form, in the order in which they are launched."""
 
-    def __init__(self, kernel: LoopKernel, name: str, bounds: frozenset[str]) -> None:
+    def __init__(
+        self,
+        kernel: LoopKernel,
+        name: str,
+        bounds: frozenset[str],
+        workspace: Workspace | None = None,
+        kept: Iterable[int] = (),
+    ) -> None:
+        """``workspace``: another one's; ``kept``: results that are kept for others."""
         self.kernel, self.name, self.bounds = kernel, name, bounds
         self.plan: Schedule = schedule(kernel)
         self.types = {n: t for i in kernel.code if i.op == "reduce" for n, t in zip(i.results, _types(i), strict=True)}
         self.sweeps = [k for k, one in enumerate(self.plan.sweeps) if one.body]
-        self.workspace = Workspace(
-            _slots(self._kept(), self.types), _slots(self._partial(), self.types), is_column(kernel)
+        self.workspace = workspace or Workspace(
+            slots(sorted({*self._kept(), *kept}), self.types), slots(self._partial(), self.types), is_column(kernel)
         )
 
     def functions(self, form: str) -> list[FunctionText]:
@@ -111,19 +120,29 @@ class SplitWriter:
     def stages(self, variant: Variant) -> list[TritonStage]:
         """Their launches; ``splits`` is computed by the launcher."""
         groups = groups_text(variant.xblock)
-        step = variant.yblock
-        rows = min(_COMBINED_ROWS, variant.xblock, max(1, _COMBINED // step))
-        warps = min(_MAX_WARPS, max(_COMBINE_WARPS, rows * step // _COMBINED_BY_A_WARP))
         blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
-        unrolled = _UNROLLED if rows * step <= _COMBINED else 1
-        combine = (("XBLOCK", rows), ("RBLOCK", step), ("STEP", variant.rblock), ("UNROLLED", unrolled))
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
         return [
-            TritonStage(f"{self.name}_combine{k}", combine, warps, groups_text(rows))
+            combine_stage(f"{self.name}_combine{k}", variant)
             if kind == "combine"
             else TritonStage(f"{self.name}_{kind}{k}", blocks, variant.num_warps, shared)
             for kind, k in self._launches(variant.form)
         ]
+
+    def reductions(self) -> list[FunctionText]:
+        """The functions of the form "split_persistent" without the last sweep, which reduces nothing."""
+        return self.functions("split_persistent")[:-1]
+
+    def reduction_stages(self, variant: Variant) -> list[TritonStage]:
+        """Their launches."""
+        return self.stages(replace(variant, form="split_persistent"))[:-1]
+
+    def combine(self) -> FunctionText:
+        """The function that combines the results of the only sweep."""
+        return self._combine_function(self.sweeps[0])
+
+    def combine_name(self) -> str:
+        return f"{self.name}_combine{self.sweeps[0]}"
 
     def _launches(self, form: str) -> Iterator[tuple[str, int]]:
         for k in self.sweeps:
@@ -143,9 +162,10 @@ class SplitWriter:
         return numbers + list(self.plan.online)
 
     def _kept(self) -> list[int]:
+        """Results that later sweeps need, or row-level work after them."""
         used = [n for k in self.sweeps for n in self._earlier(self._rows_of_sweep(k), self.plan.sweeps[k].body)]
         used += [n for k in self.sweeps for n in self._earlier(self._rows_after(k)) if n not in self._found_in(k)]
-        return sorted(set(used))
+        return used
 
     def _found_in(self, k: int) -> set[int]:
         numbers = {n for i in self.plan.sweeps[k].reductions for n in i.results}
@@ -183,7 +203,8 @@ class SplitWriter:
         f.bound("rnumel", f.reduced)
         return f
 
-    def _load_kept(self, f: FunctionText, numbers: Iterable[int]) -> None:
+    def load_kept(self, f: FunctionText, numbers: Iterable[int]) -> None:
+        """Loads results of the program's rows that have been combined."""
         for number in numbers:
             self._load(f, f"v{number}", number, self.workspace.row(number), "xmask")
             f.body.known([number])
@@ -202,7 +223,7 @@ class SplitWriter:
             "end = tl.minimum((split + 1) * steps, blocks) * RBLOCK",
         )
         one, rows = self.plan.sweeps[k], self._rows_of_sweep(k)
-        self._load_kept(f, self._earlier(rows, one.body))
+        self.load_kept(f, self._earlier(rows, one.body))
         for instr in rows:
             f.body.emit(instr)
         f.reduce_sweep(self.plan, one.body, "tr.loop_end(begin)", "tr.loop_end(end)")
@@ -246,7 +267,7 @@ class SplitWriter:
         f.line("xmask = tr.rows(x, xnumel, XBLOCK)")
         f.body.recover("x", f.parallel)
         one, rows = self.plan.sweeps[k], self._rows_of_sweep(k)
-        self._load_kept(f, self._earlier(rows, one.body))
+        self.load_kept(f, self._earlier(rows, one.body))
         for instr in rows:
             f.body.emit(instr)
         f.body.recover("r", f.reduced)
@@ -280,7 +301,7 @@ class SplitWriter:
             f.line(*finish(instr))
             f.body.known(instr.results)
         rows = self._rows_after(k)
-        self._load_kept(f, [n for n in self._earlier(rows) if n not in self._found_in(k)])
+        self.load_kept(f, [n for n in self._earlier(rows) if n not in self._found_in(k)])
         for instr in rows:
             online = self.plan.online.get(instr.results[0]) if instr.op == "reduce" else None
             if online is None:
@@ -329,7 +350,18 @@ def _types(instr: Instr) -> list[str]:
     return [instr.dtype, "i64"][: len(instr.results)]
 
 
-def _slots(numbers: Iterable[int], types: dict[int, str]) -> dict[int, tuple[str, int]]:
+def combine_stage(function: str, variant: Variant, rows: str = "xnumel") -> TritonStage:
+    """The launch that combines what a variant's programs found. ``rows``: what the number of rows is called."""
+    step = variant.yblock
+    most = _COMBINED_ROWS if variant.form == MIXED else min(_COMBINED_ROWS, variant.xblock)
+    block = min(most, max(1, _COMBINED // step))
+    warps = min(_MAX_WARPS, max(_COMBINE_WARPS, block * step // _COMBINED_BY_A_WARP))
+    unrolled = _UNROLLED if block * step <= _COMBINED else 1
+    constants = (("XBLOCK", block), ("RBLOCK", step), ("STEP", variant.rblock), ("UNROLLED", unrolled))
+    return TritonStage(function, constants, warps, groups_text(block, rows))
+
+
+def slots(numbers: Iterable[int], types: dict[int, str]) -> dict[int, tuple[str, int]]:
     """Numbered within each element type."""
     counts: dict[str, int] = {}
     result = {}

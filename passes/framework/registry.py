@@ -36,6 +36,7 @@ TABLE: dict[str, str] = {
     "fuse-kernels": "symshape.passes.fusion.fuse_kernels:FuseKernels",
     "outline-scatters": "symshape.passes.fusion.outline_scatters:OutlineScatters",
     "fuse-into-scatters": "symshape.passes.fusion.fuse_into_scatters:FuseIntoScatters",
+    "mix-reductions": "symshape.passes.plans.mix_reductions:MixReductions",
     "plan-reductions": "symshape.passes.plans.plan_reductions:PlanReductions",
     "plan-tiles": "symshape.passes.plans.plan_tiles:PlanTiles",
     "plan-index-width": "symshape.passes.plans.plan_index_width:PlanIndexWidth",

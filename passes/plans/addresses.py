@@ -6,7 +6,16 @@ from typing import Any
 
 from torch_mlir import ir
 
-from symshape.dialects.accessors import body_of, callee_of, is_fresh, main_functions
+from symshape.dialects.accessors import (
+    MIXED,
+    body_of,
+    callee_of,
+    function_name,
+    is_fresh,
+    kernel_functions,
+    kernel_kind,
+    main_functions,
+)
 
 
 def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
@@ -24,7 +33,24 @@ def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
             here = {i for i, v in enumerate(tensors) if _is_allocated(v, known)}
             callee = callee_of(op)
             found[callee] = found.get(callee, here) & here
+    for function in kernel_functions(module):
+        if kernel_kind(function) == MIXED:
+            _enter(function, found)
     return found
+
+
+def _enter(mixture: Any, found: dict[str, set[int]]) -> None:
+    """What the kernels that a mixture launches get of it."""
+    block = mixture.regions[0].blocks[0]
+    tensors = [v for v in block.arguments if isinstance(v.type, ir.RankedTensorType)]
+    positions = {v: i for i, v in enumerate(tensors)}
+    own = found.get(function_name(mixture), set())
+    for op in body_of(mixture):
+        if op.name == "host.launch":
+            given = [positions[v] for v in op.operands if v in positions]
+            positions.update(zip(op.results, given[len(given) - len(op.results) :], strict=True))
+            here, callee = {i for i, position in enumerate(given) if position in own}, callee_of(op)
+            found[callee] = found.get(callee, here) & here
 
 
 def _is_allocated(value: ir.Value, known: dict[ir.Value, bool]) -> bool:

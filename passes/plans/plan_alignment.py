@@ -10,7 +10,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
-from symshape.dialects.plans import ALIGNMENT, divides
+from symshape.dialects.plans import ALIGNMENT, SEPARATE, divides
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.addresses import allocated_arguments
 from symshape.passes.plans.alignment import Needs, needs_of
@@ -71,7 +71,7 @@ class PlanAlignment(Pass):
             rows: list[Row] = []
             needs: dict[tuple[tuple[str, ...], bool], Needs | None] = {}
             for row in table.rows:
-                if row.name.endswith("_wide"):
+                if row.name.endswith("_wide") or row.form == SEPARATE:
                     rows.append(row)
                     continue
                 key = row.dims, row.form == "split_persistent"

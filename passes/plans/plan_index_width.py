@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
-from symshape.dialects.plans import SPLIT
+from symshape.dialects.plans import SEPARATE, SPLIT
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, at_most, tables, write_all
 from symshape.prover.numbers.condition import TRUE, all_of, at_least
@@ -53,6 +53,9 @@ class PlanIndexWidth(Pass):
             fits = all_of(*most, *(at_least(symbol, -self.limit) for symbol in negative(table.kernel, self.limit)))
             rows: list[Row] = []
             for row in table.rows:
+                if row.form == SEPARATE:
+                    rows.append(row)
+                    continue
                 condition = all_of(row.condition, fits)
                 rows.append(replace(row, condition=condition, index_bits=32))
                 if condition != row.condition and _has_wide_form(row, table.rows):

@@ -113,7 +113,7 @@ class PlanReductions(Pass):
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         changed = []
         for table in tables(module, context):
-            if table.kernel.reduced:
+            if table.kernel.reduced and not table.mixed:
                 table.rows = self._rows(table.kernel)
                 self.count(context, kernels=1, **Counter(row.form for row in table.rows))
                 changed.append(table)

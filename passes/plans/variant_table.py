@@ -65,7 +65,7 @@ class Table:
                 condition = read_condition(self.sizes, op.results[0])
                 if condition is not None:
                     self._conditions.setdefault(condition, op.results[0])
-        self.kernel = read_accesses(loops)
+        self.kernel, self.mixed = read_accesses(loops), loops.mixed is not None
         self._old = [self._read(op) for op in variants]
         self.rows: list[Row] = list(self._old) or [general(self.kernel)]
 

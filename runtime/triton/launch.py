@@ -6,7 +6,8 @@ import functools
 import linecache
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import torch
@@ -20,6 +21,7 @@ from symshape.runtime.triton.interpreter import comparisons_are_bools
 
 # What a launcher sees as the number of multiprocessors where there is none.
 INTERPRETED_PROCESSORS: Final = 16
+_NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
 _ON: Final = ("1", "true", "on", "yes")
 _INTERPRETER: Final = threading.Lock()  # it replaces functions of triton.language while it runs a kernel
 _DTYPES: Final = {
@@ -59,17 +61,20 @@ def load_source(kernel: TritonKernel) -> dict[str, Any]:
     return namespace
 
 
-def load_triton(kernel: TritonKernel, processors: int | None = None) -> Callable[..., None]:
+def load_triton(
+    kernel: TritonKernel, processors: int | None = None, others: Mapping[str, Callable[..., None]] = _NONE
+) -> Callable[..., None]:
     """A callable of tensors, symbols and, if the kernel checks indices, the error slot (an int64 tensor).
 
     A variant is compiled when it is first chosen; until then its source is not even executed. ``processors``: the
-    number that conditions and split counts see instead of the device's own.
+    number that conditions and split counts see instead of the device's own; ``others``: the kernels that it calls.
     """
     interpreted = interpreting()
     if interpreted:
         comparisons_are_bools()
     functions = functools.cache(lambda: load_source(kernel))
     namespace: dict[str, Any] = {"processor_count": processor_count, "empty": _empty, "max": max, "min": min}
+    namespace.update((name, others[name]) for name in kernel.calls)
     if processors is not None:
         namespace["processor_count"] = lambda _device: processors
     make = _Interpreted if interpreted else _Compiled

@@ -88,7 +88,7 @@ def _only(kernel: TritonKernel, variant: TritonVariant) -> TritonKernel:
     body, own = _readings(kernel), []
     if variant.splits:
         body.append(f"splits = {variant.splits}")
-        for dtype, size in kernel.workspace:
+        for dtype, size in variant.workspace:
             body.append(f"workspace_{dtype} = empty({size}, {dtype!r}, device)")
             own.append(f"workspace_{dtype}")
         own.append("splits")

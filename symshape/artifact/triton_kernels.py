@@ -36,7 +36,8 @@ class TritonStage:
 
 @dataclass(frozen=True)
 class TritonVariant:
-    """One way to run a kernel: one launch, or several that share a workspace ("split").
+    """One way to run a kernel: one launch, or several that share a workspace ("split"), or other kernels ("separate":
+    no stages).
 
     ``aligned`` names the arguments that are known to divide by 16 (pointers in bytes).
     """
@@ -48,6 +49,7 @@ class TritonVariant:
     aligned: tuple[str, ...]
     condition: str  # Python over the symbols, processors and addresses; the first variant that holds is run
     splits: str = ""
+    workspace: tuple[tuple[str, str], ...] = ()  # element types of partial results, and how many elements they take
 
     @property
     def index_dtype(self) -> str:
@@ -60,9 +62,8 @@ class TritonKernel:
     """A kernel's source and how to launch it. Sizes are Python expressions over ``symbols``.
 
     Every function takes the tensors, the symbols, the int64 error slot if ``checks_index``, then what ``functions``
-    says that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``workspace``: for each
-    element type that partial results have, how many elements a "split" variant needs. ``launcher`` is the source of the
-    function ``launch``, see codegen/triton/launcher.py.
+    says that it takes besides ("workspace_f32", "splits"), then its constexprs, INDEX first. ``launcher`` is the source
+    of the function ``launch``, see codegen/triton/launcher.py.
     """
 
     name: str
@@ -74,9 +75,9 @@ class TritonKernel:
     rnumel: str  # points of the reduced dims; "1" without any
     variants: tuple[TritonVariant, ...]
     functions: Mapping[str, tuple[str, ...]]
-    workspace: tuple[tuple[str, str], ...]
     launcher: str
     by_value: tuple[str, ...] = ()  # tensors of one element that are passed as numbers
+    calls: tuple[str, ...] = ()  # other kernels that its launcher calls
 
     @property
     def placed(self) -> list[tuple[int, str]]:

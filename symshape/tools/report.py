@@ -17,6 +17,7 @@ from symshape.codegen.host.program_text import LibraryCall
 from symshape.codegen.variants import Variant, for_loops, read_variants
 from symshape.dialects.accessors import body_of, function_name, kernel_functions
 from symshape.dialects.locations import known_lines
+from symshape.dialects.plans import SEPARATE
 from symshape.errors import KernelError, OptionError, SymshapeError
 from symshape.frontend.importer.specialisations import Specialisation
 from symshape.graphs import FurtherGraph
@@ -136,6 +137,8 @@ class KernelReport:
 
 
 def _of_variant(variant: Variant) -> str:
+    if variant.form == SEPARATE:
+        return "separate, the kernels that it is made of one after the other"
     blocks = {"x": variant.xblock, "y": variant.yblock, "r": variant.rblock}
     sizes = " x ".join(f"{name} {size}" for name, size in blocks.items() if size)
     return f"{variant.form}, blocks {sizes}, {variant.num_warps} warps, {variant.index_bits}-bit addresses"

@@ -48,7 +48,7 @@ def workspace_bytes(kernel: Any, values: Mapping[str, int], processors: int) -> 
     if not chosen.splits:
         return 0
     numbers["splits"] = eval(chosen.splits, {}, numbers)
-    return 2 * sum(eval(size, {}, numbers) * item_size(dtype) for dtype, size in kernel.workspace)
+    return 2 * sum(eval(size, {}, numbers) * item_size(dtype) for dtype, size in chosen.workspace)
 
 
 class _Numbers(dict[str, Any]):

@@ -67,6 +67,12 @@ def row_sum(v):
 
 
 @triton.jit
+def column_sum(v):
+    """[rows, elements] to [1, elements]."""
+    return tl.sum(v, 0)[None, :].to(v.dtype)
+
+
+@triton.jit
 def row_product(v):
     return tl.reduce(v, 1, _multiply)[:, None]
 

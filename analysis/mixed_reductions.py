@@ -1,0 +1,272 @@
+"""A kernel that reduces rows, and kernels that reduce the columns of the same points, as one loop program.
+
+The gradient of a layer norm reads what the gradients of its weights read. Rows that a program holds can be reduced
+along both dims at once: each row as it comes, the columns in accumulators that go along from row to row, which a
+second launch combines. What the kernels read in common is read once (Inductor calls this mix-order reduction,
+``MixOrderReduction`` in torch/_inductor/scheduler.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from torch_mlir import ir
+
+from symshape.analysis.access_patterns import read_accesses
+from symshape.analysis.loops import EFFECTS, Arg, Instr, LoopKernel, Mixed
+from symshape.analysis.online import find_online
+from symshape.dialects.accessors import callee_of
+from symshape.prover.numbers.expr import Expr, product
+
+_EXCLUDED: Final = frozenset({"scatter", "carry", "check_index"})
+_SUMMED: Final = ("f32", "f64")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A kernel of a mixture. ``tensors``: by its own argument, the position among those of the whole; ``symbols``: by
+    its own index argument, the name in the whole."""
+
+    loops: LoopKernel
+    tensors: tuple[int, ...]
+    symbols: tuple[str, ...]
+
+
+def parts_of(
+    launches: Sequence[Any],
+    tensors: Mapping[ir.Value, int],
+    symbols: Mapping[ir.Value, str],
+    loops_of: Callable[[str], LoopKernel],
+) -> list[Part]:
+    """The kernels that are launched one after the other. ``tensors``, ``symbols``: the position or name in the whole of
+    each value that a launch takes; the result of a launch is the destination that it wrote to."""
+    positions = dict(tensors)
+    parts = []
+    for op in launches:
+        own = [positions[v] for v in op.operands if v in positions]
+        results = list(op.results)
+        positions.update(zip(results, own[len(own) - len(results) :], strict=True))
+        names = tuple(symbols[v] for v in op.operands if v in symbols)
+        parts.append(Part(loops_of(callee_of(op)), tuple(own), names))
+    return parts
+
+
+def reduces_rows(loops: LoopKernel) -> bool:
+    """Whether a kernel, in the form that code is printed from, may be the first of a mixture: one dim is reduced, along
+    which neighbours lie next to each other in memory."""
+    reduced = [d for d in loops.dims if d.reduced]
+    if len(reduced) != 1 or len(loops.dims) < 2 or not _is_plain(loops):
+        return False
+    votes = 0
+    for instr in loops.code:
+        if instr.op in ("load", "store") and not instr.row and instr.address is not None:
+            votes += instr.address.coefficient(reduced[0].name) == 1
+            votes -= any(instr.address.coefficient(d.name) == 1 for d in loops.dims if not d.reduced)
+    return votes > 0
+
+
+def sums_columns(loops: LoopKernel) -> bool:
+    """Whether a kernel, in that form, may be one of the others: its sums along all dims but one need nothing but what
+    it reads, and nothing at full level depends on them."""
+    parallel = [d for d in loops.dims if not d.reduced]
+    if len(parallel) != 1 or len(loops.dims) < 2 or not _is_plain(loops) or find_online(loops.code):
+        return False
+    late: set[int] = set()
+    sums = 0
+    for instr in loops.code:
+        depends = not late.isdisjoint(instr.operands)
+        if instr.op == "reduce":
+            if depends or instr.combiner != "add" or instr.dtype not in _SUMMED:
+                return False
+            sums += 1
+        elif depends and not instr.row:
+            return False
+        if depends or instr.op == "reduce":
+            late.update(instr.results)
+    return sums > 0
+
+
+def ends_with_stores(rows: LoopKernel) -> bool:
+    """Whether a kernel goes over its rows once more when their reductions are known, only to store something."""
+    stores = [instr for instr in rows.code if instr.op == "store" and not instr.row]
+    others = tuple(instr for instr in rows.code if instr not in stores)
+    return read_accesses(rows).loops > read_accesses(replace(rows, code=others)).loops
+
+
+def _is_plain(loops: LoopKernel) -> bool:
+    return loops.mixed is None and not any(instr.op in _EXCLUDED for instr in loops.code)
+
+
+def mix(name: str, symbols: Sequence[str], inputs: int, rows: Part, columns: Sequence[Part]) -> LoopKernel | None:
+    """The mixture of ``rows`` (``reduces_rows``) and ``columns`` (``sums_columns``), over the space of ``rows``; None
+    where they have another space, or one of the columns has no points in common with what is there.
+
+    ``symbols``: the names of the index arguments; ``inputs``: the number of tensors that are read. Of an argument that
+    the rows are written to and the columns read, the value goes along in registers.
+    """
+    args = _arguments(inputs, [rows, *columns])
+    if args is None:
+        return None
+    mixer = _Mixer(rows, args)
+    whole: list[LoopKernel] = []
+    for part in columns:
+        own = mixer.add(part)
+        if own is None:
+            return None
+        whole.append(replace(own, name=f"{name}_columns{len(whole)}", args=args, symbols=tuple(symbols)))
+    known = tuple(dict.fromkeys(mixer.known))
+    first = LoopKernel(f"{name}_split", mixer.dims, args, tuple(symbols), mixer.rows, known)
+    launches = tuple(_launch(part, args) for part in (rows, *columns))
+    mixed = Mixed(first, tuple(whole), tuple(mixer.epilogue), launches)
+    return LoopKernel(name, mixer.dims, args, tuple(symbols), tuple(mixer.code), known, mixed)
+
+
+def _arguments(inputs: int, parts: Sequence[Part]) -> tuple[Arg, ...] | None:
+    """Those of the whole; None where parts see a tensor differently."""
+    found: dict[int, Arg] = {}
+    for part in parts:
+        values = _values(part)
+        for arg, position in zip(part.loops.args, part.tensors, strict=True):
+            name = f"in{position}" if position < inputs else f"out{position - inputs}"
+            sizes, strides = (tuple(e.substitute(values) for e in own) for own in (arg.sizes, arg.strides))
+            whole = Arg(name, arg.dtype, position >= inputs, sizes, strides, arg.by_value)
+            if found.setdefault(position, whole) != whole:
+                return None
+    return tuple(found[position] for position in sorted(found))
+
+
+def _values(part: Part) -> dict[str, Expr]:
+    """By its own index argument, that of the whole."""
+    return {own: Expr.symbol(name) for own, name in zip(part.loops.symbols, part.symbols, strict=True)}
+
+
+def _launch(part: Part, args: Sequence[Arg]) -> tuple[str, tuple[str, ...]]:
+    return part.loops.name, (*(args[position].name for position in part.tensors), *part.symbols)
+
+
+def _up_to_sums(loops: LoopKernel) -> list[Instr]:
+    """The sums and what is stored at full level, and what they need."""
+    needed: set[int] = set()
+    found = []
+    for instr in reversed(loops.code):
+        root = instr.op == "reduce" or instr.op == "store" and not instr.row
+        if root or not needed.isdisjoint(instr.results):
+            needed.update(instr.operands)
+            found.append(instr)
+    return found[::-1]
+
+
+class _Mixer:
+    """Puts one kernel's instructions after another's: what is known already is not computed again."""
+
+    def __init__(self, rows: Part, args: Sequence[Arg]) -> None:
+        self.args = args
+        values = _values(rows)
+        self.dims = tuple(replace(d, size=d.size.substitute(values)) for d in rows.loops.dims)
+        self.parallel = [d for d in self.dims if not d.reduced]
+        (self.reduced,) = (d for d in self.dims if d.reduced)
+        self.code: list[Instr] = []
+        self.known = [condition.substitute(values) for condition in rows.loops.known]
+        self._made: dict[Any, tuple[int, ...]] = {}  # what an instruction computes: its results
+        self._stored: dict[tuple[int, Expr], int] = {}  # argument and address: the value that is there
+        self._next = 0
+        numbers: dict[int, int] = {}
+        for instr in rows.loops.code:
+            self._emit(self._moved(instr, rows.tensors, values), numbers)
+        self.rows = tuple(self.code)
+        self.epilogue: list[Instr] = []
+
+    def add(self, part: Part) -> LoopKernel | None:
+        """Takes in a kernel that sums columns, up to its sums; the kernel over the arguments and numbers of the whole,
+        of which the sums are left to combine. None where it does not fit."""
+        values = _values(part)
+        places = self._places(part.loops, values)
+        if places is None:
+            return None
+        numbers: dict[int, int] = {}
+        shared = False
+        for instr in _up_to_sums(part.loops):
+            moved = replace(self._moved(instr, part.tensors, {**values, **places}), row=False)
+            if instr.op == "load" and self.args[moved.arg].output and self._value(moved) is None:
+                return None  # another row's value, which may not be there yet
+            made = self._emit(replace(moved, op="across") if instr.op == "reduce" else moved, numbers)
+            shared |= instr.op == "load" and not made and self._varies(moved)
+        if not shared:
+            return None
+        self.known += [condition.substitute(values) for condition in part.loops.known]
+        return self._rest(part, values, places, numbers)
+
+    def _rest(
+        self, part: Part, values: Mapping[str, Expr], places: Mapping[str, Expr], numbers: dict[int, int]
+    ) -> LoopKernel:
+        """A kernel with the numbers that its values have in the whole; those that are not computed there get new ones,
+        and become part of the epilogue."""
+        code = []
+        for instr in part.loops.code:
+            known = instr.results[0] in numbers if instr.results else not instr.row
+            for number in instr.results:
+                if number not in numbers:
+                    numbers[number], self._next = self._next, self._next + 1
+            results, operands = (tuple(numbers[n] for n in own) for own in (instr.results, instr.operands))
+            numbered = replace(instr, results=results, operands=operands)
+            code.append(self._moved(numbered, part.tensors, values))
+            if not known:
+                self.epilogue.append(self._moved(numbered, part.tensors, {**values, **places}))
+        dims = tuple(replace(d, size=d.size.substitute(values)) for d in part.loops.dims)
+        return replace(part.loops, dims=dims, code=tuple(code))
+
+    def _places(self, loops: LoopKernel, values: Mapping[str, Expr]) -> dict[str, Expr] | None:
+        """Where the points of a kernel are in the space of the whole."""
+        (column,) = (d for d in loops.dims if not d.reduced)
+        sizes = {d.name: d.size.substitute(values) for d in loops.dims}
+        if sizes[column.name] != self.reduced.size:
+            return None
+        places = {column.name: Expr.symbol(self.reduced.name)}
+        rows = [d.name for d in loops.dims if d.reduced]
+        if [sizes[name] for name in rows] == [d.size for d in self.parallel]:
+            return places | {name: Expr.symbol(d.name) for name, d in zip(rows, self.parallel, strict=True)}
+        if len(rows) > 1 or sizes[rows[0]] != product(d.size for d in self.parallel):
+            return None
+        row = Expr.const(0)
+        for dim in self.parallel:
+            row = row * dim.size + Expr.symbol(dim.name)
+        return places | {rows[0]: row}
+
+    def _moved(self, instr: Instr, tensors: Sequence[int], values: Mapping[str, Expr]) -> Instr:
+        """An instruction over the arguments and the dims of the whole."""
+        arg = tensors[instr.arg] if instr.arg >= 0 else instr.arg
+        address = None if instr.address is None else instr.address.substitute(values)
+        return replace(instr, arg=arg, address=address, mask=tuple(e.substitute(values) for e in instr.mask))
+
+    def _emit(self, instr: Instr, numbers: dict[int, int]) -> bool:
+        """Appends an instruction unless its value is known; whether it did. ``numbers``: by its own number, a value's
+        number in the whole."""
+        operands = tuple(numbers[number] for number in instr.operands)
+        instr = replace(instr, operands=operands)
+        stored = self._value(instr) if instr.op == "load" else None
+        key = replace(instr, results=(), row=False, value=None), repr(instr.value)  # -0.0 is not 0.0, True is not 1
+        found = (stored,) if stored is not None else self._made.get(key)
+        if found is not None and instr.op not in EFFECTS and instr.op != "across":
+            numbers.update(zip(instr.results, found, strict=True))
+            return False
+        results = tuple(range(self._next, self._next + len(instr.results)))
+        self._next += len(results)
+        numbers.update(zip(instr.results, results, strict=True))
+        self.code.append(replace(instr, results=results))
+        self._made[key] = results
+        if instr.op == "store":
+            assert instr.address is not None
+            self._stored[instr.arg, instr.address] = operands[0]
+        return True
+
+    def _value(self, load: Instr) -> int | None:
+        """What has been stored where it reads."""
+        assert load.address is not None
+        return None if load.mask else self._stored.get((load.arg, load.address))
+
+    def _varies(self, load: Instr) -> bool:
+        """Whether a read is another one at every point."""
+        assert load.address is not None
+        return {d.name for d in self.dims if d.size != 1} <= load.address.symbols
