@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 from unittest import mock
@@ -14,8 +14,9 @@ from gpu_run import Job, Run, Work
 from kernel_programs import PROGRAMS, KernelProgram, Shape, meet
 
 from symshape.codegen.variants import Variant
-from symshape.dialects.plans import SPLIT
+from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
 from symshape.prover.numbers.condition import TRUE
+from symshape.prover.numbers.expr import Expr
 from symshape.tools.measure import relative_error
 
 # By program, or program and kernel.
@@ -36,14 +37,18 @@ SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
     ("rms_norm", "bfloat16"): ((1_000_003, 31), (131_072, 8)),
     ("layer_norm", "bfloat16"): ((1_000_003, 31),),
     ("layer_norm", "float32"): ((1_000_003, 31), (10_007, 9973)),
-    ("layer_norm_backward", "float32"): ((1_000_003, 31), (10_007, 9973), (8, 1_048_576)),
-    ("layer_norm_backward/kernel_1", "float32"): ((1_000_003, 31), (8, 1_048_576), (4096, 4096)),
+    ("layer_norm_backward", "float32"): ((1_000_003, 31), (8, 1_048_576), (100_000, 768), (16_384, 4096)),
+    ("layer_norm_backward", "bfloat16"): ((100_000, 768), (8, 1_048_576)),
     ("variance", "float32"): ((1_000_003, 31), (10_007, 9973), (20_000, 4096)),
     ("cross_entropy", "float32"): ((2000, 50_257),),
     ("sum_last", "float32"): ((1_000_003, 31), (10_007, 9973), (4096, 4096), (8, 1_048_576)),
     ("sum_last", "bfloat16"): ((10_007, 9973), (4096, 4096), (8, 1_048_576)),
     ("sum_first", "float32"): ((4096, 4096), (1_000_003, 31)),
     ("sum_all", "float32"): ((1_000_003,), (16_777_216,), (100_000_007,)),
+}
+DRY: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
+    ("softmax", "float32"): ((3, 70), (2, 1100)),
+    ("layer_norm_backward/kernel_2", "float32"): ((40, 7),),
 }
 LOOPED: Final = ((1024, 4), (1024, 8), (2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16))
 PARTS: Final = ((2048, 4), (4096, 4), (4096, 8), (8192, 4), (8192, 8), (8192, 16), (16_384, 8), (16_384, 16))
@@ -56,16 +61,18 @@ SHORT: Final = 1024  # points of the longest row that shares a program with othe
 TILES: Final = (512, 1024, 2048, 4096, 8192)  # points of a program of several rows
 LARGEST: Final = 32_768  # points of a row that a program can hold
 LEAST: Final = 1 << 19  # points of a kernel that is worth a sweep
+EACH: Final = (32, 128, 512)  # rows of a program that reduces rows and columns
 TOLERANCE: Final = 1e-2  # of a candidate's results against those of the plan
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A kernel as it was launched: with the loops and plans that it was emitted from."""
+    """A kernel as it was launched: with the loops and plans that it was emitted from; ``others``: what it launches."""
 
     kernel: Any
     report: Any
     args: tuple[Any, ...]
+    others: Mapping[str, Callable[..., None]] = field(default_factory=dict)
 
     @property
     def points(self) -> tuple[int, int]:
@@ -86,14 +93,15 @@ def recorded(run: Run, program: KernelProgram, shape: Shape, dtype: str) -> list
     import symshape
     from symshape.runtime.triton import launch
 
-    found: list[tuple[Any, tuple[Any, ...]]] = []
+    found: list[tuple[Any, tuple[Any, ...], Mapping[str, Callable[..., None]]]] = []
     load = launch.load_triton
 
-    def load_recorder(kernel: Any) -> Callable[..., None]:
-        own = load(kernel)
+    def load_recorder(kernel: Any, others: Mapping[str, Callable[..., None]] | None = None) -> Callable[..., None]:
+        others = others or {}
+        own = load(kernel, others=others)
 
         def record(*args: Any) -> None:
-            found.append((kernel, args))
+            found.append((kernel, args, others))
             own(*args)
 
         return record
@@ -106,7 +114,7 @@ def recorded(run: Run, program: KernelProgram, shape: Shape, dtype: str) -> list
         meet(compiled, first)
         found.clear()
         compiled(*program.inputs(shape, run.device, DTYPES[dtype]))
-    return [Recorded(kernel, loops[kernel.name], args) for kernel, args in found]
+    return [Recorded(kernel, loops[kernel.name], args, others) for kernel, args, others in found]
 
 
 def candidates(base: Variant, rows: int, points: int, processors: int, column: bool) -> Iterator[Variant]:
@@ -129,6 +137,28 @@ def candidates(base: Variant, rows: int, points: int, processors: int, column: b
             own = replace(plain, name=f"{at}_w{warps}", form=form, rblock=rblock, yblock=behind, num_warps=warps)
             if 4 <= (rblock + behind) // (32 * warps) <= 64:
                 yield own
+
+
+def mixtures(plain: Variant, rows: int, points: int) -> Iterator[Variant]:
+    """Ways to reduce rows and columns at once."""
+    yield replace(plain, name=SEPARATE, form=SEPARATE, xblock=0, yblock=0, rblock=0, num_warps=0, splits=None)
+    rblock = max(2, 1 << (points - 1).bit_length())
+    if rblock > LARGEST // 4:
+        for xblock in (1,) if rows == 1 else (2, 4, 8):
+            for part in (2048, 4096, 8192):
+                for warps in WARPS:
+                    if 8 <= part // (32 * warps) <= 32:
+                        at = f"split{xblock}x{part}_w{warps}"
+                        own = replace(plain, name=at, form=MIXED_SPLIT, xblock=xblock, yblock=TAKEN, splits=None)
+                        yield replace(own, rblock=part, num_warps=warps)
+        return
+    for xblock in dict.fromkeys(max(1, tile // rblock) for tile in (1024, 2048, 4096)):
+        for warps in (2, *WARPS):
+            if 4 <= xblock * rblock // (32 * warps) <= 32:
+                for each in EACH:
+                    at = f"mixed{xblock}x{rblock}_w{warps}_rows{each}"
+                    own = replace(plain, name=at, form=MIXED, xblock=xblock, yblock=512, rblock=rblock)
+                    yield replace(own, num_warps=warps, splits=Expr.const(-(-rows // max(each, xblock))))
 
 
 def divided(plain: Variant, points: int) -> Iterator[Variant]:
@@ -185,14 +215,16 @@ def launches(one: Recorded, processors: int) -> dict[str, Callable[[], None]]:
 
     name = chosen_variant(one.kernel, one.sizes, processors)
     base = next(variant for variant in one.report.plans if variant.name == name)
-    found = {f"planned: {name}": load_triton(one.kernel)}
+    load = partial(load_triton, others=one.others)
+    found = {f"planned: {name}": load(one.kernel)}
     column = one.report.plans[-1].xblock > 1
     with mock.patch.object(emitter, "fit", lambda variant, _kernel: variant):
-        for variant in candidates(base, *one.points, processors, column):
-            found[variant.name] = load_triton(emitter.emit_triton(one.report.loops, [variant]))
+        ways = mixtures(base, *one.points) if one.others else candidates(base, *one.points, processors, column)
+        for variant in ways:
+            found[variant.name] = load(emitter.emit_triton(one.report.loops, [variant]))
         for step in COMBINE if base.form in SPLIT else ():
             kernel = emitter.emit_triton(one.report.loops, [replace(base, condition=TRUE, yblock=step)])
-            found[f"combined{step}"] = load_triton(kernel)
+            found[f"combined{step}"] = load(kernel)
     return {name: partial(launch, *one.args) for name, launch in found.items()}
 
 
@@ -200,7 +232,7 @@ def worth_a_sweep(one: Recorded) -> bool:
     """Whether it reduces much."""
     rows, points = one.points
     general = one.report.plans[-1]
-    return general.form == "looped" and rows * points >= LEAST
+    return general.form in ("looped", SEPARATE) and rows * points >= LEAST
 
 
 def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:
@@ -245,7 +277,7 @@ def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:
 
 
 def variant_jobs(dry: bool) -> list[Job]:
-    shapes = {("softmax", "float32"): ((3, 70), (2, 1100))} if dry else SHAPES
+    shapes = DRY if dry else SHAPES
     return [
         Job("variants", name, dtype, shape, partial(measure_variants, name=name, dtype=dtype, shape=shape), 20.0)
         for (name, dtype), own in shapes.items()

@@ -185,18 +185,19 @@ class _Kernels:
         """The tensors that a launch reads."""
         return list(launch.operands)[: num_inputs(self.functions[callee_of(launch)])]
 
-    def reduces_rows(self, launch: Any) -> bool:
+    def ends_with(self, launch: Any, iterator: str) -> bool:
+        """Whether a launch is of a reduction with dims of both kinds, of which the last is of this one."""
         found = self.iterators(callee_of(launch))
-        if found[-1:] != ["reduction"] or "parallel" not in found:
-            return False
+        return found[-1:] == [iterator] and len(set(found)) > 1
+
+    def reduces_rows(self, launch: Any) -> bool:
         inputs = self.inputs(launch)
         if not set(launch.operands[len(inputs) :]).isdisjoint(inputs):
             return False  # it writes over an argument of main
         return reduces_rows(self.loops(callee_of(launch)))
 
     def sums_columns(self, launch: Any) -> bool:
-        found = self.iterators(callee_of(launch))
-        return found[-1:] == ["parallel"] and "reduction" in found and sums_columns(self.loops(callee_of(launch)))
+        return sums_columns(self.loops(callee_of(launch)))
 
     def fit(self, launches: Sequence[Any]) -> bool:
         """Whether they can be one kernel."""
@@ -294,11 +295,12 @@ def _mixtures(function: Any, kernels: _Kernels) -> list[tuple[Any, list[Any]]]:
     place = {op: i for i, op in enumerate(operations)}
     launches = [op for op in operations if op.name == "host.launch"]
     pairs = []
-    for first in filter(kernels.reduces_rows, launches):
+    columns = {op for op in launches if kernels.ends_with(op, "parallel")}
+    for first in (op for op in launches if columns and kernels.ends_with(op, "reduction")):
         known = {*first.operands, *first.results}
         for op in _movable(operations, place[first]):
-            shared = sum(value in known for value in kernels.inputs(op))
-            if shared and kernels.sums_columns(op):
+            shared = sum(value in known for value in kernels.inputs(op)) if op in columns else 0
+            if shared and kernels.reduces_rows(first) and kernels.sums_columns(op):
                 pairs.append((-shared, place[first], place[op]))
     found: dict[int, list[Any]] = {}
     taken: set[int] = set()
