@@ -84,7 +84,7 @@ class MixReductions(Pass):
     ``part``      points of a part
     ``side_by_side``  rows that a program has at a time when it goes over a block of columns
     ``blocks``    of columns for each processor, at least
-    ``workspace`` bytes of the partial results of rows, at most
+    ``workspace``  bytes of the partial results of rows, at most
     """
 
     name: ClassVar[str] = "mix-reductions"
