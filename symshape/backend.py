@@ -12,7 +12,7 @@ import torch
 from symshape.activity import note
 from symshape.batched_tangents import takes_batches
 from symshape.cache.compiled_graphs import compile_or_reuse
-from symshape.errors import OptionError
+from symshape.errors import CompileError, OptionError
 from symshape.frontend.bridge.aot_autograd import aot_compile, base_arguments
 from symshape.frontend.bridge.dynamo import takes_fake_tensors
 from symshape.frontend.bridge.fake_tensors import shape_env_of, traced_env_of
@@ -21,6 +21,7 @@ from symshape.frontend.bridge.repro_settings import repro_after
 from symshape.frontend.bridge.size_memory import remember
 from symshape.frontend.decompositions.random_numbers import with_python_numbers
 from symshape.frontend.decompositions.table import decomposition_table
+from symshape.frontend.graph_rewrites.data_assignments import has_assignments, parts_between_assignments, run_parts
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.graph_rewrites.masks import NAME, MaskReport, rewrite_masks
 from symshape.frontend.graph_rewrites.nested_results import take_results_apart
@@ -90,6 +91,31 @@ def _compiled(
     assumed: Assumptions,
 ) -> Any:
     """The callable that replaces Dynamo's graph."""
+    if has_assignments(gm) and not takes_fake_tensors(gm):
+        try:
+            return _compiled_in_parts(gm, parsed, reports, assumed)
+        except CompileError as error:
+            return _as_calls(gm, error, parsed, reports, assumed)
+    return _compiled_whole(gm, example_inputs, parsed, reports, assumed)
+
+
+def _compiled_in_parts(
+    gm: torch.fx.GraphModule, parsed: Options, reports: list[GraphReport] | None, assumed: Assumptions
+) -> Any:
+    """A Dynamo graph in which tensors get other memory. CompileError where it cannot be taken apart there."""
+    parts = parts_between_assignments(gm)
+    runs = [_compiled_whole(part.graph, part.examples, parsed, reports, assumed) for part in parts]
+    return run_parts(gm, parts, runs)
+
+
+def _compiled_whole(
+    gm: torch.fx.GraphModule,
+    example_inputs: list[Any],
+    parsed: Options,
+    reports: list[GraphReport] | None,
+    assumed: Assumptions,
+) -> Any:
+    """The callable that replaces a graph of Dynamo's, or a part of one."""
     fakes, graphs = takes_fake_tensors(gm), _TracedGraphs(parsed, reports, assumed, _entry())
     how = graphs.callbacks()
     before, scope = len(reports or ()), Scope("graph", eager_draws=parsed.random == "eager")

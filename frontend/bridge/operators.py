@@ -69,6 +69,14 @@ def autocast_scopes() -> tuple[Any, Any]:
     return torch.amp.autocast_mode._enter_autocast, torch.amp.autocast_mode._exit_autocast
 
 
+SET_GRAD_ENABLED: Any = torch._C._set_grad_enabled  # what a Dynamo graph calls where ``torch.no_grad`` begins and ends
+
+
+def is_of_transforms(target: Any) -> bool:
+    """Whether a Dynamo graph enters or leaves a transform of ``torch.func`` with a function, or wraps a tensor."""
+    return str(getattr(target, "__module__", "")).startswith(("torch._functorch", "torch._C._functorch"))
+
+
 def run_with_states() -> tuple[Any, Any]:
     """The operators that the partitioner writes for draws in a checkpoint: one that saves the generator's state and
     draws, and one that draws from such a state."""

@@ -53,6 +53,23 @@ def _question(error: BaseException | None) -> BaseException | None:
 _SIGNS = ("with symbolic sizes/strides", "GuardOnDataDependentSymNode:")  # the second in what C++ says of an error
 
 
+def met_symbols(error: BaseException) -> bool:
+    """Whether PyTorch says in an error that it has met a traced tensor, or a symbol, where it knows none."""
+    *_, (innermost, _) = traceback.walk_tb(error.__traceback__)
+    return not is_users(innermost) and any(sign in str(error) for sign in _OF_TRACED_VALUES)
+
+
+_OF_TRACED_VALUES = (
+    "with symbolic sizes/strides",
+    "not support symbolic shapes",
+    "INTERNAL ASSERT FAILED",
+    "FakeTensor",
+    "SymInt",
+    "SymBool",
+    "SymFloat",
+)
+
+
 def depends_on_values(error: BaseException) -> bool:
     """Whether an error of a trace says that a value of a tensor decided what to run."""
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException

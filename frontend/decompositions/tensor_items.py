@@ -23,13 +23,24 @@ _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)  # bytes are a m
 
 def get_item(x: torch.Tensor, key: Any) -> torch.Tensor:
     """``x[key]``"""
-    view, rest = _selected(x, elements_of(key), _is_number)
+    view, rest = _selected(x, tuple(map(_with_numbers, elements_of(key))), _is_number)
     return view[rest]
+
+
+def _with_numbers(one: Any) -> Any:
+    """A slice whose bounds are no tensors."""
+    if not isinstance(one, slice):
+        return one
+    return slice(*(bound.item() if _is_index(bound) else bound for bound in (one.start, one.stop, one.step)))
+
+
+def _is_bound_in_data(one: Any) -> bool:
+    return isinstance(one, slice) and any(map(_is_index, (one.start, one.stop, one.step)))
 
 
 def set_item(x: torch.Tensor, key: Any, value: Any) -> None:
     """``x[key] = value``"""
-    x, elements = _selected(x, elements_of(key), _is_size)
+    x, elements = _selected(x, tuple(map(_with_numbers, elements_of(key))), _is_size)
     if not any(map(_is_in_data, elements)) or not all(_is_basic(one) or _is_index(one) for one in elements):
         view, rest = _selected(x, elements, _is_number)
         view[rest or ...] = value
@@ -49,7 +60,7 @@ def has_number(args: Sequence[Any], _: Mapping[str, Any]) -> bool:
     if not isinstance(x, torch.Tensor) or x.layout != torch.strided or items_are_indexed():
         return False
     sizes = isinstance(key, tuple) and any(map(_is_size, key)) and not any(isinstance(one, list) for one in key)
-    return sizes or any(map(_is_in_data, elements_of(key)))
+    return sizes or any(_is_in_data(one) or _is_bound_in_data(one) for one in elements_of(key))
 
 
 def elements_of(key: Any) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
 """Calls that return a view at some sizes and a copy at others: ``contiguous``, ``reshape``.
 
 One graph is for all sizes, and has the copy. Where the program then writes to one of the two memories and reads the
-other, eager mode's result depends on which it is: the frame is analysed again, and asks of the sizes at that call.
+other, eager mode's result depends on which it is, and where its caller has both, so do the caller's writes: the frame
+is analysed again, and asks of the sizes at that call.
 """
 
 from __future__ import annotations
@@ -45,10 +46,14 @@ def _is_copy_of_symbolic_sizes(node: torch.fx.Node) -> bool:
 
 
 def _shows(copy: torch.fx.Node, later: list[torch.fx.Node]) -> bool:
-    """Whether a call writes to one of the two memories, and what has the other one is read then, or is the caller's."""
+    """Whether the caller has both memories, or a call writes to one of the two, and what has the other one is read
+    then, or is the caller's."""
     (source,) = storages(copy.args[0])  # type: ignore[arg-type]
     pair = {source, *storages(copy)}
     callers = {one for node in copy.graph.find_nodes(op="placeholder") for one in storages(node)}
+    returned = {one for node in later[-1].all_input_nodes for one in storages(node)}
+    if pair <= callers | returned:
+        return True
     others: set[int] = set()  # those that have to stay as they are
     for node in later:
         written = {one for value in changed_operands(node) for one in storages(value)} & pair

@@ -103,10 +103,15 @@ def call_site(node: torch.fx.Node) -> CallSite:
 _SAID: set[CallSite] = set()
 
 
+def say_broken(name: str, line: str, reason: str, hint: str = "") -> None:
+    """Tells, once for each line, where a graph is broken. ``hint``: what to do about it."""
+    if (name, line) not in _SAID:
+        _SAID.add((name, line))
+        log.warning("the graph is broken at %s, %s: %s%s", name, line, reason, f"; {hint}" if hint else "")
+
+
 def break_graph(node: torch.fx.Node, reason: str, error: Exception | None = None, hint: str = "") -> NoReturn:
     """Dynamo breaks the graph at this call; said once for each line. ``hint``: what to do about it."""
-    name, line = site = call_site(node)
-    if site not in _SAID:
-        _SAID.add(site)
-        log.warning("the graph is broken at %s, %s: %s%s", name, line, reason, f"; {hint}" if hint else "")
+    name, line = call_site(node)
+    say_broken(name, line, reason, hint)
     unimplemented(f"{name} at {line}", reason, error, hint)

@@ -25,6 +25,7 @@ from symshape.frontend.bridge.symbolic_sizes import forgetting_new_sizes, new_un
 from symshape.frontend.bridge.tracing_errors import asks_for_sizes, failing_node, what_was_asked
 from symshape.frontend.decompositions.broadcasting import perhaps_squeezed
 from symshape.frontend.graph_rewrites.aliasing import is_view_observable
+from symshape.frontend.graph_rewrites.data_assignments import is_assignment, keeps_layout
 from symshape.frontend.graph_rewrites.duplicate_masks import merge_same, run_numbered
 from symshape.frontend.graph_rewrites.out_arguments import trace_without_out
 from symshape.frontend.graph_rewrites.uncertain_views import ask_sizes
@@ -59,6 +60,8 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
         if env is None or node.op not in _CALLS:
             return usual(graph, node, args, kwargs, module)
         args = with_lists(node, args)
+        if is_assignment(node) and not keeps_layout(*args):
+            break_graph(node, "a tensor gets data of other sizes or strides, or of symbolic ones")
         assert_instead(node, args, kwargs)
         average_by_read_momentum(node, args, kwargs)
         if "out" in kwargs:

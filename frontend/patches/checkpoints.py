@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch._dynamo import config
@@ -29,6 +29,8 @@ from torch._dynamo.variables.higher_order_ops import CheckpointHigherOrderVariab
 from symshape.frontend.bridge.dynamo import unimplemented
 from symshape.frontend.bridge.fake_tensors import is_fake, storage_of
 from symshape.frontend.bridge.running_operators import observed_operators
+from symshape.frontend.bridge.source_lines import traced_line_now
+from symshape.frontend.opaque_calls.frame_decisions import say_broken
 from symshape.frontend.patches.patch import Changes
 
 
@@ -103,12 +105,18 @@ def _once(usual: Callable[..., Any]) -> Callable[..., Any]:
             del variable.create_wrapped_node
         for draws, writes in map(_effects, bodies):
             if draws and not may_draw:
-                unimplemented("checkpoint with preserve_rng_state=False", "it draws new numbers in backward", None)
+                _break("checkpoint with preserve_rng_state=False", "it draws new numbers in backward")
             if writes and not config.skip_fwd_side_effects_in_bwd_under_checkpoint:
-                unimplemented("checkpoint that writes to a tensor from outside", "backward writes again", None, _HINT)
+                _break("checkpoint that writes to a tensor from outside", "backward writes again", _HINT)
         return result
 
     return call
+
+
+def _break(what: str, reason: str, hint: str = "") -> NoReturn:
+    """The graph is broken; in a loop Dynamo leaves all of the function to eager mode."""
+    say_broken(what, traced_line_now(), reason, hint)
+    unimplemented(what, reason, None, hint)
 
 
 def _effects(body: torch.fx.GraphModule) -> tuple[bool, bool]:

@@ -16,6 +16,7 @@ from torch._dynamo import eval_frame
 from torch._functorch._aot_autograd import graph_compile
 from torch._higher_order_ops.utils import _in_hop_compile
 from torch.fx import _symbolic_trace
+from torch.nn.modules import rnn, transformer
 
 from symshape.frontend.patches.patch import Changes
 
@@ -98,3 +99,35 @@ def nested_tensors_are_made(changes: Changes) -> None:
 def _not_in_this_thread(usual: Callable[[], bool]) -> Callable[[], bool]:
     tracing = threading.get_ident()
     return lambda: threading.get_ident() != tracing and usual()
+
+
+def layers_look_at_no_data(changes: Changes) -> None:
+    """Transformers compare a mask with a causal one, for a hint to attention that may be left out. Recurrent layers
+    compare the number of packed rows, which is in the data, with that of their states; so do the operators."""
+    changes.wrap(transformer, "_detect_is_causal_mask", _not_causal)
+    changes.wrap(rnn.RNNBase, "check_forward_args", _without_rows)
+
+
+def _not_causal(usual: Callable[..., bool]) -> Callable[..., bool]:
+    tracing = threading.get_ident()
+
+    @functools.wraps(usual)
+    def detect(mask: Any, is_causal: bool | None = None, size: Any = None) -> bool:
+        if is_causal is None and threading.get_ident() == tracing:
+            return False
+        return usual(mask, is_causal, size)
+
+    return detect
+
+
+def _without_rows(usual: Callable[..., None]) -> Callable[..., None]:
+    tracing = threading.get_ident()
+
+    @functools.wraps(usual)
+    def check(self: Any, input: Any, hidden: Any, batch_sizes: Any) -> None:
+        if batch_sizes is None or threading.get_ident() != tracing:
+            usual(self, input, hidden, batch_sizes)
+        else:
+            self.check_input(input, batch_sizes)
+
+    return check

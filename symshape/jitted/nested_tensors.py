@@ -72,8 +72,24 @@ def take_apart(leaves: Sequence[Any]) -> tuple[list[Any], list[Any], tuple[tuple
 
 
 def results_apart(tree: Any) -> Any:
-    """The results of a traced function, with ``Apart`` for each nested tensor."""
-    return pytree.tree_map(lambda x: _parts_of(x, {}) if is_jagged(x) else x, tree)
+    """The results of a traced function, with ``Apart`` for each nested tensor and ``Sizes`` for each ``torch.Size``."""
+
+    def apart(x: Any) -> Any:
+        if isinstance(x, torch.Size):
+            return Sizes(tuple(x))
+        return _parts_of(x, {}) if is_jagged(x) else x
+
+    return pytree.tree_map(apart, tree, is_leaf=lambda x: isinstance(x, torch.Size))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of ``torch.Size``, which PyTorch's trees make a tuple."""
+
+    numbers: tuple[Any, ...]
+
+
+pytree.register_pytree_node(Sizes, lambda sizes: (list(sizes.numbers), None), lambda numbers, _: torch.Size(numbers))
 
 
 def _parts_of(x: Any, sources: dict[Any, Tensor]) -> Apart:

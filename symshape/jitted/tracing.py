@@ -19,7 +19,12 @@ from symshape.frontend.bridge.aot_autograd import laid_out_anew_and_written, lea
 from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
-from symshape.frontend.bridge.tracing_errors import depends_on_values, failed_check, operator_without_rule
+from symshape.frontend.bridge.tracing_errors import (
+    depends_on_values,
+    failed_check,
+    met_symbols,
+    operator_without_rule,
+)
 from symshape.frontend.decompositions import integer_parameters
 from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
@@ -416,6 +421,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             f"a comparison of sizes is given where C++ takes a truth value: {str(error).splitlines()[0]}",
             where=with_text(user_line(error)),
             next_step="write bool(...) of the comparison, which makes it a guard",
+        )
+    if met_symbols(error):
+        return CompileError(
+            f"PyTorch cannot run this call with symbolic sizes: {str(error).splitlines()[0]}",
+            where=with_text(user_line(error)),
+            next_step="symshape.compile breaks the graph there",
         )
     failed = failed_check(error) if type(error) is RuntimeError else None
     if failed is None:

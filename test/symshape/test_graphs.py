@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from imported import line
+from torch.utils.checkpoint import checkpoint
 
 import symshape
 from symshape.graphs import FurtherGraph
@@ -166,3 +167,22 @@ def test_a_line_of_a_library_is_the_users() -> None:
     assert "q_length > 1" in reason.text and "transformers" in reason.line and not reason.asked
     ((name, value),) = reason.values
     assert name.endswith(".size(1)") and value == "1"
+
+
+class _InLoop(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.BatchNorm1d(3) for _ in range(2)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+
+def test_a_checkpoint_that_breaks_the_graph_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "symshape.frames"):
+        report = symshape.explain(_InLoop(), torch.randn(5, 3, requires_grad=True))
+    assert not report.graphs
+    (said,) = [record.getMessage() for record in caplog.records if "checkpoint" in record.getMessage()]
+    assert "backward writes again" in said and "test_graphs.py" in said

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 
 import symshape
+from symshape.tools.measure import Graphs
 
 COMPILERS = {
     "compile": symshape.compile,
@@ -137,3 +139,43 @@ def test_the_next_graph_writes_to_one_of_them(name: str, program: Callable[..., 
         x = torch.randn(n, 3, requires_grad=gradient)
         for ours, theirs in zip(compiled(x), program(x)):
             torch.testing.assert_close(ours, theirs)
+
+
+MAYBE_VIEWS: dict[str, tuple[Callable[..., Any], int]] = {
+    "contiguous": (lambda x: x.t().contiguous(), 2),
+    "channels last": (lambda x: x.contiguous(memory_format=torch.channels_last), 4),
+    "to channels last": (lambda x: x.to(memory_format=torch.channels_last), 4),
+    "reshape": (lambda x: x.transpose(0, 1).reshape(x.shape[0], -1), 3),
+    "flatten": (lambda x: x.transpose(1, 2).flatten(1), 3),
+    "ravel": (lambda x: x.movedim(0, -1).ravel()[1:], 2),
+    "a view of it": (lambda x: x.t().contiguous().view(-1, x.shape[0]), 2),
+    "a part": (lambda x: x[:, :2].contiguous(), 2),
+    "beside what was computed": (lambda x: (lambda y: (y, y.t().contiguous()))(x * 2), 2),
+    "of another type": (lambda x: x.t().to(torch.float64), 2),
+}
+
+
+@pytest.mark.parametrize("name", MAYBE_VIEWS)
+def test_what_is_a_view_where_a_size_is_1(name: str) -> None:
+    """The caller writes to the argument, and to each result, after the call."""
+    program, rank = MAYBE_VIEWS[name]
+    compiled = symshape.compile(program)
+    with Graphs() as graphs:
+        for sizes in ((4, 3, 5, 6), (1, 3, 5, 6), (4, 1, 1, 1), (7, 2, 3, 2), (5, 4, 2, 3), (1, 1, 1, 1)):
+            theirs = torch.arange(float(torch.Size(sizes[:rank]).numel())).view(sizes[:rank])
+            ours = theirs.clone()
+            expected, actual = (pytree.tree_leaves(f(x)) for f, x in ((program, theirs), (compiled, ours)))
+            for written in range(-1, len(expected)):
+                for x, results in ((theirs, expected), (ours, actual)):
+                    (x if written < 0 else results[written]).add_(1)
+                torch.testing.assert_close((ours, *actual), (theirs, *expected), rtol=0, atol=0)
+    assert not graphs.breaks and graphs.graphs <= 5
+
+
+def test_a_copy_of_what_nobody_has_is_one_graph() -> None:
+    compiled = symshape.compile(lambda x: (x + 1).t().contiguous() + x.t().reshape(-1).sum())
+    with Graphs() as graphs:
+        for sizes in ((4, 3), (1, 3), (4, 1), (7, 2)):
+            x = torch.randn(sizes)
+            torch.testing.assert_close(compiled(x), (x + 1).t().contiguous() + x.sum())
+    assert graphs.graphs == 1

@@ -8,6 +8,7 @@ from symshape.frontend.decompositions.margin_losses import margin_loss_kernels
 from symshape.frontend.patches import (
     associative_scan_gradients,
     autograd_kernels,
+    batching_kernels,
     foreach_lists,
     lost_sizes,
     operator_rules,
@@ -243,6 +244,14 @@ ROWS: tuple[Patch, ...] = (
         autograd_kernels.broadcasts_in_transforms,
         "a transform of torch.func differentiates with sizes that are not known to be 1",
         (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
+    ),
+    Patch(
+        "batching rules",
+        ("frame", "graph", "jit"),
+        batching_kernels.batching_targets,
+        batching_kernels.rules_for_any_batch,
+        "in a vmap, C++ makes numbers of the sizes of convolutions, `gather`, poolings, norms: a graph for each batch",
+        (*autograd_kernels.KERNEL_PROBES, *batching_kernels.PROBES),
     ),
     Patch(
         "gradients of broadcasts",

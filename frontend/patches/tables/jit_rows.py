@@ -6,6 +6,7 @@ from symshape.frontend.patches import (
     associative_scans,
     generators,
     jit_tracing,
+    packed_rows,
 )
 from symshape.frontend.patches.patch import Patch, Versions
 from symshape.frontend.patches.probes import Behaves, Exists, Says, Takes, added
@@ -80,6 +81,29 @@ ROWS: tuple[Patch, ...] = (
         (
             Takes("torch.fx._symbolic_trace.is_fx_tracing", ""),
             Says("torch.nested.nested_tensor_from_jagged", "is_fx_tracing"),
+        ),
+    ),
+    Patch(
+        "layers that look at data",
+        ("function",),
+        ("torch.nn.modules.transformer._detect_is_causal_mask", "torch.nn.modules.rnn.RNNBase.check_forward_args"),
+        jit_tracing.layers_look_at_no_data,
+        "whether a mask is causal, and how many rows were packed, would be in the data",
+        (
+            Takes("torch.nn.modules.transformer._detect_is_causal_mask", "mask, is_causal, size"),
+            Takes("torch.nn.modules.rnn.RNNBase.check_forward_args", "self, input, hidden, batch_sizes"),
+            Takes("torch.nn.modules.rnn.RNNBase.check_input", "self, input, batch_sizes"),
+        ),
+    ),
+    Patch(
+        "total_length of packed rows",
+        ("function",),
+        (packed_rows.PADDING,),
+        packed_rows.lengths_are_asserted,
+        "pad_packed_sequence asks whether the longest row fits, which is in the data",
+        (
+            Takes("torch.nn.utils.rnn.pad_packed_sequence", "sequence, batch_first, padding_value, total_length"),
+            Says("torch.nn.utils.rnn.pad_packed_sequence", "unsorted_indices"),
         ),
     ),
     Patch(

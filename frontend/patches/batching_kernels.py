@@ -1,0 +1,64 @@
+"""Operators in a ``vmap`` whose sizes PyTorch's C++ makes numbers: traced by rules of ours."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from symshape.frontend.bridge.batches import BATCHED, batching_kernel
+from symshape.frontend.decompositions.batching_rules import COMPOSITE, TAKEN_APART, batching_rules
+from symshape.frontend.patches.patch import Changes
+from symshape.frontend.patches.probes import Exists, Takes
+
+
+def rules_for_any_batch(changes: Changes) -> None:
+    """One graph serves batches of all sizes."""
+    kernels = {op: kernel for op, kernel in _kernels().items() if BATCHED not in op.py_kernels}
+
+    def remove() -> None:
+        for op in kernels:
+            op.py_kernels.pop(BATCHED, None)
+            op._dispatch_cache.pop(BATCHED, None)
+
+    changes.callback(remove)
+    for op, kernel in kernels.items():
+        op.py_kernels[BATCHED] = kernel
+        op._dispatch_cache.pop(BATCHED, None)
+
+
+@functools.cache
+def _kernels() -> dict[Any, Callable[..., Any]]:
+    rules: Any = decomposition_table
+    found = {op: rule for op, rule in rules.items() if op in TAKEN_APART or _has_no_rule(op)}
+    found |= {op: functools.partial(op._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd) for op in COMPOSITE}
+    return found | {op: batching_kernel(op, rule) for op, rule in batching_rules().items()}
+
+
+def _has_no_rule(op: Any) -> bool:
+    """Whether an operator of tensors runs for one in the batch after the other, and draws no random numbers."""
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or op._schema.is_mutable:
+        return False
+    takes = [str(argument.type) for argument in op._schema.arguments]
+    draws = torch.Tag.nondeterministic_seeded in op.tags
+    keys = ("FuncTorchBatched", "FuncTorchBatchedDecomposition")
+    has_rule = any(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key) for key in keys)
+    return any("Tensor" in one for one in takes) and not draws and not has_rule
+
+
+def batching_targets() -> list[str]:
+    """The tables that ``rules_for_any_batch`` writes to."""
+    return [f"torch.ops.{op}.py_kernels" for op in _kernels()]
+
+
+PROBES = (
+    Exists("torch._C.DispatchKey.FuncTorchBatched"),
+    Exists("torch._C._functorch._unwrap_batched"),
+    Exists("torch._C._functorch._add_batch_dim"),
+    Exists("torch._C._ExcludeDispatchKeyGuard"),
+    Takes("torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter", ""),
+    Takes("torch._functorch.pyfunctorch.VmapInterpreter.batch_size", "self"),
+)
