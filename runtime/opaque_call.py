@@ -72,8 +72,8 @@ def gradients_of_call(
             if pairs
             else [None] * len(leaves)
         )
-    found = [torch.zeros_like(t) if g is None else g for g, t in zip(found, leaves)]
-    return _in_own_memory(found, [*tensors, *(g for g in gradients if g is not None)])
+    made = [torch.zeros_like(t) if g is None else g for g, t in zip(found, leaves)]
+    return _in_own_memory(made, [*tensors, *(g for g in gradients if g is not None)])
 
 
 def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size]) -> list[torch.Tensor]:
