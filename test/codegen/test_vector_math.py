@@ -243,5 +243,6 @@ def test_fmod_of_f64_is_exact() -> None:
     y = torch.rand(4000, dtype=torch.float64, generator=generator)
     compiled = symshape.compile(torch.fmod)
     for x in (count * y, torch.nextafter(count * y, torch.zeros_like(y)), y * 2.0**60, -y, torch.full_like(y, INF)):
-        expected = torch.from_numpy(numpy.fmod(x.numpy(), y.numpy()))
+        with numpy.errstate(invalid="ignore"):
+            expected = torch.from_numpy(numpy.fmod(x.numpy(), y.numpy()))
         torch.testing.assert_close(compiled(x, y), expected, rtol=0, atol=0, equal_nan=True)
