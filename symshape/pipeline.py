@@ -74,7 +74,6 @@ PIPELINE: Final[tuple[Step, ...]] = (
         DYNAMO,
         f"{_REWRITES}.changed_items:copy_changed_items",
         "items that are changed and written back are read as copies",
-        optional=True,
     ),
     Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
     Step(

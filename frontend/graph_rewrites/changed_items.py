@@ -96,7 +96,8 @@ def _may_change(index: Node, read: Any, write: Node) -> bool:
 
 def _read_a_copy(change: Node, views: list[Node]) -> None:
     select = views[-1]
-    x, dim, number = select.args
+    args: Any = select.args  # of this form, by `_reads_the_same`
+    x, dim, number = args
     graph = change.graph
     with graph.inserting_before(change):
         copy = graph.call_function(torch.ops.aten.index.Tensor, (x, [*[None] * dim, number.args[0]]))

@@ -51,8 +51,8 @@ def _lay_out_views(node: Node) -> None:
     """The layouts of views of another memory."""
     for user in node.users:
         if user.target in _VIEWS:
-            args = map_arg(user.args, lambda one: one.meta["val"])
-            user.meta["val"] = user.target(*args)
+            view: Any = user.target
+            user.meta["val"] = view(*map_arg(user.args, lambda one: one.meta["val"]))
             _lay_out_views(user)
 
 
