@@ -176,6 +176,14 @@ FITS: dict[str, Fit] = {
         lambda z: z,
         single=False,
     ),
+    "ATAN_F64": Fit(
+        lambda z: (_of_square(mp.atan, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 3,
+        0,
+        0.1717,
+        range(12),
+        lambda z: z,
+        single=False,
+    ),
     "COS_F64": Fit(
         lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2 if z > mpf("1e-9") else mpf(1) / 24,
         0,

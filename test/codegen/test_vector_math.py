@@ -211,7 +211,7 @@ EDGES_F64 += [-36.5, -50.0, -745.2, -1022.0, -1074.4, -1074.9, 1e6 * numpy.pi, 2
 
 
 @pytest.mark.parametrize("level", ["native", "x86-64-v3"])
-@pytest.mark.parametrize("name", ["sin", "cos", "tan", "expm1", "exp2", "sinh", "log1p", "atanh"])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "expm1", "exp2", "sinh", "log1p", "atanh", "atan"])
 def test_f64_of_any_bits(name: str, level: str) -> None:
     """Against extended precision, in ulp."""
     if level not in (NATIVE, *held()):
@@ -226,7 +226,8 @@ def test_f64_of_any_bits(name: str, level: str) -> None:
     x = x[x.abs().argsort()]  # a vector with a large one is computed by the library
     actual = symshape.compile(getattr(torch, name), options={"cpu": level})(x)
     with numpy.errstate(all="ignore"):
-        expected = getattr(numpy, {"atanh": "arctanh"}.get(name, name))(x.numpy().astype(numpy.longdouble))
+        reference = getattr(numpy, {"atanh": "arctanh", "atan": "arctan"}.get(name, name))
+        expected = reference(x.numpy().astype(numpy.longdouble))
         rounded = expected.astype(numpy.float64)
         errors = abs(actual.numpy().astype(numpy.longdouble) - expected) / numpy.spacing(abs(rounded))
     same = (actual.numpy() == rounded) | (numpy.isnan(actual.numpy()) & numpy.isnan(rounded))

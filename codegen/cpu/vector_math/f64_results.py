@@ -11,6 +11,7 @@ from symshape.codegen.cpu.vector_math.functions_f64 import log_of, split_log
 
 # pi/2 in three parts. Up to 2**29 what is left of x after the first is exact: a multiple of 2**-53 below 1.
 _HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+_QUARTER_PI, _QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
 _LN2_HIGH, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
 
 
@@ -100,3 +101,37 @@ def atanh(m: Floats, x: str) -> str:
     a = m.abs(x)
     y = log1p(m, m.div(m.add(a, a), m.sub(1.0, a)))
     return m.op("math.copysign", m.mul(y, 0.5), x)
+
+
+def _angle(m: Floats, a: str, b: str) -> tuple[str, str]:
+    """k and t with atan(a/b) = k*pi/4 + atan(t), |t| <= tan(pi/8), for numbers that are not negative."""
+    low, high = m.op("arith.minimumf", a, b), m.op("arith.maximumf", a, b)
+    steep, infinite = m.compare("ogt", a, b), m.compare("oeq", low, math.inf)
+    diagonal = m.both("ori", m.compare("ogt", low, m.mul(high, 0.41421356237309503)), infinite)
+    above, below = m.select(diagonal, m.sub(low, high), low), m.select(diagonal, m.add(low, high), high)
+    t = m.div(above, below)
+    t = m.select(m.both("ori", m.compare("oeq", high, 0.0), infinite), 0.0, t)
+    k = m.select(diagonal, 1.0, 0.0)
+    return m.select(steep, m.sub(2.0, k), k), m.select(steep, m.sub(-0.0, t), t)
+
+
+def _atan_of(m: Floats, k: str, t: str) -> str:
+    """k*pi/4 + atan(t)."""
+    square, high = m.mul(t, t), m.mul(k, _QUARTER_PI)
+    low = m.fma(k, _QUARTER_PI_LOW, m.fma(k, _QUARTER_PI, m.sub(-0.0, high)))
+    return m.add(high, m.add(t, m.fma(m.mul(m.polynomial(fit.ATAN_F64, square), square), t, low)))
+
+
+def atan(m: Floats, x: str) -> str:
+    """Of what x is to 1."""
+    return m.op("math.copysign", _atan_of(m, *_angle(m, m.abs(x), m.constant(1.0))), x)
+
+
+def atan2(m: Floats, y: str, x: str) -> str:
+    """The angle of the point (x, y), with C's values at zeros and infinities."""
+    a, b = m.abs(y), m.abs(x)
+    scale = m.select(m.compare("ogt", m.op("arith.maximumf", a, b), 2.0**1000), 2.0**-100, 1.0)  # a + b is finite
+    k, t = _angle(m, m.mul(a, scale), m.mul(b, scale))
+    negative = m.int_compare("slt", m.bits(x), 0)  # also -0
+    k, t = m.select(negative, m.sub(4.0, k), k), m.select(negative, m.sub(-0.0, t), t)
+    return m.op("math.copysign", _atan_of(m, k, t), y)

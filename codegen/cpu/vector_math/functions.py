@@ -227,6 +227,8 @@ _F64: dict[str, Expansion] = {
     "math.sinh": exact.sinh,
     "math.log1p": exact.log1p,
     "math.atanh": exact.atanh,
+    "math.atan": exact.atan,
+    "math.atan2": exact.atan2,
     "arith.remf": _fmod,
     "math.exp": wide.exp,
     "math.log": wide.log,
