@@ -135,6 +135,8 @@ class _Folder:
         match instr.op:
             case "check_index":
                 return operands[0] if self._in_range(instr, facts) else None
+            case "arith.minsi" | "arith.maxsi":
+                return self._extremum(instr, facts)
             case "arith.select":
                 chosen = conditions.get(operands[0])
                 if chosen is not None:
@@ -159,6 +161,13 @@ class _Folder:
             case "arith.muli" if self.exprs.get(operands[0]) == 1:
                 return operands[1]
         return None
+
+    def _extremum(self, instr: Instr, facts: Facts) -> int | None:
+        left, right = (self.exprs.get(operand) for operand in instr.operands)
+        if left is None or right is None:
+            return None
+        low = _either(facts, left, right)
+        return None if low is None else instr.operands[0 if low == (instr.op == "arith.minsi") else 1]
 
     def _in_range(self, instr: Instr, facts: Facts) -> bool:
         index, size = self.exprs.get(instr.operands[0]), instr.address

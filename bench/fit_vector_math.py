@@ -160,6 +160,38 @@ FITS: dict[str, Fit] = {
     "ERF_TAIL": Fit(_erf_tail, 0.98, 3.95, range(6), lambda t: mp.erfc(t) / mp.erf(t)),
     # in f64, to the last bit
     "EXP_F64": Fit(mp.exp, -_HALF_LN2, _HALF_LN2, range(13), lambda x: 1 / mp.exp(x), single=False),
+    "EXPM1_F64": Fit(
+        _series(lambda r: (mp.expm1(r) - r) / r**2, 0.5),
+        -_HALF_LN2,
+        _HALF_LN2,
+        range(12),
+        lambda r: abs(r * r / mp.expm1(r)) if r else mpf(0),
+        single=False,
+    ),
+    "SIN_F64": Fit(
+        lambda z: (_of_square(mp.sin, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 6,
+        0,
+        _QUARTER_PI**2,
+        range(6),
+        lambda z: z,
+        single=False,
+    ),
+    "ATAN_F64": Fit(
+        lambda z: (_of_square(mp.atan, 1)(z) - 1) / z if z > mpf("1e-12") else mpf(-1) / 3,
+        0,
+        0.1717,
+        range(12),
+        lambda z: z,
+        single=False,
+    ),
+    "COS_F64": Fit(
+        lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2 if z > mpf("1e-9") else mpf(1) / 24,
+        0,
+        _QUARTER_PI**2,
+        range(6),
+        lambda z: z**2,
+        single=False,
+    ),
     "LOG_F64": Fit(_atanh_rest, 0, 0.0295, range(7), lambda z: mpf(1), single=False),
     # in f64, for an f32 result
     "ATAN": Fit(

@@ -13,6 +13,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         "lower-aten",
         "inline-scans",
         "unroll-reductions",
+        "drop-repeated-checks",
         "inline-into-gathers",
     ),
     "kernels": (

@@ -25,15 +25,21 @@ LIBRARY.define(
 
 
 def results_of_call(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
-    taken = {t.untyped_storage().data_ptr() for t in tensors}
-    found = []
     results = run(call, tensors, sizes)
     _check_sizes(call, results, tensors, sizes)
+    # The view's strides of dims of 1 are those that were promised.
+    return [own.detach().view(own.shape) for own in _in_own_memory(results, tensors)]
+
+
+def _in_own_memory(results: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The results, contiguous; copies of those that share memory with an earlier one or with the others."""
+    taken = {t.untyped_storage().data_ptr() for t in others}
+    found = []
     for result in results:
         own = result.contiguous()
         own = own.clone() if own.untyped_storage().data_ptr() in taken else own
         taken.add(own.untyped_storage().data_ptr())
-        found.append(own.detach().view(own.shape))  # whose strides of dims of 1 are those that were promised
+        found.append(own)
     return found
 
 
@@ -66,7 +72,8 @@ def gradients_of_call(
             if pairs
             else [None] * len(leaves)
         )
-    return [torch.zeros_like(t) if g is None else g.contiguous().clone() for g, t in zip(found, leaves)]
+    made = [torch.zeros_like(t) if g is None else g for g, t in zip(found, leaves)]
+    return _in_own_memory(made, [*tensors, *(g for g in gradients if g is not None)])
 
 
 def _fake(call: str, tensors: Sequence[torch.Tensor], sizes: Sequence[Size]) -> list[torch.Tensor]:

@@ -29,6 +29,7 @@ from symshape.fallbacks import Attempt, next_attempt, say, write_graph
 from symshape.frontend.bridge.aot_autograd import lasting_inputs, takes_boxed_arguments, written_inputs
 from symshape.frontend.bridge.fake_tensors import shape_env_of
 from symshape.frontend.graph_rewrites.common_subexpressions import common_subexpressions, merged_to_read
+from symshape.frontend.graph_rewrites.items_in_kernels import gather_items
 from symshape.frontend.graph_rewrites.split_biases import split_biases
 from symshape.frontend.importer.import_fx import import_graph
 from symshape.frontend.importer.requirements import Requirements
@@ -174,6 +175,9 @@ def _compile(
     if attempt.as_calls:
         return graph_as_calls(graph, env, kind=kind)
     target, device = choose_target(gm, options)
+    if "gather-items" not in options.disable_passes:
+        with timed("gather-items", timings):
+            gather_items(graph)
     if target == "triton" and "split-biases" not in options.disable_passes:
         with timed("split-biases", timings):
             split_biases(graph)

@@ -69,6 +69,12 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("replace-marked", DYNAMO, f"{_CALLS}:replace_marked", "calls that cannot be traced become opaque"),
     Step("inline-calls", DYNAMO, f"{_REWRITES}.inlined_calls:inline_calls", "calls of subgraphs become their nodes"),
     Step("assert-items", DYNAMO, f"{_REWRITES}.asserted_sizes:assert_items", "items of a known size are checked"),
+    Step(
+        "copy-changed-items",
+        DYNAMO,
+        f"{_REWRITES}.changed_items:copy_changed_items",
+        "items that are changed and written back are read as copies",
+    ),
     Step("copy-into-outs", DYNAMO, f"{_REWRITES}.out_arguments:copy_into_outs", "out= is a call and a copy"),
     Step(
         "leave-out-unread-blocks",
@@ -83,6 +89,13 @@ PIPELINE: Final[tuple[Step, ...]] = (
     Step("guard-offsets", TRACED, f"{_OFFSETS}:guard_where_absolute", "guards on offsets where memory is addressed"),
     Step("tie-assumptions", TRACED, f"{_SIZES}.assumptions:Assumptions.tie", "what the user assumes becomes guards"),
     Step("merge-equal-nodes", TRACED, f"{_REWRITES}.common_subexpressions:common_subexpressions", "CSE", optional=True),
+    Step(
+        "gather-items",
+        TRACED,
+        f"{_REWRITES}.items_in_kernels:gather_items",
+        "items at an index in the data are read in kernels",
+        optional=True,
+    ),
     Step("split-biases", TRACED, f"{_REWRITES}.split_biases:split_biases", "GPUs: kernels add biases", optional=True),
     Step("import-graph", TRACED, f"{_IMPORT}:import_graph", "one host.call for each node"),
     *_passes(),

@@ -163,6 +163,7 @@ KEPT = (
     aten.max_pool3d_with_indices,
     aten.embedding_dense_backward,  # its parts fill a table with zeros, copy it, and add to it row by row in one thread
     aten.index_select,  # what it becomes takes negative indices
+    aten.add,  # its parts copy complex numbers twice, to add them as pairs
     aten.threshold,  # its parts compare integers with a fraction, which eager mode cuts off first
     aten.round,  # its parts multiply by 0.01
     # Their decompositions ask whether they are small: a graph of its own for up to 16 rows of a layer with one output.

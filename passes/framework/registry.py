@@ -32,6 +32,7 @@ TABLE: dict[str, str] = {
     "lower-aten": "symshape.passes.lowering.lower_aten:LowerAten",
     "inline-scans": "symshape.passes.lowering.inline_scans:InlineScans",
     "unroll-reductions": "symshape.passes.lowering.unroll_reductions:UnrollReductions",
+    "drop-repeated-checks": "symshape.passes.lowering.drop_repeated_checks:DropRepeatedChecks",
     "inline-into-gathers": "symshape.passes.lowering.inline_into_gathers:InlineIntoGathers",
     "fuse-kernels": "symshape.passes.fusion.fuse_kernels:FuseKernels",
     "outline-scatters": "symshape.passes.fusion.outline_scatters:OutlineScatters",

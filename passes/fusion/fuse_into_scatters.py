@@ -29,6 +29,7 @@ from symshape.dialects.accessors import (
     rename_function,
     scatter_dims,
     text_of_kernel,
+    written_arguments,
 )
 from symshape.dialects.conditions import emit_condition
 from symshape.dialects.function_facts import facts_of
@@ -62,7 +63,9 @@ class FuseIntoScatters(Pass):
     In the message passing of a graph network the values have a row for each edge, of which there are many more than
     nodes: they are the largest tensor, and need not exist. A scatter is parallel only along the dims that have no
     index. So nothing is joined where the innermost dim has one, which is no work for vectors, nor what calls
-    mathematical functions, which more threads would share.
+    mathematical functions, which more threads would share. Where the program writes to arguments, nothing is joined
+    that reads what the scatter writes to (``k[:, :, i] *= 2``): that could not be in the argument's memory then, and
+    all of it would be copied.
     """
 
     name: ClassVar[str] = "fuse-into-scatters"
@@ -151,6 +154,7 @@ class _Main:
         self.sizes.learn(self.operations)
         self.facts: Facts = facts_of(function)
         self.magnitudes = Magnitudes(self.sizes.shapes_in_memory(), self.facts)
+        self.writes_inputs = max(written_arguments(self.operations[-1]), default=-1) >= 0
 
     def run(self) -> int:
         fused = 0
@@ -194,8 +198,19 @@ class _Main:
             return None
         if not _at_own_point(made, scatter) or made.space() != scatter.space():
             return None
+        if self.writes_inputs and self._reads_what_is_written(made, scatter):
+            return None
         between = self.operations[self._position(made.op) + 1 : self._position(scatter.op)]
         return None if any(op is not None and _may_write(op) for op in between) else made
+
+    def _reads_what_is_written(self, made: _Launched, scatter: _Launched) -> bool:
+        """Whether values of the scatter are computed from its source, or from what that is a copy of."""
+        source = scatter.op.operands[0]
+        originals, maker = [source], source.owner
+        if not isinstance(maker, ir.Block) and maker.name == "host.launch":
+            pairs = in_place_of(self.kernels.functions[callee_of(maker)])
+            originals += [maker.operands[i] for i, _ in pairs]
+        return any(value in originals for value in made.inputs)
 
     def _computes_sizes(self, launch: Any) -> bool:
         """Whether a kernel could compute what it is given besides tensors of the symbols."""

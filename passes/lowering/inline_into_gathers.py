@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 from torch_mlir import ir
 
+from symshape.analysis.loops import INTEGER_DIVISIONS
 from symshape.dialects.accessors import main_functions
 from symshape.dialects.affine_maps import is_dim
 from symshape.dialects.function_facts import facts_of
 from symshape.dialects.types import dtype_of, tensor_type
 from symshape.dialects.views import create_view
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.fusion.compute_graph import Access, Compute, Graph, read_graph
+from symshape.passes.fusion.compute_graph import HEAVY, Access, Compute, Graph, is_constant, read_graph
 from symshape.passes.fusion.sort import sort_block
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts
@@ -47,9 +48,11 @@ class InlineIntoGathers(Pass):
 
     So the log-softmax of a cross entropy never exists as a tensor. Left alone is what may raise an error (it does so
     wherever it is computed, gathered or not), and what costs more to compute again than to store: several operations
-    on values that may be gathered more often than there are of them.
+    on values that may be gathered more often than there are of them. An index that is computed of the point costs
+    little: padding by reflection, a gather for each dim, becomes one gather.
 
     ``max_weight``  scalar operations that are repeated although more values may be read than exist
+    ``max_index_weight``  the same, where they compute the index of a value that is read
     """
 
     name: ClassVar[str] = "inline-into-gathers"
@@ -57,11 +60,15 @@ class InlineIntoGathers(Pass):
         "inlined": "values that gathers compute where they read them",
     }
     max_weight: int = 4
+    max_index_weight: int = 64
 
     def run(self, module: ir.Module, context: PassContext) -> bool:
-        count = sum(self._inline(function) for function in main_functions(module))
-        self.count(context, inlined=count)
-        return count > 0
+        total = 0
+        for function in main_functions(module):
+            while count := self._inline(function):  # again for what a gather that was inlined reads
+                total += count
+        self.count(context, inlined=total)
+        return total > 0
 
     def _inline(self, function: Any) -> int:
         block = function.regions[0].blocks[0]
@@ -88,7 +95,8 @@ class InlineIntoGathers(Pass):
         plan = _read(graph, start, indices)
         if plan is None or plan.node is None:
             return None
-        return plan if plan.is_light(self.max_weight) or _reads_no_more(facts, node, plan.node) else None
+        light = plan.is_light(self.max_weight) or plan.is_index(self.max_index_weight)
+        return plan if light or _reads_no_more(facts, node, plan.node) else None
 
 
 def _reads_no_more(facts: Facts, reader: Compute, read: Compute) -> bool:
@@ -118,6 +126,14 @@ class _Value:
         nodes = [one.node for one in steps if one.node is not None]
         gathered = {(one.base, one.index) for one in steps if one.node is None and one.is_gathered()}
         return len(gathered) <= 1 and not any(n.heavy for n in nodes) and sum(n.weight for n in nodes) <= weight
+
+    def is_index(self, weight: int) -> bool:
+        """One element is read, at an index that is computed of the point alone."""
+        nodes = [one.node for one in self.steps() if one.node is not None]
+        if any(one.node is None for one in self.steps()) or sum(n.weight for n in nodes) > weight:
+            return False
+        inner = [view.operation.name for n in nodes for view in n.op.regions[0].blocks[0].operations]
+        return inner.count("tensor.extract") == 1 and not any(n in HEAVY and n != "tensor.extract" for n in inner)
 
     def is_gathered(self) -> bool:
         return any(name.startswith("x") for e in self.index for name in e.symbols)
@@ -151,7 +167,7 @@ def _read(graph: Graph, access: Access, indices: dict[str, Expr]) -> _Value | No
         return None
     index = tuple(e.substitute(indices) for e in access.map)
     node = graph.producer.get(access.base)
-    if node is None or node.accumulates or node.raises or _is_stored(graph, access.base):
+    if node is None or node.accumulates or _may_fail(node) or _is_stored(graph, access.base):
         leaf = _Value(access.base, index)
         return leaf if not leaf.is_gathered() or all(_is_simple(e) for e in index) else None
     if node.has_index and not all(_is_simple(e) for e in index):
@@ -160,6 +176,14 @@ def _read(graph: Graph, access: Access, indices: dict[str, Expr]) -> _Value | No
     inputs = [_read(graph, one, own) for one in node.inputs]
     found = tuple(one for one in inputs if one is not None)
     return _Value(access.base, index, node, found) if len(found) == len(inputs) else None
+
+
+def _may_fail(node: Compute) -> bool:
+    """Whether its body may find an error in the data."""
+    inner = [view.operation for view in node.op.regions[0].blocks[0].operations]
+    divisions = (op for op in inner if op.name in INTEGER_DIVISIONS)
+    checks = any(op.name == "symshape.check_index" for op in inner)
+    return checks or any(not is_constant(op.operands[1]) for op in divisions)
 
 
 def _is_simple(expr: Expr) -> bool:

@@ -155,11 +155,11 @@ class _Function:
         dest = launch.operands[num_inputs(self.kernels[callee_of(launch)]) + output]
         if not is_allocated(dest) or not self._may_write(launch, output) or self._may_fail(launch):
             return 0
-        before = self._source(launch, output)
-        copy = before is not None and self._is_copy(before)
-        if before is not None and copy:
-            self._leave_out(before)
-            before = None
+        before, copy = self._source(launch, output), False
+        while before is not None and not copy and (original := self._copied(before)) is not None:
+            self._leave_out(before, original)
+            copy = original == self.argument
+            before = None if copy else original
         placed = before is not None and self._place(before) > 0
         self._replace(dest, before if placed else self.argument, launch)
         self.reads.setdefault(self.argument, []).append(self.position[launch.results[0]])
@@ -196,8 +196,8 @@ class _Function:
         inputs = self._inputs(launch)
         for i in self._over(launch, output):
             value = inputs[i]
-            reads = self.reads.get(value, [])
-            only = value not in self.root and value not in self.kept and reads == [self.position[launch.results[0]]]
+            here, reads = self.position[launch.results[0]], self.reads.get(value, [])
+            only = value not in self.root and value not in self.kept and max(reads) == here and reads.count(here) == 1
             if only and not isinstance(value.owner, ir.Block) and self._same_layout(value):
                 return value
         return None
@@ -225,20 +225,22 @@ class _Function:
         pairs = zip((*mine.sizes, *mine.strides), (*theirs.sizes, *theirs.strides), strict=True)
         return all(a == b or self.facts.equal(a, b) for a, b in pairs)
 
-    def _is_copy(self, value: ir.Value) -> bool:
-        """Whether a launch makes nothing but a copy of the argument."""
+    def _copied(self, value: ir.Value) -> ir.Value | None:
+        """What a launch makes nothing but a copy of, if that is the argument, or may be where the copy would be."""
         launch = _launch_of(value)
-        if launch is None or len(launch.results) != 1 or self._inputs(launch) != [self.argument]:
-            return False
-        kernel = self.kernels[callee_of(launch)]
+        if launch is None or len(launch.results) != 1 or len(self._inputs(launch)) != 1:
+            return None
+        kernel, original = self.kernels[callee_of(launch)], self._inputs(launch)[0]
         bodies = [op for op in body_of(kernel) if op.name == "linalg.generic"]
         if in_place_of(kernel) != [(0, 0)] or len(bodies) != 1:
-            return False
+            return None
         block = bodies[0].regions[0].blocks[0]
         (first, *others) = block.operations
-        return not others and list(first.operands) == [block.arguments[0]]
+        if others or list(first.operands) != [block.arguments[0]]:
+            return None
+        return original if original == self.argument or self._source(launch, 0) is not None else None
 
-    def _leave_out(self, copy: ir.Value) -> None:
+    def _leave_out(self, copy: ir.Value, original: ir.Value) -> None:
         launch = copy.owner.operation
         empty = destinations(launch)[0].owner.operation
         for use in list(copy.uses):
@@ -246,10 +248,11 @@ class _Function:
                 use.owner.operation.erase()
         self.inputs.clear()
         self.errors = [
-            (i, [frozenset(self.argument if v == copy else v for v in one) for one in errors])
-            for i, errors in self.errors
+            (i, [frozenset(original if v == copy else v for v in one) for one in errors]) for i, errors in self.errors
         ]
-        copy.replace_all_uses_with(self.argument)
+        self.reads.setdefault(original, []).extend(self.reads.pop(copy, []))
+        self.root = {view: original if root == copy else root for view, root in self.root.items()}
+        copy.replace_all_uses_with(original)
         for op in (launch, empty):
             self.operations[self.position[op.results[0]]] = self.returned  # positions stay
             op.erase()

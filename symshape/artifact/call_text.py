@@ -48,12 +48,13 @@ def decode(value: Any, tensors: Sequence[Any], sizes: Sequence[Any]) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, held), *_) = value.items()
+    if kind == "tensor":  # most are
+        return tensors[held]
     if kind == "dict":
         return {decode(k, tensors, sizes): decode(v, tensors, sizes) for k, v in held}
     if kind in ("list", "tuple", "slice"):
         return getattr(builtins, kind)(*_spread(kind, [decode(v, tensors, sizes) for v in held]))
     plain: dict[str, Callable[[], Any]] = {
-        "tensor": lambda: tensors[held],
         "size": lambda: sizes[held],
         "device": lambda: torch.device(held),
         "torch": lambda: getattr(torch, held),

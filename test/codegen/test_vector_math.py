@@ -15,6 +15,7 @@ from symshape.analysis.loops import Arg, Dim, Instr, LoopKernel
 from symshape.codegen.cpu.emit.kernel import emit_cpu
 from symshape.codegen.cpu.objects.compile_objects import compile_objects
 from symshape.codegen.cpu.objects.target import Target, default
+from symshape.machine.instruction_sets import NATIVE, held
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.cpu.load_objects import load_object
 
@@ -203,3 +204,46 @@ def test_f64(doubles: dict[str, Callable[..., None]], case: Case) -> None:
     doubles[f"{case.name}_f64"](*(v.data_ptr() for v in values), out.data_ptr(), len(out))
     tolerance = 1e-12 if case.name == "cbrt" else 2e-15
     torch.testing.assert_close(out, case.reference(*values), rtol=tolerance, atol=0, equal_nan=True)
+
+
+EDGES_F64 = [5e-324, 1e-310, 2.0**-1022, 1e-20, 1 - 2.0**-53, 709.7, 709.79, 710.4, 710.4758600739439, 711.0, 1023.99]
+EDGES_F64 += [-36.5, -50.0, -745.2, -1022.0, -1074.4, -1074.9, 1e6 * numpy.pi, 2.0**29 - 0.5, 2.0**29, 1e300]
+
+
+@pytest.mark.parametrize("level", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "expm1", "exp2", "sinh", "log1p", "atanh", "atan"])
+def test_f64_of_any_bits(name: str, level: str) -> None:
+    """Against extended precision, in ulp."""
+    if level not in (NATIVE, *held()):
+        pytest.skip("this processor lacks the instructions")
+    torch._dynamo.reset()  # functions of PyTorch share one limit of compiled graphs
+    generator = torch.Generator().manual_seed(3)
+    patterns = torch.randint(-(1 << 62), 1 << 62, (2000,), generator=generator).view(torch.float64)
+    near = torch.randn(5000, dtype=torch.float64, generator=generator)
+    turns = torch.arange(1, 2000, dtype=torch.float64) * (torch.pi / 2)
+    edges = torch.tensor(EDGES_F64, dtype=torch.float64)
+    x = torch.cat([edges, patterns, near, near * 200, near * 1e-6, turns, -turns])
+    x = x[x.abs().argsort()]  # a vector with a large one is computed by the library
+    actual = symshape.compile(getattr(torch, name), options={"cpu": level})(x)
+    with numpy.errstate(all="ignore"):
+        reference = getattr(numpy, {"atanh": "arctanh", "atan": "arctan"}.get(name, name))
+        expected = reference(x.numpy().astype(numpy.longdouble))
+        rounded = expected.astype(numpy.float64)
+        errors = abs(actual.numpy().astype(numpy.longdouble) - expected) / numpy.spacing(abs(rounded))
+    same = (actual.numpy() == rounded) | (numpy.isnan(actual.numpy()) & numpy.isnan(rounded))
+    errors = numpy.where(same, 0, errors)
+    assert errors.max() <= 2.5, (x[int(errors.argmax())].item(), errors.max())
+    zeros = torch.tensor([0.0, -0.0], dtype=torch.float64)
+    found = symshape.compile(getattr(torch, name), options={"cpu": level})(zeros)
+    assert torch.equal(torch.signbit(found), torch.signbit(getattr(torch, name)(zeros)))
+
+
+def test_fmod_of_f64_is_exact() -> None:
+    generator = torch.Generator().manual_seed(3)
+    count = torch.randint(1, 10000, (4000,), generator=generator).double()
+    y = torch.rand(4000, dtype=torch.float64, generator=generator)
+    compiled = symshape.compile(torch.fmod)
+    for x in (count * y, torch.nextafter(count * y, torch.zeros_like(y)), y * 2.0**60, -y, torch.full_like(y, INF)):
+        with numpy.errstate(invalid="ignore"):
+            expected = torch.from_numpy(numpy.fmod(x.numpy(), y.numpy()))
+        torch.testing.assert_close(compiled(x, y), expected, rtol=0, atol=0, equal_nan=True)

@@ -446,3 +446,22 @@ def test_averages_of_images(window: Any, stride: Any, padding: Any, own: bool) -
             (expected,) = torch.autograd.grad(expected.square().sum(), x)
             torch.testing.assert_close(got, expected)
     assert any("pool" in one for one in calls(pooled, torch.randn(2, 3, 7, 8))) != own
+
+
+def test_sums_of_complex_numbers_copy_neither() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        return [x * y + x, torch.add(x, y[0], alpha=2), x.mT + y.mT.conj(), x + y.real, x[::2, ::3] + 1j]
+
+    compiled = symshape.compile(function)
+    for dtype in (torch.complex64, torch.complex128):
+        for shape in ((4, 3), (1, 1), (7, 0), (31, 17)):
+            found = []
+            x, y = (torch.randn(shape, dtype=dtype) for _ in range(2))
+            for each in (compiled, function):
+                leaves = [x.clone().requires_grad_(), y.clone().requires_grad_()]
+                results = each(*leaves)
+                sum(one.abs().square().sum() for one in results).backward()
+                found.append([*results, *(leaf.grad for leaf in leaves)])
+            torch.testing.assert_close(found[0], found[1])
+    (graph,) = symshape.explain(lambda x, y: x + y, x, y).graphs
+    assert graph.program_source.count("aten_") == 1

@@ -61,7 +61,10 @@ OPERATORS: dict[str, list[Callable[[], tuple[Any, ...]]]] = {
             results=[["float32", [["fresh"], ["tensor", 0, 1]]], ["int64", [["fresh"]]], ["int64", [["fresh"]]]],
         ),
     ],
-    "opaque_call_gradient": [lambda: opaque(aten.mul.Tensor, leaf(), leaf(), gradient=True)],
+    "opaque_call_gradient": [
+        lambda: opaque(aten.mul.Tensor, leaf(), leaf(), gradient=True),
+        lambda: opaque(aten.add.Tensor, leaf(), leaf(), gradient=True),  # each gradient is the one that is given
+    ],
     "opaque_random_call": [lambda: opaque(aten.rand_like.default, leaf().detach(), random=True)],
     "opaque_random_call_gradient": [
         lambda: opaque(aten.dropout.default, leaf(), 0.5, True, gradient=True, random=True)

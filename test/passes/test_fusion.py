@@ -161,7 +161,7 @@ def test_what_gathers_read() -> None:
     def left(x: torch.Tensor, i: torch.Tensor, table: torch.Tensor) -> Any:
         stored = x * 2
         wide = torch.tanh(table)  # may be read more often than it has elements
-        return stored, stored[i % x.shape[0]], wide[i], torch.cat([x, x + 1])[i], table[i][i % x.shape[0]]
+        return stored, stored[i % x.shape[0]], wide[i], torch.cat([x, x + 1])[i], table[6 - i][i % x.shape[0]]
 
     for function, count in ((inlined, 6), (left, 0)):
         compiled = symshape.compile(function)

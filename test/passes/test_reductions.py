@@ -68,3 +68,26 @@ def test_backward_of_a_sum_of_rows(target: str) -> None:
             gradients.append([x.grad, *(p.grad.clone() for p in norm.parameters() if p.grad is not None)])
         for result, expected in zip(*gradients, strict=True):
             torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_sums_of_rows_inside_of_a_loop(dtype: torch.dtype) -> None:
+    """Rows of one block and of several, of which the first are added up without wide numbers."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.sum((0, 2)), (x * 2 + 1).sum((0, 2)), x.amax((0, 2)), (x > 0).sum((0, 2))
+
+    compiled = symshape.compile(function)
+    shapes = ((3, 5, 1), (3, 5, 49), (17, 3, 256), (3, 2, 2048), (4, 3, 4096), (4, 3, 4097), (2, 2, 9001), (0, 3, 9))
+    for shape in shapes:
+        x = torch.randn(shape).to(dtype)
+        if 0 in shape:
+            assert torch.equal(symshape.compile(lambda x: x.sum((0, 2)))(x), x.sum((0, 2)))
+            continue
+        actual, exact = compiled(x), function(x.double())
+        within = {torch.float64: 1e-11, torch.float32: 2e-4}.get(dtype, 0.03)
+        for mine, wanted in zip(actual[:2], exact[:2]):
+            torch.testing.assert_close(mine.double(), wanted, rtol=within, atol=within * shape[2] ** 0.5)
+        assert torch.equal(actual[2].double(), exact[2]) and torch.equal(actual[3], exact[3])
+        x[0, 0, 0], x[-1, 1, -1] = float("inf"), float("nan")
+        assert compiled(x)[0][0].isinf() and compiled(x)[0][1].isnan()

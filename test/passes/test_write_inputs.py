@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -378,3 +379,55 @@ def test_an_index_is_checked_where_eager_mode_does(shape: tuple[int, ...]) -> No
                 found.append((torch.zeros(shape), "error"))
         torch.testing.assert_close(found[0][0], found[1][0])
         assert found[0][1] == found[1][1], (shape, index, found)
+
+
+def read_after_adding(cache: Tensor, i: Tensor, row: Tensor) -> Tensor:
+    cache[:, i] += row
+    return cache[:, i] * 2
+
+
+def changed_twice(cache: Tensor, i: Tensor, row: Tensor) -> Tensor:
+    cache[:, i] *= 2
+    cache[:, i] += row
+    return row + 1
+
+
+def copied_and_read(cache: Tensor, i: Tensor, row: Tensor) -> Tensor:
+    cache.index_copy_(1, i, row)
+    return cache[:, i] + cache[:, i - cache.shape[1]]
+
+
+def added_and_selected(cache: Tensor, i: Tensor, row: Tensor) -> Tensor:
+    cache.index_add_(1, i, row)
+    return cache.index_select(1, i)
+
+
+@pytest.mark.parametrize("step", [read_after_adding, changed_twice, copied_and_read, added_and_selected])
+def test_what_is_read_at_the_index_of_a_write_copies_nothing(step: Callable[..., Tensor]) -> None:
+    """The second check of the index could end the program after the write: it was made before."""
+
+    def inputs(length: int, positions: list[int], lines: int = 3, width: int = 4) -> tuple[Tensor, ...]:
+        torch.manual_seed(0)
+        index = torch.tensor(positions, dtype=torch.int64)
+        return torch.randn(lines, length, width), index, torch.randn(lines, len(positions), width)
+
+    (graph,) = symshape.explain(step, *inputs(50, [4, 7])).graphs
+    if step is not copied_and_read:  # what is computed of the index is checked behind the write
+        assert graph.statistics["write-inputs"]["left"] == 0
+        assert graph.statistics["drop-repeated-checks"]["dropped"] >= 1
+        lines = graph.program_source.splitlines()
+        (length,) = (line.split()[0] for line in lines if line.endswith("= arg0.size(1)"))
+        assert not [x for x in lines if "empty_strided" in x and re.search(rf"\b{length}\b", x)]
+    compiled = symshape.compile(step)
+    good = [(50, [4, 7]), (9, [8]), (9, []), (5, [0, 4, 2, 1]), (2, [1, 0]), (0, []), (1, [0])]
+    good += [(50, [-4, 7]), (9, [-9])] * (step in (read_after_adding, changed_twice))
+    for length, positions in good:
+        for lines, width in ((3, 4), (1, 1), (0, 4), (3, 0), (2, 17)):
+            mine, theirs = (inputs(length, positions, lines, width) for _ in range(2))
+            torch.testing.assert_close(compiled(*mine), step(*theirs))
+            torch.testing.assert_close(mine, theirs)
+    for length, positions in ((50, [4, 50]), (9, [9]), (9, [-10, 0]), (0, [0])):
+        mine = inputs(length, positions)
+        with pytest.raises((IndexError, RuntimeError)):
+            compiled(*mine)
+        torch.testing.assert_close(mine, inputs(length, positions))

@@ -36,6 +36,51 @@ func.func private @over_first(%x0: tensor<?xf32>, %x1: tensor<?xf32>, %dest: ten
 
 // -----
 
+// A copy of a value that is in the argument's memory goes too, though the value was read before.
+// CHECK-LABEL: func.func @copy_between(
+// CHECK-SAME:    %[[X:.*]]: tensor<?xf32>, %[[V:.*]]: tensor<?xf32>)
+// CHECK:         %[[A:.*]] = "host.launch"(%[[X]], %[[V]], %[[X]], %{{.*}}) {callee = @over_first}
+// CHECK:         %[[B:.*]] = "host.launch"(%[[V]], %[[A]], %{{.*}}) {callee = @over_first}
+// CHECK-NOT:     callee = @copy
+// CHECK:         %[[D:.*]] = "symshape.reuse"(%[[A]])
+// CHECK-NEXT:    %[[R:.*]] = "host.launch"(%[[A]], %[[B]], %[[D]], %{{.*}}) {callee = @over_first}
+// CHECK:         return %[[R]], %[[B]]
+func.func @copy_between(%x: tensor<?xf32>, %v: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %s0 = "symshape.symbol"() {name = "s0", min = 0 : i64, max = 4096 : i64, divisor = 1 : i64, hint = 8 : i64, source = "", binding = "arg0.size(0)"} : () -> index
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  "symshape.bind"(%x, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  "symshape.bind"(%v, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e0 = tensor.empty(%s0) : tensor<?xf32>
+  %a = "host.launch"(%x, %v, %e0, %s0) {callee = @over_first} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%a, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e1 = tensor.empty(%s0) : tensor<?xf32>
+  %b = "host.launch"(%v, %a, %e1, %s0) {callee = @over_first} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%b, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e2 = tensor.empty(%s0) : tensor<?xf32>
+  %c = "host.launch"(%a, %e2, %s0) {callee = @copy} : (tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%c, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  %e3 = tensor.empty(%s0) : tensor<?xf32>
+  %r = "host.launch"(%c, %b, %e3, %s0) {callee = @over_first} : (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, index) -> tensor<?xf32>
+  "symshape.bind"(%r, %s0, %c1, %c0) : (tensor<?xf32>, index, index, index) -> ()
+  return {symshape.writes = array<i64: 0, -1>} %r, %b : tensor<?xf32>, tensor<?xf32>
+}
+func.func private @copy(%x: tensor<?xf32>, %dest: tensor<?xf32>, %s0: index) -> tensor<?xf32>
+    attributes {symshape.in_place = array<i64: 0, 0>, symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 1 : i64, symshape.num_outputs = 1 : i64} {
+  %e = tensor.empty(%s0) : tensor<?xf32>
+  %r = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    linalg.yield %in : f32
+  } -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
+func.func private @over_first(%x0: tensor<?xf32>, %x1: tensor<?xf32>, %dest: tensor<?xf32>, %s0: index) -> tensor<?xf32>
+    attributes {symshape.in_place = array<i64: 0, 0>, symshape.kernel, symshape.kind = "pointwise", symshape.num_inputs = 2 : i64, symshape.num_outputs = 1 : i64} {
+  return %dest : tensor<?xf32>
+}
+
+// -----
+
 // What the last kernel writes over is in the argument's memory too.
 // CHECK-LABEL: func.func @chain(
 // CHECK-SAME:    %[[X:.*]]: tensor<?xf32>, %[[V:.*]]: tensor<?xf32>)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit import types
 from symshape.codegen.cpu.emit.index_arithmetic import per_lane, scalar
+from symshape.codegen.cpu.emit.neighbours import is_of_points, neighbours
 from symshape.codegen.cpu.emit.state import State, Value
 from symshape.codegen.cpu.schedule.interleave import Member, picked, spread
 from symshape.prover.numbers.expr import Expr, product
@@ -83,8 +84,18 @@ def extract(state: State, instr: Instr, indices: list[Value]) -> Value:
     offsets = varying[0]
     for more in varying[1:]:
         offsets = state.writer.pure(f"arith.addi {offsets}, {more} : {state.vector('i64')}")
-    gathered = _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
-    return Value(gathered, arg.dtype, uniform=False)
+
+    def gathered() -> str:
+        return _gather(state, _elements(state, first, offsets, arg.dtype), arg.dtype, mask)
+
+    if not is_of_points(state.kernel, instr):
+        return Value(gathered(), arg.dtype, uniform=False)
+
+    def loaded(start: str) -> str:
+        address = element(state, first, start, arg.dtype)
+        return _load_vector(state, address, arg.dtype, mask, only_active=mask == state.mask)
+
+    return Value(neighbours(state, offsets, arg.dtype, loaded, gathered), arg.dtype, uniform=False)
 
 
 def store(state: State, instr: Instr, value: Value) -> None:

@@ -22,8 +22,8 @@ from symshape.codegen.cpu.emit.combiners import (
 )
 from symshape.codegen.cpu.emit.index_arithmetic import scalar
 from symshape.codegen.cpu.emit.state import State, Value
-from symshape.codegen.cpu.schedule.layout import Layout
-from symshape.codegen.cpu.schedule.sweep_order import Sweep
+from symshape.codegen.cpu.schedule.layout import LIGHT, Layout
+from symshape.codegen.cpu.schedule.sweep_order import Sweep, weight
 from symshape.prover.numbers.expr import Expr
 
 _CHAIN = 64  # vectors of the lane dim that are added up before they join the row's sum (rounding errors)
@@ -203,7 +203,8 @@ class SweepLoops:
 
             bounds = first, last, state.constant(copies * width, "i64")
             start = start + [identities(state, one, False) for one in self.reductions] * (copies - 1)
-            final = self._blocked(self.reductions * copies, bounds, _CHAIN * copies * width, size, start, step)
+            block = _CHAIN * copies * width
+            final = self._in_one_block(self.reductions * copies, bounds, block, size, start, step)
             return [self._tree(one, final[k::count]) for k, one in enumerate(self.reductions)]
 
         if not layout.peeled:
@@ -218,6 +219,42 @@ class SweepLoops:
             pairs = zip(parts[::2], parts[1::2], strict=True)
             parts = [combine(self.state, reduction, left, right, False) for left, right in pairs]
         return parts[0]
+
+    def _in_one_block(
+        self,
+        reductions: list[Reduction],
+        bounds: tuple[str, str, str],
+        block: int,
+        size: Expr,
+        accumulators: Accumulators,
+        step: Callable[[str, Accumulators], Accumulators],
+    ) -> Accumulators:
+        """As `_blocked`. Where rows are inside of other loops, one that is a single block is added up without wide
+        numbers, which change nothing then and take as long as the row."""
+        state = self.state
+        outer = sum(dim.reduced for dim in state.kernel.dims) > 1
+        light = sum(weight(instr) for instr in self.current.code) <= LIGHT
+        if not outer or not light or size.as_int() is not None or not any(is_sum(one) for one in reductions):
+            return self._blocked(reductions, bounds, block, size, accumulators, step)
+        lower, upper, _ = bounds
+        pure = state.writer.pure
+        length = pure(f"arith.subi {upper}, {lower} : i64")
+        single = pure(f"arith.cmpi sle, {length}, {state.constant(block, 'i64')} : i64")
+        counts = [len(one) for one in accumulators]
+        types = [e if self.uniform else state.vector(e) for one in reductions for e in one.elements]
+
+        def at_once() -> list[str]:
+            pairs = list(zip(reductions, accumulators, strict=True))
+            fresh = [identities(state, one, self.uniform) if is_sum(one) else names for one, names in pairs]
+            found = self.loop(reductions, bounds, fresh, step)
+            joined = [self._join(one, names, new) if is_sum(one) else new for (one, names), new in zip(pairs, found)]
+            return [name for one in joined for name in one]
+
+        def in_blocks() -> list[str]:
+            found = self._blocked(reductions, bounds, block, size, accumulators, step)
+            return [name for one in found for name in one]
+
+        return _grouped(state.writer.branch(single, types, at_once, in_blocks), counts)
 
     def _blocked(
         self,

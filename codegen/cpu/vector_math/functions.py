@@ -13,6 +13,7 @@ from functools import partial
 from symshape.analysis.loops import Instr
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.vector_math import coefficients as fit
+from symshape.codegen.cpu.vector_math import f64_results as exact
 from symshape.codegen.cpu.vector_math import functions_f64 as wide
 from symshape.codegen.cpu.vector_math.floats import Floats
 from symshape.codegen.cpu.vector_math.libm import call_libm
@@ -177,15 +178,16 @@ def _keep_zero(m: Floats, x: str, y: str) -> str:
 
 
 def _fmod(m: Floats, x: str, y: str) -> str:
-    """|x| - trunc(|x|/|y|)*|y| in f64: exact while the quotient has at most 29 bits; it may be one too large."""
-    d = m.of("f64")
-    a, b = m.widen(m.abs(x)), m.widen(m.abs(y))
+    """|x| - trunc(|x|/|y|)*|y| in f64: exact while the quotient is, which may be one too large."""
+    d, is_f64 = m.of("f64"), m.element == "f64"
+    a, b = (m.abs(one) if is_f64 else m.widen(m.abs(one)) for one in (x, y))
     quotient = d.op("math.trunc", d.div(a, b))
     rest = d.fma(d.sub(-0.0, quotient), b, a)
     rest = d.select(d.compare("olt", rest, 0.0), d.add(rest, b), rest)
     rest = d.select(d.both("andi", d.compare("oeq", b, _INF), d.compare("olt", a, _INF)), a, rest)
-    result = m.op("math.copysign", m.narrow(rest), x)
-    large = d.both("andi", d.compare("ogt", quotient, 2.0**29), d.compare("olt", quotient, _INF))
+    result = m.op("math.copysign", rest if is_f64 else m.narrow(rest), x)
+    numbers = d.both("andi", d.compare("ogt", b, 0.0), d.compare("olt", a, _INF))
+    large = d.both("andi", numbers, d.compare("ogt", quotient, 2.0**51 if is_f64 else 2.0**29))
     return m.if_any(large, lambda: call_libm(m.state, "fmod", [x, y], m.element, m.uniform), result)
 
 
@@ -217,6 +219,17 @@ _F32: dict[str, Expansion] = {
     **{f"math.{name}": partial(_widened, expansion) for name, expansion in wide.EXPANSIONS.items()},
 }
 _F64: dict[str, Expansion] = {
+    "math.sin": lambda m, x: _unless_huge(m, "sin", x, _keep_zero(m, x, exact.trigonometric(m, x, 0.0))),
+    "math.cos": lambda m, x: _unless_huge(m, "cos", x, exact.trigonometric(m, x, 1.0)),
+    "math.tan": lambda m, x: _unless_huge(m, "tan", x, _keep_zero(m, x, exact.tan(m, x))),
+    "math.expm1": exact.expm1,
+    "math.exp2": exact.exp2,
+    "math.sinh": exact.sinh,
+    "math.log1p": exact.log1p,
+    "math.atanh": exact.atanh,
+    "math.atan": exact.atan,
+    "math.atan2": exact.atan2,
+    "arith.remf": _fmod,
     "math.exp": wide.exp,
     "math.log": wide.log,
     "math.tanh": wide.tanh,

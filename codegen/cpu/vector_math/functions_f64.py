@@ -41,13 +41,15 @@ def exp(m: Floats, x: str) -> str:
     return m.select(none, 0.0, m.scale(m.polynomial(fit.EXP_F64, r), n))
 
 
-def log(m: Floats, x: str) -> str:
-    """The natural logarithm: 2*atanh(f/(2 + f)), arranged as in fdlibm's e_log.c."""
-    tiny = m.compare("olt", x, _SMALLEST_NORMAL)
-    bits = m.bits(m.select(tiny, m.mul(x, 2.0**52), x))
+def split_log(m: Floats, x: str) -> tuple[str, str]:
+    """e (an integer) and f with x = 2**e * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), for positive normal x."""
+    bits = m.bits(x)
     e = m.int_op("shrsi", m.int_op("subi", bits, 0x3FE6A09E667F3BCD), 52)
-    f = m.sub(m.from_bits(m.int_op("subi", bits, m.int_op("shli", e, 52))), 1.0)
-    exponent = m.add(m.to_float(e), m.select(tiny, -52.0, 0.0))
+    return e, m.sub(m.from_bits(m.int_op("subi", bits, m.int_op("shli", e, 52))), 1.0)
+
+
+def log_of(m: Floats, x: str, exponent: str, f: str) -> str:
+    """The logarithm of x = 2**exponent * (1 + f): 2*atanh(f/(2 + f)), arranged as in fdlibm's e_log.c."""
     s = m.div(f, m.add(f, 2.0))
     square, half = m.mul(s, s), m.mul(m.mul(f, f), 0.5)
     rest = m.mul(m.polynomial(fit.LOG_F64, square), square)
@@ -56,6 +58,13 @@ def log(m: Floats, x: str) -> str:
     y = m.select(m.compare("oeq", x, _INF), _INF, y)
     y = m.select(m.compare("oeq", x, 0.0), -_INF, y)
     return m.select(m.compare("ult", x, 0.0), _NAN, y)
+
+
+def log(m: Floats, x: str) -> str:
+    """The natural logarithm."""
+    tiny = m.compare("olt", x, _SMALLEST_NORMAL)
+    e, f = split_log(m, m.select(tiny, m.mul(x, 2.0**52), x))
+    return log_of(m, x, m.add(m.to_float(e), m.select(tiny, -52.0, 0.0)), f)
 
 
 def tanh(m: Floats, x: str) -> str:

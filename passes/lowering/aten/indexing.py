@@ -6,7 +6,7 @@ The source is captured, not an operand of the loop: it must be in memory, the in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, cast
 
 from torch_mlir import ir
@@ -132,9 +132,9 @@ def take(b: Builder, x: Tensor, index: Tensor) -> Tensor:
     return b.pointwise(index.sizes, x.dtype, [index], code)
 
 
-def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None], *, checked: bool = True) -> Tensor:
     """NumPy's advanced indexing: the indices broadcast together; their dims stand where the first index was if all are
-    next to each other, else in front."""
+    next to each other, else in front. ``checked``: an index out of range is an error."""
     at = {i: index for i, index in enumerate(indices) if index is not None}
     require_indices(*at.values())
     positions = sorted(at)
@@ -152,8 +152,8 @@ def index_tensor(b: Builder, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     def code(*values: Scalar) -> Scalar:
         read: dict[int, Scalar] = {}
         for i, value in zip(at, values):
-            message = f"index is out of bounds for dimension {i}"
-            read[i] = m.check_index(m.wrapped(value, x.sizes[i]), x.sizes[i], message)
+            message, index = f"index is out of bounds for dimension {i}", m.wrapped(value, x.sizes[i])
+            read[i] = m.check_index(index, x.sizes[i], message) if checked else m.clamped_index(index, x.sizes[i])
         return m.extract(x.value, [read[i] if i in read else m.position(result_dim[i]) for i in range(x.rank)], x.dtype)
 
     return b.pointwise(b.results[0].sizes, x.dtype, inputs, code)
@@ -165,5 +165,5 @@ RULES: dict[str, Rule] = {
     "aten.gather.default": without_dims(gather),
     "aten.take.default": take,
     "aten.index.Tensor": index_tensor,
-    "aten._unsafe_index.Tensor": index_tensor,
+    "aten._unsafe_index.Tensor": partial(index_tensor, checked=False),
 }

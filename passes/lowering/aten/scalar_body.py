@@ -186,6 +186,12 @@ class Body:
         more = {"error": ir.StringAttr.get(error)} if error else {}
         return self.op("symshape.check_index", "index", index, limit, message=ir.StringAttr.get(message), **more)
 
+    def clamped_index(self, x: Scalar, size: Expr) -> Scalar:
+        """An integer as an index into ``size`` elements, which it is by promise: nothing is read elsewhere if not."""
+        index = self.op("arith.index_cast", "index", self.cast(x, "i64"))
+        last = Scalar(self._size_value(size - 1), "index")
+        return self.op("arith.maxsi", "index", self.op("arith.minsi", "index", index, last), self.constant(0, "index"))
+
     def wrapped(self, index: Scalar, size: Expr) -> Scalar:
         """A negative index counts from the end."""
         index = self.cast(index, "i64")

@@ -20,6 +20,10 @@ SQRT_HALF = math.sqrt(0.5)
 BERNOULLI = tuple(map(Fraction, ("1/6", "-1/30", "1/42", "-1/30", "5/66", "-691/2730", "7/6", "-3617/510")))
 TERMS = 6  # of a zeta function that are summed, before its asymptotic series
 SHIFT = 10  # arguments below are moved up by so much, where the series is exact
+LOG_SHIFT = 7  # the same for the logarithm: what its series leaves out is 1e-15 there
+SINE, COSINE = (  # of pi*x up to a half
+    [(-1.0) ** k * math.pi ** (2 * k + odd) / math.factorial(2 * k + odd) for k in range(11)][::-1] for odd in (1, 0)
+)
 
 
 def scaled_i(order: int, x: Real) -> Real:
@@ -133,28 +137,32 @@ def ndtri(p: Real) -> Real:
     return p.where("lt", 0.0, NAN, p.where("gt", 1.0, NAN, ends))
 
 
-def sine_of_turns(x: Real) -> Real:
-    """sin(pi*x), up to its sign."""
-    return ((x - x.math("roundeven")) * math.pi).math("sin")
+def sine_and_cosine(x: Real) -> tuple[Real, Real]:
+    """sin(pi*x) and cos(pi*x), both with the sign that they have at x - 1 or both as they are. Two Taylor series, since
+    vectors have no sine in float64: each lane would call a library."""
+    turns = x - x.math("roundeven")
+    square = turns * turns
+    return polynomial(SINE, square) * turns, polynomial(COSINE, square)
 
 
 def lgamma(x: Real) -> Real:
-    """log(abs(gamma(x))): Stirling's series, after a shift; infinite at 0 and the negative integers."""
+    """log(abs(gamma(x))): Stirling's series, after a shift; infinite at 0 and the negative integers.
+
+    A logarithm costs most of it, so there is one for the factors of the shift and the sine of the reflection.
+    """
     mirrored = x.where("lt", 0.5, 1.0 - x, x)
-    small = mirrored.at_most(float(SHIFT))
-    steps = [small + float(k) for k in range(SHIFT)]
-    product = steps[0]
-    for step in steps[1:]:
-        product = product * step
-    is_small = partial(mirrored.where, "lt", float(SHIFT))
-    z = is_small(mirrored + float(SHIFT), mirrored)
+    small = mirrored.at_most(float(LOG_SHIFT))
+    factors = small
+    for k in range(1, LOG_SHIFT):
+        factors = factors * (small + float(k))
+    is_small = partial(mirrored.where, "lt", float(LOG_SHIFT))
+    factors, z = is_small(factors, 1.0), is_small(mirrored + float(LOG_SHIFT), mirrored)
     r = 1.0 / z
     series = polynomial([float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(BERNOULLI, 1)][::-1], r * r) * r
     stirling = (z - 0.5) * z.math("log") - z + 0.5 * math.log(2 * math.pi) + series
-    result = is_small(stirling - product.math("log"), stirling)
-    sine = abs(sine_of_turns(x))
-    reflected = math.log(math.pi) - sine.math("log") - result
-    result = x.where("lt", 0.5, x.where("eq", x.math("floor"), INFINITY, reflected), result)
+    sine, _ = sine_and_cosine(x)
+    log = x.where("lt", 0.5, factors * math.pi / abs(sine), factors).math("log")
+    result = x.where("lt", 0.5, x.where("eq", x.math("floor"), INFINITY, log - stirling), stirling - log)
     result = x.where("eq", 1.0, 0.0, x.where("eq", 2.0, 0.0, result))
     return abs(x).where("eq", INFINITY, INFINITY, result)
 
@@ -172,7 +180,8 @@ def digamma(x: Real) -> Real:
     series = polynomial([*[float(b / (2 * k)) for k, b in enumerate(BERNOULLI, 1)][::-1], 0.0], r * r)
     result = z.math("log") - 0.5 * r - series
     result = is_small(result - steps, result)
-    reflected = result - math.pi / ((x - x.math("roundeven")) * math.pi).math("tan")
+    sine, cosine = sine_and_cosine(x)
+    reflected = result - math.pi * cosine / sine
     at_pole = x.where("eq", 0.0, x.of(INFINITY).math("copysign", -x), NAN)
     return x.where("lt", 0.5, x.where("eq", x.math("floor"), at_pole, reflected), result)
 
@@ -190,13 +199,13 @@ def polygamma(n: int, x: Real) -> Real:
         tail = tail + _power(r, 2 * k - 1) * float(b * rising / math.factorial(2 * k))
         rising *= (n + 2 * k) * (n + 2 * k + 1)
     result = (total + _power(r, n + 1) * tail) * (sign * math.factorial(n))
-    cotangent = 1.0 / ((x - x.math("roundeven")) * math.pi).math("tan")
-    derivative = polynomial(_derivative_of_cotangent(n), cotangent) * math.pi ** (n + 1)
+    sine, cosine = sine_and_cosine(x)
+    derivative = polynomial(_derivative_of_cotangent(n), cosine / sine) * math.pi ** (n + 1)
     reflected = (-1.0) ** n * result - derivative
     # At infinities and poles as eager has it: what rounding leaves of sin(pi*x), from n = 2 on zeta's value.
     result = x.where("eq", INFINITY, 0.0 if n == 1 else NAN, result)
-    sine = (x * math.pi).math("sin")
-    pole = math.pi**2 / (sine * sine) if n == 1 else x.of(sign * INFINITY)
+    rest = (x * math.pi).math("sin")
+    pole = math.pi**2 / (rest * rest) if n == 1 else x.of(sign * INFINITY)
     return x.where("lt", 0.5, x.where("eq", x.math("floor"), pole, reflected), result)
 
 

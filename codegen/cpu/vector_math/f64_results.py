@@ -1,0 +1,137 @@
+"""Functions of f64 numbers, within 2 ulp: eager mode has vectors of them too. exp, log, tanh and erf, which f32
+functions are made of as well, are in `functions_f64`."""
+
+from __future__ import annotations
+
+import math
+
+from symshape.codegen.cpu.vector_math import coefficients as fit
+from symshape.codegen.cpu.vector_math.floats import Floats
+from symshape.codegen.cpu.vector_math.functions_f64 import log_of, split_log
+
+# pi/2 in three parts. Up to 2**29 what is left of x after the first is exact: a multiple of 2**-53 below 1.
+_HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+_QUARTER_PI, _QUARTER_PI_LOW = 0.7853981633974483, 3.061616997868383e-17
+_LN2_HIGH, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
+
+
+def _quadrant(m: Floats, x: str) -> tuple[str, str, str]:
+    """n, and the sine and cosine of r, where x = n*pi/2 + r and |r| <= pi/4."""
+    n = m.op("math.roundeven", m.mul(x, 2 / math.pi))
+    r = x
+    for part in _HALF_PI:
+        r = m.fma(n, -part, r)
+    square = m.mul(r, r)
+    sine = m.fma(m.mul(m.polynomial(fit.SIN_F64, square), square), r, r)
+    half = m.mul(square, 0.5)
+    rest = m.sub(1.0, half)  # 1 - half as a sum of two numbers
+    lost = m.sub(m.sub(1.0, rest), half)
+    return n, sine, m.add(rest, m.fma(m.mul(square, square), m.polynomial(fit.COS_F64, square), lost))
+
+
+def _is_odd(m: Floats, n: str) -> tuple[str, str]:
+    """floor(n/2), and whether n is odd."""
+    half = m.mul(n, 0.5)
+    floor = m.op("math.floor", half)
+    return floor, m.compare("one", half, floor)
+
+
+def trigonometric(m: Floats, x: str, shift: float) -> str:
+    """sin (shift 0) or cos (shift 1), up to |x| = 2**29."""
+    n, sine, cosine = _quadrant(m, x)
+    pair, odd = _is_odd(m, m.add(n, shift) if shift else n)
+    _, negative = _is_odd(m, pair)
+    y = m.select(odd, cosine, sine)
+    return m.select(negative, m.sub(-0.0, y), y)
+
+
+def tan(m: Floats, x: str) -> str:
+    """sin/cos, or -cos/sin in odd quadrants, up to |x| = 2**29."""
+    n, sine, cosine = _quadrant(m, x)
+    _, odd = _is_odd(m, n)
+    return m.div(m.select(odd, m.sub(-0.0, cosine), sine), m.select(odd, sine, cosine))
+
+
+def _half_expm1(m: Floats, x: str) -> tuple[str, str, str]:
+    """n, p and (e**x - 1)/2, where e**x = 2**n * (1 + p)."""
+    n = m.op("math.roundeven", m.mul(x, 1.4426950408889634))
+    r = m.fma(n, -_LN2_LOW, m.fma(n, -_LN2_HIGH, x))
+    p = m.fma(m.polynomial(fit.EXPM1_F64, r), m.mul(r, r), r)
+    half = m.exponent(m.sub(n, 1.0))
+    return n, p, m.fma(half, p, m.sub(half, 0.5))
+
+
+def expm1(m: Floats, x: str) -> str:
+    """e**x - 1."""
+    bounded = m.op("arith.maximumf", m.op("arith.minimumf", x, 710.0), -50.0)
+    y = _half_expm1(m, bounded)[2]
+    return m.op("math.copysign", m.add(y, y), x)
+
+
+def exp2(m: Floats, x: str) -> str:
+    """2**x."""
+    none = m.compare("olt", x, -1075.0)  # half of the smallest subnormal; see `functions._exp`
+    x = m.select(none, 0.0, m.op("arith.minimumf", x, 1030.0))
+    n = m.op("math.roundeven", x)
+    y = m.scale(m.polynomial(fit.EXP_F64, m.mul(m.sub(x, n), 0.6931471805599453)), n)
+    return m.select(none, 0.0, y)
+
+
+def sinh(m: Floats, x: str) -> str:
+    """y + y/(2*y + 1) where y = (e**a - 1)/2, which overflows later than e**a."""
+    a = m.op("arith.minimumf", m.abs(x), 712.0)
+    n, p, y = _half_expm1(m, a)
+    y = m.add(y, m.div(y, m.add(m.add(y, y), 1.0)))
+    y = m.select(m.compare("ogt", a, 709.0), m.scale(m.add(p, 1.0), m.sub(n, 1.0)), y)
+    return m.op("math.copysign", y, x)
+
+
+def log1p(m: Floats, x: str) -> str:
+    """log(u) with u = 1 + x rounded; what the rounding lost is added to the reduced argument (Kahan's idea)."""
+    u = m.add(x, 1.0)
+    part = m.sub(u, 1.0)
+    lost = m.add(m.sub(1.0, m.sub(u, part)), m.sub(x, part))
+    e, f = split_log(m, u)
+    shift = m.power_of_two(m.int_op("maxsi", m.int_op("subi", 0, e), -1022))
+    return m.op("math.copysign", log_of(m, u, m.to_float(e), m.fma(lost, shift, f)), x)
+
+
+def atanh(m: Floats, x: str) -> str:
+    """log1p(2*a/(1 - a))/2."""
+    a = m.abs(x)
+    y = log1p(m, m.div(m.add(a, a), m.sub(1.0, a)))
+    return m.op("math.copysign", m.mul(y, 0.5), x)
+
+
+def _angle(m: Floats, a: str, b: str) -> tuple[str, str]:
+    """k and t with atan(a/b) = k*pi/4 + atan(t), |t| <= tan(pi/8), for numbers that are not negative."""
+    low, high = m.op("arith.minimumf", a, b), m.op("arith.maximumf", a, b)
+    steep, infinite = m.compare("ogt", a, b), m.compare("oeq", low, math.inf)
+    diagonal = m.both("ori", m.compare("ogt", low, m.mul(high, 0.41421356237309503)), infinite)
+    above, below = m.select(diagonal, m.sub(low, high), low), m.select(diagonal, m.add(low, high), high)
+    t = m.div(above, below)
+    t = m.select(m.both("ori", m.compare("oeq", high, 0.0), infinite), 0.0, t)
+    k = m.select(diagonal, 1.0, 0.0)
+    return m.select(steep, m.sub(2.0, k), k), m.select(steep, m.sub(-0.0, t), t)
+
+
+def _atan_of(m: Floats, k: str, t: str) -> str:
+    """k*pi/4 + atan(t)."""
+    square, high = m.mul(t, t), m.mul(k, _QUARTER_PI)
+    low = m.fma(k, _QUARTER_PI_LOW, m.fma(k, _QUARTER_PI, m.sub(-0.0, high)))
+    return m.add(high, m.add(t, m.fma(m.mul(m.polynomial(fit.ATAN_F64, square), square), t, low)))
+
+
+def atan(m: Floats, x: str) -> str:
+    """Of what x is to 1."""
+    return m.op("math.copysign", _atan_of(m, *_angle(m, m.abs(x), m.constant(1.0))), x)
+
+
+def atan2(m: Floats, y: str, x: str) -> str:
+    """The angle of the point (x, y), with C's values at zeros and infinities."""
+    a, b = m.abs(y), m.abs(x)
+    scale = m.select(m.compare("ogt", m.op("arith.maximumf", a, b), 2.0**1000), 2.0**-100, 1.0)  # a + b is finite
+    k, t = _angle(m, m.mul(a, scale), m.mul(b, scale))
+    negative = m.int_compare("slt", m.bits(x), 0)  # also -0
+    k, t = m.select(negative, m.sub(4.0, k), k), m.select(negative, m.sub(-0.0, t), t)
+    return m.op("math.copysign", _atan_of(m, k, t), y)

@@ -1,0 +1,109 @@
+"""Items at an index in the data that are changed and written back: ``cache[:, i] += row``.
+
+Before: %n = i.item(); %v = torch.select(%cache, 1, %n); %w = iadd(%v, %row); set_item(%cache, (:, %i), %w)
+After:  %v = aten.index(%cache, [None, %i]);             %w = iadd(%v, %row); set_item(%cache, (:, %i), %w)
+
+Python reads a view, changes it in place, and writes it to where it is. A view at a number of the host's keeps the cache
+from being written in its own memory, and would be written twice. What the kernel reads at the index is a copy, which is
+as good where nothing else sees the view, and nothing happens between the change and the write.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from symshape.frontend.decompositions.tensor_items import elements_of, selections, set_item
+
+_CHANGES = frozenset(
+    {
+        operator.iadd,
+        operator.isub,
+        operator.imul,
+        operator.itruediv,
+        operator.ifloordiv,
+        operator.imod,
+        operator.ipow,
+        operator.iand,
+        operator.ior,
+        operator.ixor,
+    }
+)
+
+
+def copy_changed_items(gm: torch.fx.GraphModule) -> None:
+    """Reads a copy of each such item."""
+    for write in gm.graph.find_nodes(op="call_function", target=set_item):
+        change = write.args[2] if len(write.args) == 3 else None
+        if not isinstance(change, Node) or change.target not in _CHANGES or len(change.users) > 1:
+            continue
+        views = list(_views(change.args[0]))
+        if change is write.prev and views and _reads_the_same(views[-1], write):
+            _read_a_copy(change, views)
+
+
+def _views(node: Any) -> Iterator[Node]:
+    """The view that is changed, and those that it is a view of, to a ``select``; none has another user."""
+    while isinstance(node, Node) and node.op == "call_function" and len(node.users) == 1:
+        yield node
+        key = node.args[1] if len(node.args) > 1 else None
+        if node.target is not operator.getitem or not all(map(_is_whole, elements_of(key))):
+            return
+        node = node.args[0]
+
+
+def _reads_the_same(select: Node, write: Node) -> bool:
+    """Whether a ``select`` reads the one index that is written at, which is what it was then."""
+    x, elements = write.args[0], elements_of(write.args[1])
+    at = [one for one in elements if isinstance(one, Node)]
+    if select.target is not torch.select or len(at) != 1:
+        return False
+    if select.kwargs or select.args[0] is not x or not isinstance(x, Node):
+        return False
+    _, dim, number = select.args
+    index, like = _value(at[0]), _value(x)
+    is_item = isinstance(number, Node) and number.target == "item" and number.args == (at[0],)
+    if not is_item or not isinstance(index, torch.Tensor) or not isinstance(like, torch.Tensor):
+        return False
+    whole = all(_is_whole(one) for one in elements if one is not at[0])
+    places = selections(like.dim(), tuple(index if one is at[0] else one for one in elements))
+    return whole and [place for place, _ in places] == [dim] and not _may_change(at[0], number, write)
+
+
+def _is_whole(one: Any) -> bool:
+    return one is Ellipsis or (isinstance(one, slice) and one == slice(None))
+
+
+def _value(node: Node) -> Any:
+    return node.meta.get("example_value")
+
+
+def _may_change(index: Node, read: Any, write: Node) -> bool:
+    """Whether a node between the two may write to the index: one that is given a tensor of its type."""
+    dtype, node = _value(index).dtype, read.next
+    while node is not write:
+        of_key = node.target in (set_item, torch.ops.aten.index.Tensor)  # which is only read
+        given = [_value(one) for one in ([node.args[0]] if of_key else node.all_input_nodes)]
+        if node.target != "item" and any(isinstance(one, torch.Tensor) and one.dtype == dtype for one in given):
+            return True
+        node = node.next
+    return False
+
+
+def _read_a_copy(change: Node, views: list[Node]) -> None:
+    select = views[-1]
+    args: Any = select.args  # of this form, by `_reads_the_same`
+    x, dim, number = args
+    graph = change.graph
+    with graph.inserting_before(change):
+        copy = graph.call_function(torch.ops.aten.index.Tensor, (x, [*[None] * dim, number.args[0]]))
+    seen = _value(views[0])
+    copy.meta = {**views[0].meta, "example_value": seen.new_empty(seen.shape)}
+    change.args = (copy, *change.args[1:])
+    for node in [*views, number]:
+        if not node.users:
+            graph.erase_node(node)
