@@ -34,6 +34,23 @@ def test_numbers_in_strings() -> None:
         assert actual[1] == module(x, n, scale)[1]
 
 
+def test_names_of_classes_are_strings() -> None:
+    """Of a parameter's class too, which Dynamo calls in the graph: libraries ask where a weight comes from."""
+    module = torch.nn.Linear(4, 2)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+        kind = type(module.weight)
+        scale = 3.0 if kind.__module__.startswith("torch.") else 5.0
+        return module(x) * scale, f"{kind.__name__.lower()} of {module.weight.__class__.__module__.upper()}"
+
+    compiled = symshape.compile(function, fullgraph=True)
+    for rows in (5, 1, 0):
+        x = torch.randn(rows, 4)
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1] == expected[1] == "parameter of TORCH.NN.PARAMETER"
+
+
 def warning(x: torch.Tensor, scale: float) -> torch.Tensor:
     if x.shape[0] > 3:
         warnings.warn(f"{tuple(x.shape)} rows, scaled by {scale}", FutureWarning, stacklevel=1)

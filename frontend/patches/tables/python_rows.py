@@ -13,6 +13,7 @@ from symshape.frontend.patches import (
     packed_rows,
     storage_offsets,
     torch_layers,
+    torch_names,
     trace_messages,
 )
 from symshape.frontend.patches.patch import Patch, Versions
@@ -55,6 +56,18 @@ ROWS: tuple[Patch, ...] = (
         "a warning would break the graph; it is given when the frame is compiled",
         (Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
         issue="pytorch/pytorch#135688",
+    ),
+    Patch(
+        "names of classes",
+        ("frame",),
+        (f"{TRANSLATOR}._load_attr",),
+        torch_names.names_are_strings,
+        "a method of a name of torch.nn.Parameter (`type(weight).__module__.startswith`) would break the graph",
+        (
+            Takes(f"{TRANSLATOR}._load_attr", "self, attr | self, inst"),
+            Says(f"{TRANSLATOR}.LOAD_METHOD", "_load_attr"),
+            Exists(f"{VARIABLES}.misc.GetAttrVariable"),
+        ),
     ),
     Patch(
         "in-place views of inputs",
