@@ -11,6 +11,7 @@ from symshape.frontend.patches import (
     number_arguments,
     number_functions,
     packed_rows,
+    script_types,
     storage_offsets,
     torch_layers,
     torch_names,
@@ -67,6 +68,18 @@ ROWS: tuple[Patch, ...] = (
             Takes(f"{TRANSLATOR}._load_attr", "self, attr | self, inst"),
             Says(f"{TRANSLATOR}.LOAD_METHOD", "_load_attr"),
             Exists(f"{VARIABLES}.misc.GetAttrVariable"),
+        ),
+    ),
+    Patch(
+        "types of TorchScript",
+        ("frame",),
+        (f"{VARIABLES}.SkipFunctionVariable.call_function",),
+        script_types.script_types_are_types,
+        "torch.jit.isinstance of a class would break the graph",
+        (
+            Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),
+            Takes(f"{VARIABLES}.BuiltinVariable.call_function", "self, tx, args, kwargs"),
+            Takes("torch.jit.isinstance", "obj, target_type"),
         ),
     ),
     Patch(
