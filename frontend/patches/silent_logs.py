@@ -30,12 +30,17 @@ def no_times_for_silent_logs(changes: Changes) -> None:
     """How long the guards of a frame take is measured with caches that were emptied for it, for a line of the log
     ``guards``, for TORCH_TRACE and as a metric of PyTorch's own: 20 ms and more, a twentieth of a small first call.
     Where nobody reads the two, the metric ``guard_latency_us`` is 0."""
-    if not trace_log.handlers and not guards.guards_log.isEnabledFor(logging.DEBUG):
-        changes.attribute(guards, "profile_guard_manager", _untimed)
+    changes.wrap(guards, "profile_guard_manager", _timed_where_read)
 
 
-def _untimed(manager: Any, local_scope: dict[str, Any], rounds: int) -> float:
-    return 0.0
+@functools.cache
+def _timed_where_read(usual: Callable[..., float]) -> Callable[..., float]:
+    @functools.wraps(usual)
+    def profile_guard_manager(manager: Any, local_scope: dict[str, Any], rounds: int) -> float:
+        is_read = bool(trace_log.handlers) or guards.guards_log.isEnabledFor(logging.DEBUG)
+        return usual(manager, local_scope, rounds) if is_read else 0.0
+
+    return profile_guard_manager
 
 
 def no_graphs_for_silent_logs(changes: Changes) -> None:
