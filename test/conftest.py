@@ -1,9 +1,10 @@
 """Settings that must be made before a test imports anything, and the same random numbers in every run."""
 
+import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,27 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imp
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ["SYMSHAPE_STRICT"] = "1"  # a failure of ours must not be hidden by what is done instead
 os.environ["SYMSHAPE_CACHE"] = "0"  # what a test compiles must be compiled; the cache's own tests switch it on
+gc.disable()  # until all is imported: there are no cycles yet to be found
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live until the end. No collection walks them again: it took longer than what it was for."""
+    gc.freeze()
+    gc.enable()
+
+
+def _without_trace() -> Generator[None]:
+    """pytest listens to every logger that does not pass its records on. PyTorch's trace is one, and is rendered, as
+    texts of every graph and stage, as soon as somebody listens: a tenth of what the tests took."""
+    trace = logging.getLogger("torch.__trace")
+    for handler in [one for one in trace.handlers if type(one).__module__ == "_pytest.logging"]:
+        trace.removeHandler(handler)
+    return (yield)
+
+
+# Last is innermost, after pytest has begun to listen.
+pytest_runtest_setup = pytest.hookimpl(wrapper=True, trylast=True)(_without_trace)
+pytest_runtest_call = pytest.hookimpl(wrapper=True, trylast=True)(_without_trace)
 
 
 @pytest.fixture(autouse=True)

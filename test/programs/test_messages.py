@@ -34,6 +34,51 @@ def test_numbers_in_strings() -> None:
         assert actual[1] == module(x, n, scale)[1]
 
 
+def test_names_of_classes_are_strings() -> None:
+    """Of a parameter's class too, which Dynamo calls in the graph: libraries ask where a weight comes from."""
+    module = torch.nn.Linear(4, 2)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+        kind = type(module.weight)
+        scale = 3.0 if kind.__module__.startswith("torch.") else 5.0
+        return module(x) * scale, f"{kind.__name__.lower()} of {module.weight.__class__.__module__.upper()}"
+
+    compiled = symshape.compile(function, fullgraph=True)
+    for rows in (5, 1, 0):
+        x = torch.randn(rows, 4)
+        found, expected = compiled(x), function(x)
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1] == expected[1] == "parameter of TORCH.NN.PARAMETER"
+
+
+def scripted(x: torch.Tensor, other: torch.Tensor | None, n: int) -> torch.Tensor:
+    if torch.jit.isinstance(other, torch.Tensor):
+        x = torch.cat([x, other]) if torch.jit.isinstance(x, (int, torch.Tensor)) else other
+    return x * n if torch.jit.isinstance(n, int) else x
+
+
+def test_types_of_torchscript() -> None:
+    compiled = symshape.compile(scripted, fullgraph=True)
+    for rows in (5, 1, 0):
+        for other in (None, torch.randn(rows + 1, 3)):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(compiled(x, other, 3), scripted(x, other, 3))
+
+
+@pytest.mark.filterwarnings("ignore:The inner type of a container")
+def test_types_of_containers_are_asked_in_eager_mode() -> None:
+    def function(x: list[torch.Tensor], asked: Any) -> torch.Tensor:
+        return x[0] * 2 if torch.jit.isinstance(x, asked) else x[0] * 3
+
+    compiled = symshape.compile(function)
+    x = [torch.randn(4)]
+    for asked in (list[torch.Tensor], list[int]):
+        torch.testing.assert_close(compiled(x, asked), function(x, asked))
+    for one in (compiled, function):
+        with pytest.raises(RuntimeError, match="without a contained type"):
+            one(x, list)
+
+
 def warning(x: torch.Tensor, scale: float) -> torch.Tensor:
     if x.shape[0] > 3:
         warnings.warn(f"{tuple(x.shape)} rows, scaled by {scale}", FutureWarning, stacklevel=1)

@@ -22,14 +22,18 @@ from gpu_summary import line, report, summary
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_dry_run_of_all_parts(tmp_path: Path) -> None:
+def test_two_workers_measure_all_parts(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
-    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--dry-run", "--kernels", "gelu,sum_last"]
+    given = ["--dry-run", "--workers", "2", "--kernels", "gelu,sum_last"]
+    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), *given]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "SYMSHAPE_CACHE": "0"}
     done = subprocess.run([*command, "--out", str(out)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "all are measured" in done.stdout
+    own = [tmp_path / f"gpu.{worker}.json" for worker in range(2)]
+    assert all("all are measured" in file.with_suffix(".log").read_text() for file in own)
     record = json.loads(out.read_text())
+    shares = [json.loads(file.read_text())["rows"] for file in own]
+    assert all(shares) and len(record["rows"]) == sum(map(len, shares))
     parts = set(gpu.PARTS) if gpu_programs.can_pad() else set(gpu.PARTS) - {"padding"}
     assert {row["part"] for row in record["rows"]} == parts
     assert bool(record["summary"]["notes"]) != gpu_programs.can_pad()
@@ -145,6 +149,8 @@ def test_jobs_have_keys_of_their_own_and_the_telling_ones_come_first() -> None:
     first = [one for one in jobs if one.part == "kernels"][: 3 * len(gpu.PROGRAMS)]
     assert jobs[: len(first)] == first and {one.dtype for one in first} == {"float32"}
     assert {one.part for one in jobs} >= set(gpu.PARTS) - {"padding"}
+    some = ("kernels", "splits", "mixed")
+    assert {one.part for one in gpu.jobs(run, some, ("gelu",))} == {*some}
 
 
 def test_shares_are_all_jobs_once_and_keep_groups_together() -> None:
@@ -155,16 +161,3 @@ def test_shares_are_all_jobs_once_and_keep_groups_together() -> None:
     assert all(names) and sum(map(len, names)) == 5
     loads = [sum(one.expected for one in share) for share in shares]
     assert max(loads) <= 2 * min(loads)
-
-
-def test_workers_share_the_measurements(tmp_path: Path) -> None:
-    out = tmp_path / "gpu.json"
-    given = ["--dry-run", "--workers", "2", "--only", "kernels,splits,mixed", "--kernels", "gelu"]
-    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), *given, "--out", str(out)]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "SYMSHAPE_CACHE": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    merged = json.loads(out.read_text())["rows"]
-    own = [json.loads((tmp_path / f"gpu.{worker}.json").read_text())["rows"] for worker in range(2)]
-    assert all(own) and len(merged) == sum(map(len, own))
-    assert {row["part"] for row in merged} == {"kernels", "splits", "mixed"}

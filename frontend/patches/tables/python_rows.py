@@ -11,8 +11,10 @@ from symshape.frontend.patches import (
     number_arguments,
     number_functions,
     packed_rows,
+    script_types,
     storage_offsets,
     torch_layers,
+    torch_names,
     trace_messages,
 )
 from symshape.frontend.patches.patch import Patch, Versions
@@ -55,6 +57,30 @@ ROWS: tuple[Patch, ...] = (
         "a warning would break the graph; it is given when the frame is compiled",
         (Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
         issue="pytorch/pytorch#135688",
+    ),
+    Patch(
+        "names of classes",
+        ("frame",),
+        (f"{TRANSLATOR}._load_attr",),
+        torch_names.names_are_strings,
+        "a method of a name of torch.nn.Parameter (`type(weight).__module__.startswith`) would break the graph",
+        (
+            Takes(f"{TRANSLATOR}._load_attr", "self, attr | self, inst"),
+            Says(f"{TRANSLATOR}.LOAD_METHOD", "_load_attr"),
+            Exists(f"{VARIABLES}.misc.GetAttrVariable"),
+        ),
+    ),
+    Patch(
+        "types of TorchScript",
+        ("frame",),
+        (f"{VARIABLES}.SkipFunctionVariable.call_function",),
+        script_types.script_types_are_types,
+        "torch.jit.isinstance of a class would break the graph",
+        (
+            Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),
+            Takes(f"{VARIABLES}.BuiltinVariable.call_function", "self, tx, args, kwargs"),
+            Takes("torch.jit.isinstance", "obj, target_type"),
+        ),
     ),
     Patch(
         "in-place views of inputs",

@@ -170,6 +170,20 @@ ROWS: tuple[Patch, ...] = (
         only_speed=True,
     ),
     Patch(
+        "times in silent logs",
+        ("frame",),
+        ("torch._dynamo.guards.profile_guard_manager",),
+        silent_logs.no_times_for_silent_logs,
+        "Dynamo measures how long the guards of each frame take with emptied caches, for a line of a log that is off",
+        (
+            Exists("torch._dynamo.guards.profile_guard_manager"),
+            Says("torch._dynamo.guards.CheckFunctionManager.__init__", "profile_guard_manager"),
+            Exists("torch._dynamo.guards.guards_log", "Logger"),
+            Exists("torch._logging._internal.trace_log", "Logger"),
+        ),
+        only_speed=True,
+    ),
+    Patch(
         "sizes of batch normalisations",
         ("frame", "graph"),
         autograd_kernels.batch_norm_targets,

@@ -1,0 +1,37 @@
+"""``torch.jit.isinstance`` of classes, which code that is also for TorchScript asks (layers of MONAI)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.variables import BuiltinVariable, SkipFunctionVariable
+
+from symshape.frontend.patches.patch import Changes
+
+_REFUSED = (dict, list, tuple)  # eager mode asks what is in them, and raises an error
+
+
+def script_types_are_types(changes: Changes) -> None:
+    """It is ``isinstance`` where no type of a container's elements is asked for; Dynamo skips it."""
+    changes.wrap(SkipFunctionVariable, "call_function", _asking)
+
+
+@functools.cache
+def _asking(usual: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(usual)
+    def call_function(self: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        if self.value is not torch.jit.isinstance or len(args) != 2 or kwargs or not _is_of_classes(args[1]):
+            return usual(self, tx, args, kwargs)
+        return BuiltinVariable(isinstance).call_function(tx, list(args), {})
+
+    return call_function
+
+
+def _is_of_classes(target: Any) -> bool:
+    if not target.is_python_constant():
+        return False
+    asked = target.as_python_constant()
+    return all(isinstance(one, type) and one not in _REFUSED for one in (asked if type(asked) is tuple else (asked,)))
