@@ -62,6 +62,7 @@ _EXACT_STRIDES = frozenset(
     {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "symshape.constant"}
 )
 
+_INTEGERS = frozenset({"i8", "ui8", "i16", "i32", "i64"})
 
 _NAME = re.compile(r"\w+")
 Held = tuple[tuple[Expr, ...], tuple[Expr, ...], str]  # sizes, strides, element type
@@ -148,8 +149,8 @@ class Writer:
         return self._without_unread_symbols(stub)
 
     def _without_unread_symbols(self, stub: int) -> int:
-        """Leaves out the lines that bind symbols that no line reads: each asks a tensor for a size. How many lines of
-        the first ``stub`` are left."""
+        """Leaves out the lines that bind symbols that no line reads: each asks a tensor for a size, or waits for its
+        element. How many lines of the first ``stub`` are left."""
         read = {name for i, line in enumerate(self.lines) if i not in self.bound for name in _NAME.findall(line)}
         unread = [i for i, name in self.bound.items() if name not in read]
         self.lines = [line for i, line in enumerate(self.lines) if i not in unread]
@@ -336,6 +337,8 @@ def _unbacked(w: Writer, op: Any) -> None:
     source = w.name(op.operands[0])
     w.sources[name] = f"{kind} at {source_line(op.location)}"
     reading = {"item": f"int({source}.item())", "number": source}.get(kind) or f"{source}.{kind}({dim})"
+    if kind == "item" and dtype_of(op.operands[0]) in _INTEGERS:  # an integer of NaN is an error
+        w.bound[len(w.lines)] = name
     w.lines.append(f"{name} = {reading}")
 
 
