@@ -19,7 +19,6 @@ import torch
 from symshape.frontend.bridge.operators import PAD_PACKED
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.tracing_errors import RefusedArgument
-from symshape.frontend.decompositions.likelihoods import gaussian_nll_loss, takes_variances
 from symshape.frontend.decompositions.packed_rows import pad_packed
 from symshape.frontend.decompositions.tensor_items import get_item, has_number, set_item
 
@@ -386,7 +385,6 @@ REPLACEMENTS: Final[Mapping[Any, Replacement]] = {
     torch.Tensor.istft: Replacement(istft, _has_signals_of_symbolic_length),
     torch.as_tensor: Replacement(as_tensor, _has_symbolic_numbers),
     PAD_PACKED: Replacement(pad_packed, _always),
-    torch.nn.functional.gaussian_nll_loss: Replacement(gaussian_nll_loss, takes_variances),
     torch.Tensor.__getitem__: GET_ITEM,
     torch.Tensor.__setitem__: SET_ITEM,
     torch.Tensor.fill_diagonal_: Replacement(fill_diagonal_, _is_matrix_of_symbolic_size),

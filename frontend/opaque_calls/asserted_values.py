@@ -43,10 +43,16 @@ _ASSERTED: dict[Any, Callable[..., torch.Tensor]] = {torch.nn.functional.gaussia
 
 def assert_instead(node: torch.fx.Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """A call of a Dynamo graph that would test values becomes one that asserts them."""
-    function = _ASSERTED.get(node.target)
-    if function is not None and isinstance(_argument(args, kwargs, 2, "var"), torch.Tensor):
+    function = asserting(node.target, args, kwargs)
+    if function is not node.target:
         node.meta[EAGER_FORM] = node.target  # which raises the error of eager mode
         node.target = function
+
+
+def asserting(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The function to be traced for one of PyTorch, of these arguments: in most cases that one."""
+    found = _ASSERTED.get(function)
+    return found if found is not None and isinstance(_argument(args, kwargs, 2, "var"), torch.Tensor) else function
 
 
 def _argument(args: Sequence[Any], kwargs: Mapping[str, Any], position: int, name: str) -> Any:

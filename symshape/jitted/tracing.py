@@ -30,6 +30,7 @@ from symshape.frontend.decompositions.table import decomposition_table
 from symshape.frontend.graph_rewrites.joint_graph import ready_to_split
 from symshape.frontend.importer.requirements import Requirements
 from symshape.frontend.importer.traced_symbols import size_expr
+from symshape.frontend.opaque_calls.asserted_values import asserting
 from symshape.frontend.opaque_calls.inferred_rules import no_fake_rule
 from symshape.frontend.patches.patch import Scope
 from symshape.frontend.patches.registry import in_force, splitting
@@ -138,7 +139,7 @@ def trace_call(call: Call, options: Options) -> Traced:
 
 
 def _traced(call: Call, options: Options, scope: Scope) -> Traced:
-    trace = Trace(integer_parameters.replaced)
+    trace = Trace(_replaced)
     with collected_later(), in_force(Scope("frame", run_operators=options.probe_custom_operators)):
         state = [trace.tensor(value, name, [None] * value.dim()) for _, name, value in call.tensors]
         fakes = [_fake(trace, one) for one in call.inputs]
@@ -395,6 +396,11 @@ def _runner(flat: Callable[..., Any], positions: Sequence[int], function: _Funct
         return pytree.tree_unflatten(leaves, spec)
 
     return run
+
+
+def _replaced(function: Any, args: Any, kwargs: Any) -> Any:
+    """The function to be traced for one that the call calls."""
+    return asserting(integer_parameters.replaced(function, args, kwargs), args, kwargs)
 
 
 def _explained(error: Exception, trace: Trace) -> Exception:

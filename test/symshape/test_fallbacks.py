@@ -28,7 +28,7 @@ from symshape.options import Options
 from symshape.passes.framework import registry
 from symshape.tools.report import GraphReport
 
-PLANS = ("plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment")  # for Triton only
+PLANS = ("mix-reductions", "plan-reductions", "plan-tiles", "plan-index-width", "plan-alignment")  # for Triton only
 # Where a step of code generation is looked up: what is put in its place there fails.
 STEPS = {
     "import-graph": ("symshape.compiler", "import_graph", "cpu"),
