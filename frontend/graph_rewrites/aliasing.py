@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -59,9 +59,8 @@ def _asks_for_it(node: torch.fx.Node) -> bool:
     return bool(given.arguments.get("inplace"))
 
 
-_WRITING = frozenset(
+IN_PLACE: Final = frozenset(  # of elements, each by itself
     {
-        operator.setitem,
         operator.iadd,
         operator.isub,
         operator.imul,
@@ -74,6 +73,6 @@ _WRITING = frozenset(
         operator.ixor,
         operator.ilshift,
         operator.irshift,
-        operator.imatmul,
     }
 )
+_WRITING: Final = IN_PLACE | {operator.setitem, operator.imatmul}

@@ -18,28 +18,14 @@ import torch
 from torch.fx import Node
 
 from symshape.frontend.decompositions.tensor_items import elements_of, selections, set_item
-
-_CHANGES = frozenset(
-    {
-        operator.iadd,
-        operator.isub,
-        operator.imul,
-        operator.itruediv,
-        operator.ifloordiv,
-        operator.imod,
-        operator.ipow,
-        operator.iand,
-        operator.ior,
-        operator.ixor,
-    }
-)
+from symshape.frontend.graph_rewrites.aliasing import IN_PLACE
 
 
 def copy_changed_items(gm: torch.fx.GraphModule) -> None:
     """Reads a copy of each such item."""
     for write in gm.graph.find_nodes(op="call_function", target=set_item):
         change = write.args[2] if len(write.args) == 3 else None
-        if not isinstance(change, Node) or change.target not in _CHANGES or len(change.users) > 1:
+        if not isinstance(change, Node) or change.target not in IN_PLACE or len(change.users) > 1:
             continue
         views = list(_views(change.args[0]))
         if change is write.prev and views and _reads_the_same(views[-1], write):

@@ -12,6 +12,7 @@ import torch
 from gpu_machine import Machine, same
 
 import symshape
+from symshape.tools.report import Report
 
 Program = Callable[..., Any]
 
@@ -64,6 +65,17 @@ def inputs(rows: int, columns: int, dtype: torch.dtype = torch.float32) -> list[
     return [torch.randint(-8, 9, size, generator=generator).to(dtype) / 8 for size in sizes]
 
 
+def explained(program: Program, tensors: list[torch.Tensor], options: Any, report: Report | None = None) -> Report:
+    """The report of a program, all sizes of which are symbols, after a call."""
+    if report is not None:
+        report.run(*tensors)
+        return report
+    for x in tensors:
+        for dim in range(x.dim()):
+            torch._dynamo.maybe_mark_dynamic(x, dim)
+    return symshape.explain(program, *tensors, options=options)
+
+
 def forms(source: str) -> set[str]:
     """The functions of mixtures: of the first form, or of both launches of the second."""
     return set(re.findall(r"def \w+_(rows|tiles)\(", source))
@@ -84,13 +96,7 @@ def test_equals_eager_mode(machine: Machine, program: Program, dtype: torch.dtyp
     report = None
     for shape in SHAPES:
         own = machine.put(inputs(*shape, dtype))
-        if report is None:
-            for x in own:
-                for dim in range(x.dim()):
-                    torch._dynamo.maybe_mark_dynamic(x, dim)
-            report = symshape.explain(program, *own, options=options)
-        else:
-            report.run(*own)
+        report = explained(program, own, options, report)
         every = report.result, program(*own), program(*(x.double() for x in own)), report.compiled(*own)
         for actual, eager, exact, again in zip(*every, strict=True):
             assert actual.dtype == dtype and actual.shape == eager.shape and torch.equal(actual, again)
@@ -106,11 +112,7 @@ def test_equals_eager_mode(machine: Machine, program: Program, dtype: torch.dtyp
 
 def test_chosen_by_sizes(machine: Machine) -> None:
     """Many rows that a program can hold; rows that none can; others, launched one kernel after the other."""
-    own = machine.put(inputs(5, 37))
-    for x in own:
-        for dim in range(x.dim()):
-            torch._dynamo.maybe_mark_dynamic(x, dim)
-    report = symshape.explain(layer_norm, *own, options=machine.options)
+    report = explained(layer_norm, machine.put(inputs(5, 37)), machine.options)
     (kernel,) = (k for k in report.graphs[0].kernels if k.kind == "mixed")
     assert forms(kernel.source) == {"rows", "tiles"}
     chosen = {}
@@ -183,13 +185,7 @@ def test_random_programs(machine: Machine, seed: int) -> None:
     report = None
     for shape in ((7, 9), (11, 3), (2, 17)):
         own = machine.put([*inputs(*shape, torch.float64), torch.ones(shape[1], dtype=torch.float64)])
-        if report is None:
-            for x in own:
-                for dim in range(x.dim()):
-                    torch._dynamo.maybe_mark_dynamic(x, dim)
-            report = symshape.explain(program, *own, options=options)
-        else:
-            report.run(*own)
+        report = explained(program, own, options, report)
         for actual, expected in zip(report.result, program(*own), strict=True):
             scale = expected.abs().max().item()
             torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10 * (1 + scale), msg=lambda m: m + source)
