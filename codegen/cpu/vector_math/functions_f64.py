@@ -72,7 +72,7 @@ def tanh(m: Floats, x: str) -> str:
     a, square = m.abs(x), m.mul(x, x)
     near = m.fma(m.mul(x, square), _quotient(m, _TANH, square), x)
     far = m.sub(1.0, m.div(2.0, m.add(exp(m, m.add(a, a)), 1.0)))
-    return m.select(m.compare("olt", a, 0.625), near, m.op("math.copysign", far, x))
+    return m.op("math.copysign", m.select(m.compare("olt", a, 0.625), near, far), x)  # of -0.0, too
 
 
 def erf(m: Floats, x: str) -> str:
