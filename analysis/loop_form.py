@@ -39,11 +39,12 @@ FINISHING: dict[str, LoopStep] = {
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """How steps are run: without those whose names are ``disabled``; ``timings`` takes seconds by step, of all kernels
-    together."""
+    """How steps are run on the kernels of a module: without those whose names are ``disabled``; ``timings`` takes
+    seconds by step, of all kernels together, ``finished`` what code is printed from of kernels that mixtures launch."""
 
     disabled: frozenset[str] = frozenset()
     timings: dict[str, float] = field(default_factory=dict)
+    finished: dict[str, LoopKernel] = field(default_factory=dict)
 
 
 def read_loops(function: ir.Operation, steps: LoopSteps | None = None) -> LoopKernel:
@@ -62,17 +63,23 @@ def finish_loops(function: ir.Operation, loops: LoopKernel, steps: LoopSteps | N
     return _run(FINISHING, function, loops, steps or LoopSteps())
 
 
+def finished_loops(function: ir.Operation, steps: LoopSteps) -> LoopKernel:
+    """What code is printed from, of a function that several mixtures may launch: made once."""
+    name = function_name(function)
+    if name not in steps.finished:
+        steps.finished[name] = finish_loops(function, read_loops(function, steps), steps)
+    return steps.finished[name]
+
+
 def _read_mixture(function: ir.Operation, steps: LoopSteps) -> LoopKernel:
     block = function.regions[0].blocks[0]
     tensors = [v for v in block.arguments if isinstance(v.type, ir.RankedTensorType)]
-    symbols = {v: f"s{i}" for i, v in enumerate(v for v in block.arguments if v not in tensors)}
+    positions = {v: i for i, v in enumerate(tensors)}
+    symbols = {v: f"s{i}" for i, v in enumerate(v for v in block.arguments if v not in positions)}
     functions = {function_name(view): view.operation for view in function.parent.regions[0].blocks[0].operations}
 
-    def loops_of(callee: str) -> LoopKernel:
-        return finish_loops(functions[callee], read_loops(functions[callee], steps), steps)
-
     launches = [op for op in body_of(function) if op.name == "host.launch"]
-    parts: list[Part] = parts_of(launches, {v: i for i, v in enumerate(tensors)}, symbols, loops_of)
+    parts: list[Part] = parts_of(launches, positions, symbols, lambda callee: finished_loops(functions[callee], steps))
     with kernel_step("mix", [function], steps):
         mixed = mix(function_name(function), list(symbols.values()), num_inputs(function), parts[0], parts[1:])
         if mixed is None:

@@ -8,7 +8,7 @@ second launch combines. What the kernels read in common is read once (Inductor c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -42,15 +42,19 @@ def parts_of(
 ) -> list[Part]:
     """The kernels that are launched one after the other. ``tensors``, ``symbols``: the position or name in the whole of
     each value that a launch takes; the result of a launch is the destination that it wrote to."""
+    return [
+        Part(loops_of(callee_of(op)), own, tuple(symbols[v] for v in op.operands if v in symbols))
+        for op, own in positions_taken(launches, tensors)
+    ]
+
+
+def positions_taken(launches: Sequence[Any], tensors: Mapping[ir.Value, int]) -> Iterator[tuple[Any, tuple[int, ...]]]:
+    """Each launch with the positions in the whole of the tensors that it takes."""
     positions = dict(tensors)
-    parts = []
     for op in launches:
-        own = [positions[v] for v in op.operands if v in positions]
-        results = list(op.results)
-        positions.update(zip(results, own[len(own) - len(results) :], strict=True))
-        names = tuple(symbols[v] for v in op.operands if v in symbols)
-        parts.append(Part(loops_of(callee_of(op)), tuple(own), names))
-    return parts
+        own = tuple(positions[v] for v in op.operands if v in positions)
+        positions.update(zip(op.results, own[len(own) - len(op.results) :], strict=True))
+        yield op, own
 
 
 def reduces_rows(loops: LoopKernel) -> bool:

@@ -30,16 +30,17 @@ class Variant:
 
     ``xblock``      points of the parallel dims per program; in a "tile" points of its second dim
     ``yblock``      "tile": points of its first dim; "headed": reduced points behind the first ``rblock``, at most;
-                    "split", "split_persistent": partial results of a row that the second launch takes at a time
+                    "split", "split_persistent", "mixed", "mixed_split": partial results of a row (or column) that the
+                    second launch takes at a time
     ``rblock``      reduced points per step ("persistent": all of them; "headed": those that are always there;
-                    "split_persistent": those of a program)
+                    "split_persistent", "mixed_split": those of a program; "mixed": all of them)
     ``index_bits``  of address arithmetic: 32 or 64
     ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
                     and, but in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of
                     reduced points
     ``splits``      "split": programs for each group of ``xblock`` rows, at least 1. Each takes
                     ceildiv(rnumel, splits) reduced points, rounded up to a multiple of ``rblock``. In the form
-                    "split_persistent" there are as many as it takes
+                    "split_persistent" there are as many as it takes. "mixed": programs that share the rows
     ``dims``        "tile": names of two dims of the normalised kernel; the second is the fast one of the stores, the
                     first that of the loads that are not along it
     """

@@ -9,7 +9,7 @@ from symshape.artifact.kernel_image import KernelImage
 
 def load_kernels(image: KernelImage, *, autotune: bool = False) -> dict[str, Callable[..., None]]:
     """Name -> callable, in the launch convention of the target. ``autotune``: Triton kernels choose among their
-    variants by measured time."""
+    variants by measured time; those that launch others do so by sizes."""
     loaded: dict[str, Callable[..., None]] = {}
     if image.arguments:
         from symshape.runtime.cpu.load_objects import load_object

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch_mlir import ir
 
+from symshape.analysis.mixed_reductions import positions_taken
 from symshape.dialects.accessors import (
     MIXED,
     body_of,
@@ -43,14 +44,11 @@ def _enter(mixture: Any, found: dict[str, set[int]]) -> None:
     """What the kernels that a mixture launches get of it."""
     block = mixture.regions[0].blocks[0]
     tensors = [v for v in block.arguments if isinstance(v.type, ir.RankedTensorType)]
-    positions = {v: i for i, v in enumerate(tensors)}
     own = found.get(function_name(mixture), set())
-    for op in body_of(mixture):
-        if op.name == "host.launch":
-            given = [positions[v] for v in op.operands if v in positions]
-            positions.update(zip(op.results, given[len(given) - len(op.results) :], strict=True))
-            here, callee = {i for i, position in enumerate(given) if position in own}, callee_of(op)
-            found[callee] = found.get(callee, here) & here
+    launches = [op for op in body_of(mixture) if op.name == "host.launch"]
+    for op, given in positions_taken(launches, {v: i for i, v in enumerate(tensors)}):
+        here, callee = {i for i, position in enumerate(given) if position in own}, callee_of(op)
+        found[callee] = found.get(callee, here) & here
 
 
 def _is_allocated(value: ir.Value, known: dict[ir.Value, bool]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
-from symshape.analysis.loop_form import LoopSteps, finish_loops, read_loops
+from symshape.analysis.loop_form import LoopSteps, finished_loops, read_loops
 from symshape.analysis.loops import LoopKernel
 from symshape.analysis.mixed_reductions import ends_with_stores, mix, parts_of, reduces_rows, sums_columns
 from symshape.dialects.accessors import (
@@ -162,17 +162,13 @@ class _Kernels:
     steps: LoopSteps
     functions: dict[str, Any] = field(init=False)
     planned: set[str] = field(default_factory=set)
-    _loops: dict[str, LoopKernel] = field(default_factory=dict)
     _named: dict[str, str] = field(default_factory=dict)  # by text, a mixture's name
 
     def __post_init__(self) -> None:
         self.functions = {function_name(f): f for f in kernel_functions(self.module)}
 
     def loops(self, name: str) -> LoopKernel:
-        if name not in self._loops:
-            function = self.functions[name]
-            self._loops[name] = finish_loops(function, read_loops(function, self.steps), self.steps)
-        return self._loops[name]
+        return finished_loops(self.functions[name], self.steps)
 
     def iterators(self, name: str) -> list[str]:
         """Of a reduction's dims; none of another kernel's."""

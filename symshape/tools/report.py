@@ -50,7 +50,7 @@ class KernelReport:
     """One kernel.
 
     ``name``     of its function in the IR
-    ``kind``     "pointwise", "reduction", "scan" or "scatter"
+    ``kind``     "pointwise", "reduction", "scan", "scatter" or "mixed": what it launches, at once (mix-reductions)
     ``target``   "cpu" or "triton"
     ``source``   MLIR text (cpu) or Python (triton)
     ``loops``    its loop program, which the source was printed from
