@@ -72,7 +72,7 @@ def jobs(run: Run, parts: tuple[str, ...], kernels: tuple[str, ...], ranks: int 
         *kernel_jobs(dry, kernels, "float32", range(min(3, ranks))),
         *bandwidth_jobs(dry),
         *split_jobs(dry),
-        *variant_jobs(dry),
+        *variant_jobs(dry, kernels),
         *mask_jobs(dry),
         *model_jobs(dry, "inference"),
         *decode_jobs(dry),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -37,14 +37,21 @@ SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
     ("rms_norm", "bfloat16"): ((1_000_003, 31), (131_072, 8)),
     ("layer_norm", "bfloat16"): ((1_000_003, 31),),
     ("layer_norm", "float32"): ((1_000_003, 31), (10_007, 9973)),
-    ("layer_norm_backward", "float32"): ((1_000_003, 31), (8, 1_048_576), (100_000, 768), (16_384, 4096)),
+    ("layer_norm_backward", "float32"): (
+        (8, 1_048_576),
+        (1_000_003, 31),
+        (1, 100_000_007),
+        (100_000, 768),
+        (16_384, 4096),
+        (131_072, 8),
+    ),
     ("layer_norm_backward", "bfloat16"): ((100_000, 768), (8, 1_048_576)),
     ("variance", "float32"): ((1_000_003, 31), (10_007, 9973), (20_000, 4096)),
     ("cross_entropy", "float32"): ((2000, 50_257),),
     ("sum_last", "float32"): ((1_000_003, 31), (10_007, 9973), (4096, 4096), (8, 1_048_576)),
     ("sum_last", "bfloat16"): ((10_007, 9973), (4096, 4096), (8, 1_048_576)),
     ("sum_first", "float32"): ((4096, 4096), (1_000_003, 31)),
-    ("sum_all", "float32"): ((1_000_003,), (16_777_216,), (100_000_007,)),
+    ("sum_all", "float32"): ((1_000_003,), (16_777_216,), (33_554_432,), (100_000_007,)),
 }
 DRY: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
     ("softmax", "float32"): ((3, 70), (2, 1100)),
@@ -276,8 +283,9 @@ def measure_variants(run: Run, name: str, dtype: str, shape: Shape) -> Work:
     }
 
 
-def variant_jobs(dry: bool) -> list[Job]:
-    shapes = DRY if dry else SHAPES
+def variant_jobs(dry: bool, programs: Collection[str]) -> list[Job]:
+    """The sweeps of these programs."""
+    shapes = {key: own for key, own in (DRY if dry else SHAPES).items() if key[0].partition("/")[0] in programs}
     return [
         Job("variants", name, dtype, shape, partial(measure_variants, name=name, dtype=dtype, shape=shape), 20.0)
         for (name, dtype), own in shapes.items()
