@@ -151,16 +151,16 @@ def mixtures(plain: Variant, rows: int, points: int) -> Iterator[Variant]:
     yield replace(plain, name=SEPARATE, form=SEPARATE, xblock=0, yblock=0, rblock=0, num_warps=0, splits=None)
     rblock = max(2, 1 << (points - 1).bit_length())
     if rblock > LARGEST // 4:
-        for xblock in (1,) if rows == 1 else (2, 4, 8):
-            for part in (2048, 4096, 8192):
+        for xblock in (1,) if rows == 1 else (1, 2, 4):
+            for part in (1024, 2048, 4096):
                 for warps in WARPS:
-                    if 8 <= part // (32 * warps) <= 32:
+                    if 4 <= part // (32 * warps) <= 32:
                         at = f"split{xblock}x{part}_w{warps}"
                         own = replace(plain, name=at, form=MIXED_SPLIT, xblock=xblock, yblock=TAKEN, splits=None)
                         yield replace(own, rblock=part, num_warps=warps)
         return
     for xblock in dict.fromkeys(max(1, tile // rblock) for tile in (1024, 2048, 4096)):
-        for warps in (2, *WARPS):
+        for warps in (1, 2, *WARPS):
             if 4 <= xblock * rblock // (32 * warps) <= 32:
                 for each in EACH:
                     at = f"mixed{xblock}x{rblock}_w{warps}_rows{each}"

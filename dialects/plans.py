@@ -21,7 +21,9 @@ SPLIT = ("split", "split_persistent")
 MIXED_SPLIT, SEPARATE = "mixed_split", "separate"
 REDUCTIONS = ("persistent", "headed", "looped", *SPLIT, MIXED, MIXED_SPLIT)
 FORMS = ("pointwise", "tile", *REDUCTIONS, SEPARATE)
-VARIANT_FIELDS = ("name", "form", "xblock", "yblock", "rblock", "num_warps", "index_bits", "aligned", "dims")
+VARIANT_FIELDS = (
+    *("name", "form", "xblock", "yblock", "rblock", "num_warps", "num_stages", "index_bits", "aligned", "dims"),
+)
 PROCESSORS = "processors"
 ALIGNMENT = 16  # bytes of the widest access, and what Triton takes numbers to be multiples of
 INDEX_BITS = (32, 64)
@@ -78,12 +80,14 @@ class VariantOp(Op, name="variant"):
       columns, each as many points as a part, and go over all rows, ``xblock`` at a time;
     - "separate", of such a kernel too: its launches one after the other.
 
+    ``num_stages``: in the mixed forms, groups of rows whose reads are under way together; else 1.
     ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
     numbers of parallel and of reduced points, in elements).
 
     ```mlir
     "symshape.variant"(%fits) {name = "persistent512", form = "persistent", xblock = 2 : i64, yblock = 0 : i64,
-        rblock = 512 : i64, num_warps = 4 : i64, index_bits = 32 : i64, aligned = ["in0", "s1"], dims = []} : (i1) -> ()
+        rblock = 512 : i64, num_warps = 4 : i64, num_stages = 1 : i64, index_bits = 32 : i64, aligned = ["in0", "s1"],
+        dims = []} : (i1) -> ()
     "symshape.variant"(%few, %splits) {name = "split", form = "split", ...} : (i1, index) -> ()
     ```
     """
@@ -94,6 +98,7 @@ class VariantOp(Op, name="variant"):
     yblock: ir.IntegerAttr
     rblock: ir.IntegerAttr
     num_warps: ir.IntegerAttr
+    num_stages: ir.IntegerAttr
     index_bits: ir.IntegerAttr
     aligned: ir.ArrayAttr
     dims: ir.ArrayAttr
@@ -123,6 +128,9 @@ class VariantOp(Op, name="variant"):
                 return bad(self, f"form '{form}' has no {key}")
             if is_used and (value < 1 or value & (value - 1)):
                 return bad(self, f"{key} {value} is no power of two")
+        stages = self.num_stages.value
+        if stages < 1 or stages > 1 and form not in (MIXED, MIXED_SPLIT):
+            return bad(self, f"form '{form}' cannot have num_stages {stages}")
         warps = self.num_warps.value
         return warps <= _MAX_WARPS or bad(self, f"num_warps {warps} is more than {_MAX_WARPS}")
 

@@ -18,6 +18,8 @@ from symshape.prover.numbers.expr import Expr, product
 Axes = frozenset[str]
 ROW: Final[Axes] = frozenset({"x"})
 _MASKS: Final = {"x": "xmask", "y": "ymask"}
+# Of a number of elements they make one. What numbers are subtracted (a variance's correction) has no denormal result.
+_OF_COUNTS: Final = frozenset({"arith.index_cast", "arith.sitofp", "arith.subf", "arith.maximumf", "arith.maxnumf"})
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class TritonBody:
         self._text: dict[tuple[int, str], str] = {}  # of a value in a segment, where it is no variable of its own
         self._axes: dict[int, Axes] = {}
         self._constants: dict[int, Instr] = {}
+        self._counts: set[int] = set()  # values that are numbers of elements, or such less a constant
         self._checked: set[int] = set()
         exprs = [e for i in kernel.code for e in (*i.mask, *(() if i.address is None else (self._address(i),)))]
         self._used = frozenset().union(*(e.symbols for e in exprs))
@@ -195,6 +198,7 @@ class TritonBody:
         assert instr.address is not None
         (number,) = instr.results
         value = instr.address.as_int()
+        self._counts.add(number)
         self._axes[number] = self._axes_of(instr.address)
         if value is not None:
             self._constants[number] = Instr("constant", (number,), (), "index", instr.row, value=value)
@@ -218,12 +222,22 @@ class TritonBody:
             operands.append(_literal(constant) if constant and bare else self.operand(number))
         axes = frozenset().union(*(self._axes[number] for number in instr.operands))
         if (instr.op, instr.source_dtype) == ("arith.divf", "f32") and self._divides_many(axes, instr.operands[-1]):
-            text = f"tm.over({operands[0]}, {self.operand(instr.operands[-1])}, {not self._rounds})"
+            x, y = operands[0], self.operand(instr.operands[-1])
+            is_count = instr.operands[-1] in self._counts
+            text = f"tm.over_count({x}, {y})" if is_count else f"tm.over({x}, {y}, {not self._rounds})"
         elif "r" in axes and self._rounds and (instr.op, instr.source_dtype) == ("math.exp", "f32"):
             text = f"tl.exp({operands[0]})"
         else:
             text = op_text(instr, operands, self.kernel.name)
+        if not axes and self._counts_still(instr):
+            self._counts.add(instr.results[0])
         self._define(instr, text, axes)
+
+    def _counts_still(self, instr: Instr) -> bool:
+        """Whether the result is a number of elements since its first operand is one."""
+        first, *others = instr.operands
+        constant = all(number in self._constants for number in others)
+        return first in self._counts and instr.op in _OF_COUNTS and constant
 
     def _divides_many(self, axes: Axes, divisor: int) -> bool:
         """Whether many elements of a reduction kernel are divided by this value: those of a row, or all. (Where rows

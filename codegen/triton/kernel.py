@@ -69,6 +69,7 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
         functions={f.name: f.own for f in emitter.functions.values()},
         launcher=launcher_text(kernel.args, kernel.symbols, kernel.checks_index, sizes, emitted, separate),
         by_value=by_value(kernel.args),
+        data=tuple(s for s in kernel.symbols if s in kernel.numbers),
         calls=callees(kernel),
     )
 

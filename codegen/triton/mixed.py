@@ -27,7 +27,6 @@ from symshape.dialects.plans import MIXED
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, ceildiv
 
-_STAGES: Final = 3  # rows whose reads are under way together, as in Inductor's kernels
 _COLUMN: Final = frozenset({"r"})  # the axes of a value of a column
 
 
@@ -56,11 +55,11 @@ class MixedWriter:
     def stages(self, variant: Variant) -> list[TritonStage]:
         """Their launches; ``splits``, the number of programs that share something, is computed by the launcher."""
         if variant.form == MIXED:
-            blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock), ("STAGES", _STAGES))
+            blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock), ("STAGES", variant.num_stages))
             first = TritonStage(f"{self.name}_rows", blocks, variant.num_warps, "splits")
             return [first, *(combine_stage(w.combine_name(), variant, "rnumel") for w in self.columns)]
         block = variant.rblock // variant.xblock
-        blocks = (("XBLOCK", variant.xblock), ("RBLOCK", block), ("STAGES", _STAGES))
+        blocks = (("XBLOCK", variant.xblock), ("RBLOCK", block), ("STAGES", variant.num_stages))
         programs = ceildiv(Expr.symbol("rnumel"), block).python()
         last = TritonStage(f"{self.name}_tiles", blocks, variant.num_warps, programs)
         return [*self.rows.reduction_stages(replace(variant, xblock=1)), last]

@@ -74,6 +74,7 @@ def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
         functions={head.name: (), function.name: ()},
         launcher=_launcher(kernel.args, [*kernel.symbols, *slot], (source, dest), stages),
         by_value=by_value(kernel.args),
+        data=tuple(s for s in kernel.symbols if s in kernel.numbers),
     )
 
 

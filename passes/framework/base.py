@@ -137,14 +137,20 @@ _PARSERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     tuple[str, ...]: lambda text: tuple(re.split(r",\s*", text)) if text else (),
     tuple[int, ...]: lambda text: tuple(int(part) for part in text.split(",")) if text else (),
+    tuple[int, int]: lambda text: _pair(text),
 }
+
+
+def _pair(text: str) -> tuple[int, int]:
+    first, second = (int(part) for part in text.split(","))
+    return first, second
 
 
 def _parse_value(pass_name: str, key: str, type_: Any, text: str) -> Any:
     try:
         return _PARSERS[type_](text)
     except (KeyError, ValueError):
-        kind = getattr(type_, "__name__", str(type_))
+        kind = type_.__name__ if isinstance(type_, type) else str(type_)
         raise OptionError(
             f"pass '{pass_name}': option '{key}' cannot be '{text}'", next_step=f"its type is {kind}"
         ) from None

@@ -36,8 +36,10 @@ from symshape.dialects.plans import MIXED_SPLIT, SEPARATE
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.variant_table import Row, Table, at_most, processors
 from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
-from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
+from symshape.prover.numbers.expr import Expr, ceildiv, maximum
 
+_LANES: Final = 32  # threads of a warp
+_FEW, _MANY = 4, 32  # points of a thread
 # A launch may move ahead of these: they change nothing that it reads.
 _CROSSED: Final = frozenset({"symshape.view", "symshape.bind", "symshape.reuse", "symshape.symbol", "tensor.empty"})
 
@@ -73,13 +75,13 @@ class MixReductions(Pass):
     ``rows``      from which it pays
     ``points``    of all rows, likewise
     ``ratio``     rows for each point of one, at least
+    ``shortest``  points of a row, from which it pays
     ``held``      points of the rows that a program holds, in ascending order
-    ``tile``      points of the rows that it holds at a time, unless one row has more
-    ``least``     rows of a program; as many as it takes for ``waves`` programs on each processor
-    ``most``      rows of a program, unless they are short
-    ``share``     points of a program of short rows
-    ``waves``     programs for each processor
-    ``combined``  partial sums that are combined at a time: of the shortest rows, and of others
+    ``tile``      points of the rows that it holds at a time, unless one row has more: of the shortest, of others
+    ``at_once``   points that are held on each processor: so many programs share the rows, ``programs`` at least
+    ``programs``  for each processor
+    ``least``     rows of a program
+    ``combined``  partial results that are combined at a time: of the shortest rows and of long ones, and of others
     ``longest``   points of a row that is read once all the same, by plan-reductions; longer ones are split into parts
     ``part``      points of a part
     ``side_by_side``  rows that a program has at a time when it goes over a block of columns
@@ -96,16 +98,16 @@ class MixReductions(Pass):
     rows: int = 4096
     points: int = 5 << 20
     ratio: int = 2
+    shortest: int = 17
     held: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-    tile: int = 1024
+    tile: tuple[int, int] = (2048, 1024)
+    at_once: int = 8192
+    programs: int = 4
     least: int = 16
-    most: int = 128
-    share: int = 32768
-    waves: int = 8
     combined: tuple[int, int] = (4096, 512)
     longest: int = 16384
-    part: int = 4096
-    side_by_side: tuple[int, ...] = (1, 2, 4, 8)
+    part: int = 1024
+    side_by_side: tuple[int, ...] = (1, 2)
     blocks: int = 2
     workspace: int = 4 << 20
 
@@ -127,6 +129,7 @@ class MixReductions(Pass):
         table = Table(function, loops, {})
         rows, row = table.kernel.xnumel, table.kernel.rnumel
         pays = [at_least(rows, self.rows), at_least(rows * row, self.points), at_least(rows, self.ratio * row)]
+        pays += [at_least(row, self.shortest)]
         table.rows = [self._held(rblock, rows, all_of(at_most(row, rblock), *pays)) for rblock in self.held]
         assert loops.mixed is not None
         if ends_with_stores(loops.mixed.rows) and not in_place_of(function):  # what rows store is computed anew
@@ -135,11 +138,14 @@ class MixReductions(Pass):
         table.write()
 
     def _held(self, rblock: int, rows: Expr, condition: Condition) -> Row:
-        xblock = max(1, self.tile // rblock)
-        most = max(self.most, self.share // rblock)
-        each = minimum(most, maximum(max(self.least, xblock), rows // (self.waves * processors())))
-        combined = self.combined[rblock > self.held[0]]
-        warps = min(16, max(4, xblock * rblock // 256))
+        """A row is held by the lanes of one warp, as far as their registers go, unless its reads are wide: those of
+        plan-alignment's twin. Then its sums need no shared memory."""
+        short = rblock <= _LANES
+        xblock = max(1, self.tile[not short] // rblock)
+        waves = max(self.programs, self.at_once // (xblock * rblock))
+        each = maximum(max(self.least, xblock), ceildiv(rows, waves * processors()))
+        combined = self.combined[not short]
+        warps = min(16, max(1, xblock * rblock // (_FEW if short else _MANY) // _LANES))
         splits = ceildiv(rows, each)
         return Row(f"mixed{rblock}", MIXED, condition, xblock, combined, rblock=rblock, num_warps=warps, splits=splits)
 
@@ -151,7 +157,8 @@ class MixReductions(Pass):
         room = at_most(rows * kernel.partial_bytes * (ceildiv(row, self.part) + 1), self.workspace)
         condition = all_of(at_least(row, self.longest + 1), *few, wide, room)
         warps = min(16, max(4, self.part // 512))
-        return Row(f"split{xblock}", MIXED_SPLIT, condition, xblock, self.part, rblock=self.part, num_warps=warps)
+        taken = self.combined[0]
+        return Row(f"split{xblock}", MIXED_SPLIT, condition, xblock, taken, rblock=self.part, num_warps=warps)
 
 
 @dataclass

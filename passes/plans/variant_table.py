@@ -34,6 +34,7 @@ class Row:
     yblock: int = 0
     rblock: int = 0
     num_warps: int = 4
+    num_stages: int = 1
     index_bits: int = 64
     aligned: tuple[str, ...] = ()
     dims: tuple[str, ...] = ()

@@ -105,12 +105,18 @@ class _Interpreted:
         import triton.language as tl
 
         self.stage, self.functions = stage, functions
+        types = [type_ for _, type_ in kernel.arguments(stage.function)]
+        self.narrow = [i for i, type_ in enumerate(types) if type_ == "int" and variant.index_bits == 32]
         self.constants = {"INDEX": getattr(tl, variant.index_dtype), **dict(stage.constants)}
 
     def __call__(self, device: torch.device, programs: int, *args: Any) -> None:
         import numpy
 
         function = self.functions()[self.stage.function]
+        for i in self.narrow:
+            if not -(1 << 31) <= args[i] < 1 << 31:
+                problem = f"argument {i} is {args[i]}: a GPU would take its last 32 bits"
+                raise KernelError(problem, where=self.stage.function, next_step="this is a bug of the code generator")
         with _INTERPRETER, numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
             function[(programs,)](*args, **self.constants)
 

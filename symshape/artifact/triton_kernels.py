@@ -77,6 +77,7 @@ class TritonKernel:
     functions: Mapping[str, tuple[str, ...]]
     launcher: str
     by_value: tuple[str, ...] = ()  # tensors of one element that are passed as numbers
+    data: tuple[str, ...] = ()  # symbols that are part of no address: 64 bits in every variant
     calls: tuple[str, ...] = ()  # other kernels that its launcher calls
 
     @property
@@ -85,14 +86,16 @@ class TritonKernel:
         return [(i, name) for i, (name, _) in enumerate(self.tensors) if name not in self.by_value]
 
     def arguments(self, function: str) -> tuple[tuple[str, str], ...]:
-        """Name and Triton type ("*fp32"; "int" for a number) of every argument of a function that is no constexpr."""
+        """Name and Triton type of every argument of a function that is no constexpr ("*fp32"; "int" for a number that
+        is as wide as addresses)."""
         tensors = [
             (name, NUMBERS.get(dtype, "i64") if name in self.by_value else POINTERS[dtype])
             for name, dtype in self.tensors
         ]
         slot = [("error_slot", "*i64")] if self.checks_index else []
         own = [(name, _own_type(name)) for name in self.functions[function]]
-        return (*tensors, *((name, "int") for name in self.symbols), *slot, *own)
+        symbols = [(name, "i64" if name in self.data else "int") for name in self.symbols]
+        return (*tensors, *symbols, *slot, *own)
 
 
 def _own_type(name: str) -> str:

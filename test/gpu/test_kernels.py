@@ -13,6 +13,7 @@ from kernel_text import KernelText
 from triton_cases import S0, S1, S2, concatenate, emit, gather, layer_norm, loops, mixed, reduction, softmax, transpose
 
 from symshape.codegen.variants import Variant
+from symshape.errors import KernelError
 from symshape.prover.numbers.condition import TRUE, all_of, at_least, equals
 from symshape.prover.numbers.expr import Expr
 from symshape.runtime.triton.launch import load_triton
@@ -194,6 +195,16 @@ def test_an_index_out_of_range_is_reported(machine: Machine, form: str) -> None:
             torch.cuda.synchronize()
         assert slot.item() == code
         same(out[:4], table.float()[index[:4]])
+
+
+def test_an_integer_that_a_gpu_would_cut_off(machine: Machine) -> None:
+    """Interpreted kernels have the types of their arguments too: what is addressed with 32 bits takes no more."""
+    if machine.is_gpu:
+        pytest.skip("the interpreter's check")
+    launch = load_triton(emit(softmax(), [Variant("persistent", "persistent", TRUE, 4, rblock=128)]))
+    x = torch.ones(2, 3)
+    with pytest.raises(KernelError, match="argument 3 is 4294967299: a GPU would take its last 32 bits"):
+        launch(x, torch.empty(2, 3), 2, 3 + (1 << 32))
 
 
 def test_addresses_choose_the_variant(machine: Machine) -> None:

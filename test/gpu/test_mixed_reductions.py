@@ -18,7 +18,7 @@ Program = Callable[..., Any]
 
 # Options of mix-reductions under which a small size has each form.
 FORMS: Final = {
-    "mixed": "rows=1 points=1 ratio=0 least=1 most=3 share=1",
+    "mixed": "rows=1 points=1 ratio=0 shortest=1 tile=1,1 least=3",
     "mixed_split": "rows=1000000 longest=2 part=16 side-by-side=1,4 blocks=0",
     "separate": "rows=1000000 longest=1000000",
 }
@@ -96,6 +96,8 @@ def test_equals_eager_mode(machine: Machine, program: Program, dtype: torch.dtyp
     report = None
     for shape in SHAPES:
         own = machine.put(inputs(*shape, dtype))
+        if machine.is_gpu and program is layer_norm and dtype == torch.bfloat16:  # there its statistics are float32
+            own[3:] = [saved.float() for saved in own[3:]]
         report = explained(program, own, options, report)
         every = report.result, program(*own), program(*(x.double() for x in own)), report.compiled(*own)
         for actual, eager, exact, again in zip(*every, strict=True):
@@ -124,7 +126,7 @@ def test_chosen_by_sizes(machine: Machine) -> None:
         (100_000, 128): "mixed128_aligned",
         (8192, 2049): "mixed4096",
         (4096, 4096): "separate",
-        (8, 1 << 20): "split8_aligned",
+        (8, 1 << 20): "split2_aligned",
         (1, 10**8): "split1_aligned",
         (64, 512): "separate",
     }

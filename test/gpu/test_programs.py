@@ -204,6 +204,16 @@ def test_addresses_of_more_than_32_bits(machine: Machine) -> None:
         assert count.item() == 3 and more[-3:].tolist() == [6, 6, 6] and int(more[:-3].amax()) == 1
 
 
+def test_numbers_of_64_bits_beside_addresses_of_32(machine: Machine) -> None:
+    """What a kernel computes with, and no address is made of: reals as their bits, and integers."""
+
+    def program(x: torch.Tensor) -> Any:
+        rows, columns = x.shape
+        return x * (14 / (rows // 3 + 1)), x.sum(-1) * (rows**4 / (columns + 1)), x.long() + rows**5 * columns
+
+    machine.check(program, [(torch.ones(60, 7),), (torch.ones(9, 12),), (torch.ones(1025, 64),)], rtol=1e-6)
+
+
 def test_a_row_of_more_than_32_bits(machine: Machine) -> None:
     machine.only_on_a_gpu("2 GiB of elements, which the interpreter would need hours for")
     compiled = machine.compile(lambda x: ((x != 0).sum(), x.max()))
