@@ -89,7 +89,6 @@ class PlanAlignment(Pass):
             self.count(context, dropped=len(rows) - len(table.rows), **Counter(map(_kind, table.rows)))
         return write_all(planned)
 
-
     def _with_aligned(self, row: Row, needs: Needs | None, kernel: KernelAccesses) -> list[Row]:
         tiny = row.form == "persistent" and row.rblock <= _TINY and kernel.fast is not None and kernel.fast.reduced
         thin = row.form == "tile" and min(row.xblock, row.yblock) < ALIGNMENT  # taken where a dim is shorter

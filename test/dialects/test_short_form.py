@@ -67,7 +67,7 @@ PAIRS = {
     '%a = "symshape.address"(%x) : (tensor<?xf32>) -> index': "%a = symshape.address %x : tensor<?xf32>",
     '"symshape.variant"(%c, %n) {aligned = ["in0", "s1"], dims = ["d0", "d1"], form = "split", index_bits = 32 : i64, '
     'name = "v", num_stages = 1 : i64, num_warps = 4 : i64, rblock = 2 : i64, xblock = 1 : i64, yblock = 8 : i64} '
-    ': (i1, index) -> ()': ""
+    ": (i1, index) -> ()": ""
     'symshape.variant "v" if %c form "split" xblock 1 yblock 8 rblock 2 warps 4 bits 32 splits [%n] dims ["d0", "d1"] '
     'aligned ["in0", "s1"] : i1',
     '"symshape.variant"(%c) {aligned = [], dims = [], form = "pointwise", index_bits = 32 : i64, name = "v", '
