@@ -34,7 +34,7 @@ class Variant:
                     second launch takes at a time
     ``rblock``      reduced points per step ("persistent": all of them; "headed": those that are always there;
                     "split_persistent", "mixed_split": those of a program; "mixed": all of them)
-    ``num_stages``  "mixed", "mixed_split": groups of rows whose reads are under way together
+    ``num_stages``  "mixed": groups of rows whose reads are under way together
     ``index_bits``  of address arithmetic: 32 or 64
     ``aligned``     what divides by 16: names of arguments ("in0": its address in bytes), of symbols ("s1": elements),
                     and, but in a "tile", of mask bounds: "xnumel" and "rnumel", the numbers of parallel and of

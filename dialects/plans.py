@@ -80,7 +80,7 @@ class VariantOp(Op, name="variant"):
       columns, each as many points as a part, and go over all rows, ``xblock`` at a time;
     - "separate", of such a kernel too: its launches one after the other.
 
-    ``num_stages``: in the mixed forms, groups of rows whose reads are under way together; else 1.
+    ``num_stages``: in the form "mixed", groups of rows whose reads are under way together; else 1.
     ``aligned``: what divides by 16 when the condition holds (addresses in bytes, symbols and "xnumel", "rnumel", the
     numbers of parallel and of reduced points, in elements).
 
@@ -129,7 +129,7 @@ class VariantOp(Op, name="variant"):
             if is_used and (value < 1 or value & (value - 1)):
                 return bad(self, f"{key} {value} is no power of two")
         stages = self.num_stages.value
-        if stages < 1 or stages > 1 and form not in (MIXED, MIXED_SPLIT):
+        if stages < 1 or stages > 1 and form != MIXED:
             return bad(self, f"form '{form}' cannot have num_stages {stages}")
         warps = self.num_warps.value
         return warps <= _MAX_WARPS or bad(self, f"num_warps {warps} is more than {_MAX_WARPS}")

@@ -39,7 +39,7 @@ from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum
 
 _LANES: Final = 32  # threads of a warp
-_FEW, _MANY = 4, 32  # points of a thread
+_FEW, _MANY, _SPLIT = 4, 32, 8  # points of a thread: of the shortest rows, of others, of a part
 # A launch may move ahead of these: they change nothing that it reads.
 _CROSSED: Final = frozenset({"symshape.view", "symshape.bind", "symshape.reuse", "symshape.symbol", "tensor.empty"})
 
@@ -84,7 +84,6 @@ class MixReductions(Pass):
     ``combined``  partial results that are combined at a time: of the shortest rows and of long ones, and of others
     ``longest``   points of a row that is read once all the same, by plan-reductions; longer ones are split into parts
     ``part``      points of a part
-    ``side_by_side``  rows that a program has at a time when it goes over a block of columns
     ``blocks``    of columns for each processor, at least
     ``workspace``  bytes of the partial results of rows, at most
     """
@@ -107,7 +106,6 @@ class MixReductions(Pass):
     combined: tuple[int, int] = (4096, 512)
     longest: int = 16384
     part: int = 1024
-    side_by_side: tuple[int, ...] = (1, 2)
     blocks: int = 2
     workspace: int = 4 << 20
 
@@ -133,7 +131,7 @@ class MixReductions(Pass):
         table.rows = [self._held(rblock, rows, all_of(at_most(row, rblock), *pays)) for rblock in self.held]
         assert loops.mixed is not None
         if ends_with_stores(loops.mixed.rows) and not in_place_of(function):  # what rows store is computed anew
-            table.rows += [self._split(xblock, table.kernel) for xblock in self.side_by_side]
+            table.rows.append(self._split(table.kernel))
         table.rows.append(Row(SEPARATE, SEPARATE, TRUE, 0, num_warps=0))
         table.write()
 
@@ -149,16 +147,14 @@ class MixReductions(Pass):
         splits = ceildiv(rows, each)
         return Row(f"mixed{rblock}", MIXED, condition, xblock, combined, rblock=rblock, num_warps=warps, splits=splits)
 
-    def _split(self, xblock: int, kernel: KernelAccesses) -> Row:
+    def _split(self, kernel: KernelAccesses) -> Row:
         """For rows that are longer than any that is held, with columns for every processor."""
         rows, row = kernel.xnumel, kernel.rnumel
-        few = [at_most(rows, xblock)] if xblock < self.side_by_side[-1] else []
-        wide = at_least(row * xblock, self.blocks * self.part * processors())
+        wide = at_least(row, self.blocks * self.part * processors())
         room = at_most(rows * kernel.partial_bytes * (ceildiv(row, self.part) + 1), self.workspace)
-        condition = all_of(at_least(row, self.longest + 1), *few, wide, room)
-        warps = min(16, max(4, self.part // 512))
-        taken = self.combined[0]
-        return Row(f"split{xblock}", MIXED_SPLIT, condition, xblock, taken, rblock=self.part, num_warps=warps)
+        condition = all_of(at_least(row, self.longest + 1), wide, room)
+        warps = min(16, max(1, self.part // (_LANES * _SPLIT)))
+        return Row("split", MIXED_SPLIT, condition, 1, self.combined[0], rblock=self.part, num_warps=warps)
 
 
 @dataclass

@@ -10,14 +10,15 @@ from typing import ClassVar
 from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
-from symshape.dialects.plans import ALIGNMENT, MIXED, MIXED_SPLIT, SEPARATE, divides
+from symshape.dialects.plans import ALIGNMENT, MIXED, SEPARATE, divides
 from symshape.passes.framework.base import Pass, PassContext
 from symshape.passes.plans.addresses import allocated_arguments
 from symshape.passes.plans.alignment import Needs, needs_of
-from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, tables, write_all
+from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, row_bytes, tables, write_all
 from symshape.prover.numbers.condition import all_of
 
 _LANES = 32  # threads of a warp
+_FLOAT = 4  # bytes
 _TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing, or little
 
 
@@ -45,16 +46,16 @@ class PlanAlignment(Pass):
     What facts prove is not tested, nor what is a multiple of what is; buffers of the host program are aligned. Where
     nothing is left to test there is no unaligned variant, and where some stride can never be a multiple no aligned one.
     A thread that reads 16 bytes at a time has as much under way as several others: aligned parts of a split row have
-    half of the warps, of split columns a quarter. Rows that go along with sums of their columns (the mixed forms) are
-    read ``stages`` at a time where they are aligned; one after the other if not, since copies to shared memory of less
-    than 16 bytes take longer than they hide.
+    half of the warps, but of float32 values that are read once; of split columns a quarter. Rows that go along with
+    sums of their columns (the form "mixed") are read ``stages`` at a time where they are aligned; one after the other
+    if not, since copies to shared memory of less than 16 bytes take longer than they hide.
 
     Where a kernel would have more variants, those go that cost least: aligned short rows, and unaligned 32-bit variants
     whose 64-bit twin does the same a little slower.
 
     ``most``    variants of a kernel, at most
     ``stages``  aligned groups of rows whose reads are under way together
-    ``thread``  points of an aligned row that a thread of the form "mixed" has
+    ``thread``  points of an aligned row that a thread of the form "mixed" has: of less than 128, of longer rows
     """
 
     name: ClassVar[str] = "plan-alignment"
@@ -67,7 +68,7 @@ class PlanAlignment(Pass):
     }
     most: int = MOST_VARIANTS
     stages: int = 3
-    thread: int = 16
+    thread: tuple[int, int] = (8, 16)
 
     def run(self, module: ir.Module, context: PassContext) -> list[ir.Operation]:
         planned = tables(module, context)
@@ -95,21 +96,21 @@ class PlanAlignment(Pass):
         narrow = row.form == "split_persistent" and 1 < row.xblock < ALIGNMENT  # as few columns lie next to each other
         if needs is None or tiny or thin or narrow:
             return [row]
-        aligned = replace(self._wide(row), aligned=needs.names)
+        aligned = replace(self._wide(row, kernel), aligned=needs.names)
         if not needs.tested:
             return [aligned]
         condition = all_of(row.condition, *(divides(expr) for expr in needs.tested))
         aligned = replace(aligned, name=f"{row.name}_aligned", condition=condition, op=None)
         return [aligned, replace(row, aligned=needs.proven)]
 
-    def _wide(self, row: Row) -> Row:
+    def _wide(self, row: Row, kernel: KernelAccesses) -> Row:
         """With the warps and stages for reads of 16 bytes."""
-        if row.form == "split_persistent":
-            return replace(row, num_warps=max(4, row.num_warps // (2 if row.xblock == 1 else 4)))
         if row.form == MIXED:
-            warps = max(2, row.xblock * row.rblock // (_LANES * self.thread))
+            warps = max(2, row.xblock * row.rblock // (_LANES * self.thread[row.rblock >= _SHORT]))
             return replace(row, num_warps=min(16, warps), num_stages=self.stages)
-        return replace(row, num_stages=self.stages) if row.form == MIXED_SPLIT else row
+        if row.form != "split_persistent" or row.xblock == 1 and kernel.loops == 1 and row_bytes(kernel) == _FLOAT:
+            return row
+        return replace(row, num_warps=max(4, row.num_warps // (2 if row.xblock == 1 else 4)))
 
 
 def _kind(row: Row) -> str:

@@ -10,7 +10,7 @@ from torch_mlir import ir
 
 from symshape.analysis.access_patterns import KernelAccesses
 from symshape.passes.framework.base import Pass, PassContext
-from symshape.passes.plans.variant_table import Row, at_most, processors, remaining, tables, write_all
+from symshape.passes.plans.variant_table import Row, at_most, processors, remaining, row_bytes, tables, write_all
 from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
@@ -259,10 +259,3 @@ def element_bytes(kernel: KernelAccesses) -> int:
     names = {d.name for d in kernel.reduced}
     read = [a for a in kernel.accesses if not a.store and not names.isdisjoint(a.address.symbols)]
     return max(1, min((kernel.arguments[a.arg].bits // 8 for a in read), default=_ELEMENT))
-
-
-def row_bytes(kernel: KernelAccesses) -> int:
-    """Bytes that are read for a reduced point."""
-    names = {d.name for d in kernel.reduced}
-    read = {a.arg for a in kernel.accesses if not a.store and not a.row and not names.isdisjoint(a.address.symbols)}
-    return max(1, sum(kernel.arguments[arg].bits // 8 for arg in read))

@@ -242,3 +242,10 @@ def processors() -> Expr:
 def at_most(expr: Expr, limit: Expr | int) -> Condition:
     """expr <= limit."""
     return at_least(limit, expr)
+
+
+def row_bytes(kernel: KernelAccesses) -> int:
+    """Bytes that are read for a reduced point."""
+    names = {d.name for d in kernel.reduced}
+    read = {a.arg for a in kernel.accesses if not a.store and not a.row and not names.isdisjoint(a.address.symbols)}
+    return max(1, sum(kernel.arguments[arg].bits // 8 for arg in read))

@@ -73,9 +73,10 @@ PAIRS = {
     '"symshape.variant"(%c) {aligned = [], dims = [], form = "pointwise", index_bits = 32 : i64, name = "v", '
     "num_stages = 1 : i64, num_warps = 4 : i64, rblock = 0 : i64, xblock = 1 : i64, yblock = 0 : i64} : (i1) -> ()": ""
     'symshape.variant "v" if %c form "pointwise" xblock 1 warps 4 bits 32 : i1',
-    '"symshape.variant"(%c) {aligned = [], dims = [], form = "mixed_split", index_bits = 32 : i64, name = "v", '
-    "num_stages = 3 : i64, num_warps = 4 : i64, rblock = 2 : i64, xblock = 1 : i64, yblock = 1 : i64} : (i1) -> ()": ""
-    'symshape.variant "v" if %c form "mixed_split" xblock 1 yblock 1 rblock 2 warps 4 stages 3 bits 32 : i1',
+    '"symshape.variant"(%c, %n) {aligned = [], dims = [], form = "mixed", index_bits = 32 : i64, name = "v", '
+    "num_stages = 3 : i64, num_warps = 4 : i64, rblock = 2 : i64, xblock = 1 : i64, yblock = 1 : i64} "
+    ": (i1, index) -> ()": ""
+    'symshape.variant "v" if %c form "mixed" xblock 1 yblock 1 rblock 2 warps 4 stages 3 bits 32 splits [%n] : i1',
     '%3:2 = "host.call"(%x) {arguments = "($0, [2], correction=0)", checked, draws, fresh, result_indices = array<i64: '
     '0, 1>, symshape.own = {a = 1 : i64}, target = "aten.var_mean.correction"} : (tensor<?xf32>) -> (tensor<f32>, '
     "tensor<f32>)": "%3:2 = host.call @aten.var_mean.correction(%x, [2], correction=0) results array<i64: 0, 1> fresh "

@@ -19,7 +19,7 @@ Program = Callable[..., Any]
 # Options of mix-reductions under which a small size has each form.
 FORMS: Final = {
     "mixed": "rows=1 points=1 ratio=0 shortest=1 tile=1,1 least=3",
-    "mixed_split": "rows=1000000 longest=2 part=16 side-by-side=1,4 blocks=0",
+    "mixed_split": "rows=1000000 longest=2 part=16 blocks=0",
     "separate": "rows=1000000 longest=1000000",
 }
 SHAPES: Final = ((5, 37), (1, 20), (33, 3), (13, 1), (0, 5))
@@ -126,8 +126,8 @@ def test_chosen_by_sizes(machine: Machine) -> None:
         (100_000, 128): "mixed128_aligned",
         (8192, 2049): "mixed4096",
         (4096, 4096): "separate",
-        (8, 1 << 20): "split2_aligned",
-        (1, 10**8): "split1_aligned",
+        (8, 1 << 20): "split_aligned",
+        (1, 10**8): "split_aligned",
         (64, 512): "separate",
     }
 
