@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections import Counter
@@ -49,6 +50,7 @@ from symshape.prover.numbers.condition import Condition
 from symshape.recording import Recording, record_graph
 from symshape.runtime.load_kernels import load_kernels
 from symshape.runtime.program import Capture, load_program
+from symshape.runtime.triton.binary import hash_of_triton
 from symshape.stack_room import with_room
 from symshape.stage_files import with_file
 from symshape.stage_header import with_header
@@ -175,6 +177,9 @@ def _compile(
     if attempt.as_calls:
         return graph_as_calls(graph, env, kind=kind)
     target, device = choose_target(gm, options)
+    if device.startswith("cuda"):
+        with contextlib.suppress(ImportError):  # load_kernels says what is missing
+            hash_of_triton()
     if "gather-items" not in options.disable_passes:
         with timed("gather-items", timings):
             gather_items(graph)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
+import threading
 from typing import Any, Final
+
+import torch
 
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 
 # What Triton assumes of an argument that divides by 16; without it no access is wider than an element.
 _ALIGNED: Final = [["tt.divisibility", 16]]
 _ALLOCATED: Final = "workspace"  # allocations of PyTorch's are aligned
+_LANES: Final = 32  # threads of a warp
+_KEYS: Final = ("triton.runtime.cache", "triton.compiler.compiler")  # where triton_key is, by version
 
 
 def compile_stage(
@@ -18,11 +26,45 @@ def compile_stage(
     import triton
     from triton.compiler import ASTSource
 
+    hash_of_triton().join()
+    target = current_target() if target is None else target
     source = ASTSource(fn=function, **signature(kernel, variant, stage))
     options: dict[str, Any] = {"num_warps": stage.num_warps, "enable_fp_fusion": True}
     if stage.registers:
         options["maxnreg"] = stage.registers
     return triton.compile(source, target=target, options=options)
+
+
+def current_target() -> Any:
+    """The GPUTarget of the current GPU; None where Triton's driver has to say it. That driver is C code, for which a
+    compiler runs when it is first asked, and direct_launch does without it."""
+    from triton.backends.compiler import GPUTarget
+
+    if torch.version.hip is not None:
+        return None
+    major, minor = torch.cuda.get_device_capability()
+    return GPUTarget("cuda", 10 * major + minor, _LANES)
+
+
+@functools.cache
+def hash_of_triton() -> threading.Thread:
+    """A thread that computes the hash of Triton's files, which is part of every key of its cache. That takes half a
+    second once in a process, mostly without the GIL: started with a compile, it ends before the first kernel needs it.
+    """
+    import triton.compiler  # here: what two threads import they may see half imported
+
+    del triton
+    thread = threading.Thread(target=_hash_of_triton, name="symshape-hash-of-triton", daemon=True)
+    thread.start()
+    return thread
+
+
+def _hash_of_triton() -> None:
+    with contextlib.suppress(Exception):  # the compile computes it again, and says what is wrong
+        for name in _KEYS:
+            if key := getattr(importlib.import_module(name), "triton_key", None):
+                key()  # kept by functools.lru_cache
+                return
 
 
 def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, Any]:

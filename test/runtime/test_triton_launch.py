@@ -7,15 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_launches_on_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["launches", "compiles_without_the_driver"])
+def test_on_a_gpu(name: str, tmp_path: Path) -> None:
     """In a process in which Triton is not the interpreter."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     path = os.pathsep.join([str(ROOT), str(ROOT / "test" / "support"), environment.get("PYTHONPATH", "")])
     environment |= {"PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path)}
-    result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
+    result = subprocess.run([sys.executable, __file__, name], env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -29,7 +32,7 @@ class Compiled:
         return lambda *arguments: self.launched.append((self.name, grid[0], arguments))
 
 
-def main() -> None:
+def launches() -> None:
     import contextlib
     from unittest import mock
 
@@ -87,5 +90,30 @@ def main() -> None:
         assert launched[0][2][:6] == (4096, 8192, 2, 900, "f32[16]", 3)
 
 
+def compiles_without_the_driver() -> None:
+    """The driver is C code: a compiler would run for it. The hash of Triton's files is known when a kernel is made."""
+    from unittest import mock
+
+    import torch
+    from triton_cases import loops, softmax
+
+    from symshape.codegen.triton.kernel import emit_triton
+    from symshape.codegen.variants import Variant
+    from symshape.prover.numbers.condition import TRUE
+    from symshape.runtime.triton.binary import compile_stage, hash_of_triton
+    from symshape.runtime.triton.launch import load_source
+
+    kernel = emit_triton(loops(softmax()), [Variant("rows", "looped", TRUE, 1, rblock=128, num_warps=1)])
+    (variant,) = kernel.variants
+    (stage,) = variant.stages
+    with (
+        mock.patch.object(torch.cuda, "get_device_capability", lambda: (9, 0)),
+        mock.patch("triton.compiler.compiler.driver", mock.NonCallableMock(spec=[])),  # which has no attributes
+    ):
+        compiled = compile_stage(kernel, variant, stage, load_source(kernel)[stage.function])
+    assert ".target sm_90" in compiled.asm["ptx"] and compiled.asm["cubin"]
+    assert not hash_of_triton().is_alive()
+
+
 if __name__ == "__main__":
-    main()
+    globals()[sys.argv[1]]()
