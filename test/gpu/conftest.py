@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 from gpu_machine import Machine, machine_here
+from interpreted_memory import watched
 
 _HERE = Path(__file__).parent
 
@@ -28,10 +30,12 @@ def machine() -> Machine:
 
 @pytest.fixture(autouse=True)
 def _fresh(machine: Machine) -> Iterator[None]:
-    """No compiled code of other tests, products in float32 on a GPU too, and no error of another test's kernels."""
+    """No compiled code of other tests, products in float32 on a GPU too, and no error of another test's kernels. What
+    is interpreted has no races, and stays within its tensors."""
     torch._dynamo.reset()
     # Other tests of a process forbid to set the flag for good (torch.backends.disable_global_flags).
-    with warnings.catch_warnings(), torch.backends.cudnn.flags(allow_tf32=False):
+    watch = nullcontext() if machine.is_gpu else watched()
+    with warnings.catch_warnings(), torch.backends.cudnn.flags(allow_tf32=False), watch:
         warnings.simplefilter("ignore")
         yield
     torch._dynamo.reset()

@@ -1,0 +1,157 @@
+"""What interpreted launches read and write. Triton's interpreter runs one program after the other, in the memory of the
+whole process: it shows neither a race between programs nor an access beside the tensors of a launch. Both are errors
+here.
+
+In a GPU's order of things nothing is said about two programs of a launch, nor about a value that a thread stores and
+another one of the program loads. An error slot is left out: every program may store the same number there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+Array = np.ndarray[Any, Any]
+# Of the interpreter's builder: the kind of access, and the positions of its addresses, its mask and what is stored.
+_METHODS = {
+    "create_masked_load": ("load", 0, 1, None),
+    "create_masked_store": ("store", 0, 2, 1),
+    "create_atomic_rmw": ("atomic", 1, 3, None),
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """Of one instruction in one program. ``values``: what is stored at each address."""
+
+    kind: str
+    program: tuple[int, ...]
+    addresses: Array
+    size: int
+    values: Array | None = None
+
+    def at(self, chosen: Array) -> Access:
+        values = None if self.values is None else self.values[chosen]
+        return Access(self.kind, self.program, self.addresses[chosen], self.size, values)
+
+
+@dataclass
+class Launch:
+    """The accesses of one launch, in their order, and the tensors that it was given."""
+
+    name: str
+    tensors: Sequence[torch.Tensor]
+    accesses: list[Access] = field(default_factory=list)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong, in words."""
+        spans = [_span(x) for x in self.tensors if x.numel()]
+        slots = [_span(x) for x in self.tensors if x.numel() == 1 and x.dtype == torch.int64]
+        for access in self.accesses:
+            if outside := int((~_inside(access.addresses, access.size, spans)).sum()):
+                yield f"{outside} elements of a {access.kind} lie in none of the tensors"
+        own = [access.at(~_inside(access.addresses, access.size, slots)) for access in self.accesses]
+        yield from _of_one_program(own)
+        yield from _of_several_programs(own)
+
+
+def _of_one_program(accesses: Sequence[Access]) -> Iterator[str]:
+    stored: dict[tuple[int, ...], set[int]] = {}
+    for access in accesses:
+        before = stored.setdefault(access.program, set())
+        if access.kind == "load" and before and not before.isdisjoint(access.addresses.tolist()):
+            yield "a program loads what it has stored"
+        if access.kind == "store":
+            assert access.values is not None
+            different, last = np.unique(access.addresses, return_inverse=True)
+            kept = np.empty(different.size, access.values.dtype)
+            kept[last] = access.values
+            if kept[last].tobytes() != access.values.tobytes():
+                yield "a program stores several values at one address"
+            before.update(different.tolist())
+
+
+def _of_several_programs(accesses: Sequence[Access]) -> Iterator[str]:
+    numbers = {program: i for i, program in enumerate(dict.fromkeys(access.program for access in accesses))}
+    found = {}
+    for kind in ("load", "store", "atomic"):
+        own = [(access.addresses, numbers[access.program]) for access in accesses if access.kind == kind]
+        addresses = np.concatenate([a for a, _ in own]) if own else np.zeros(0, np.uint64)
+        programs = np.concatenate([np.full(a.size, p) for a, p in own]) if own else np.zeros(0, np.int64)
+        found[kind] = addresses, programs
+    for one, other in (("store", "store"), ("store", "load"), ("atomic", "store"), ("atomic", "load")):
+        if count := _shared(*found[one], *found[other]):
+            yield f"{count} accesses: {one} of one program, {other} of another"
+
+
+def _shared(addresses: Array, programs: Array, others: Array, their_programs: Array) -> int:
+    """How many of the others are at an address that a different program has."""
+    if not addresses.size or not others.size:
+        return 0
+    known, place = np.unique(addresses, return_inverse=True)
+    first, last = np.full(known.size, np.iinfo(np.int64).max), np.full(known.size, -1)
+    np.minimum.at(first, place, programs)
+    np.maximum.at(last, place, programs)
+    at = np.minimum(np.searchsorted(known, others), known.size - 1)
+    differs = (first[at] != their_programs) | (last[at] != their_programs)
+    return int(((known[at] == others) & differs).sum())
+
+
+def _span(x: torch.Tensor) -> tuple[int, int]:
+    """The addresses that a tensor's elements lie in."""
+    elements = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride()))
+    return x.data_ptr(), x.data_ptr() + elements * x.element_size()
+
+
+def _inside(addresses: Array, size: int, spans: Sequence[tuple[int, int]]) -> Array:
+    inside = np.zeros(addresses.shape, bool)
+    for begin, end in spans:
+        inside |= (addresses >= begin) & (addresses + np.uint64(size) <= end)
+    return inside
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[list[Launch]]:
+    """Raises AssertionError at the end of a launch with a problem. Gives the launches, each without its accesses once
+    they have been looked at. For interpreted launches only."""
+    from triton.runtime import interpreter
+
+    from symshape.runtime.triton import launch
+
+    builder, launches = interpreter.interpreter_builder, list[Launch]()
+
+    def noting(method: Callable[..., Any], kind: str, at: int, mask: int, stored: int | None) -> Callable[..., Any]:
+        def call(*args: Any, **given: Any) -> Any:
+            shape, held = (
+                args[at].data.shape,
+                np.broadcast_to(args[mask].data, args[at].data.shape).astype(bool).ravel(),
+            )
+            values = None if stored is None else np.broadcast_to(args[stored].data, shape).ravel()[held]
+            size = np.dtype(interpreter._get_np_dtype(args[at].get_element_ty())).itemsize
+            addresses = np.asarray(args[at].data, np.uint64).ravel()[held]
+            launches[-1].accesses.append(Access(kind, tuple(builder.grid_idx), addresses, size, values))
+            return method(*args, **given)
+
+        return call
+
+    given = launch._Interpreted.__call__
+
+    def launching(self: Any, device: torch.device, programs: int, *args: Any) -> None:
+        launches.append(Launch(self.stage.function, [x for x in args if isinstance(x, torch.Tensor)]))
+        given(self, device, programs, *args)
+        problems = list(dict.fromkeys(launches[-1].problems()))
+        launches[-1].accesses.clear()
+        assert not problems, f"{self.stage.function} {dict(self.stage.constants)}: {'; '.join(problems)}"
+
+    with contextlib.ExitStack() as patches:
+        for name, (kind, *positions) in _METHODS.items():
+            wrapped = noting(getattr(builder, name), kind, *positions)  # type: ignore[arg-type]
+            patches.enter_context(mock.patch.object(builder, name, wrapped))
+        patches.enter_context(mock.patch.object(launch._Interpreted, "__call__", launching))
+        yield launches
