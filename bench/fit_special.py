@@ -158,6 +158,8 @@ FITS: dict[str, tuple[Real, int]] = {
     # by s = sqrt(w), of erfinv(x)/x/s
     "ERFINV_MIDDLE": (over("2.4", "6", lambda s: inverse_erf(s * s) / s), 26),
     "ERFINV_FAR": (over("6", "27.5", lambda s: inverse_erf(s * s) / s), 30),
+    # of log(gamma(x)) over its zeros, for x in [0.5, 3]
+    "LGAMMA_NEAR": (over("0.5", "3", lambda x: mp.loggamma(x) / ((x - 1) * (x - 2))), 40),
     # of Ai over [-4.5, 3]; beyond by r = 1/zeta = 1.5/x**1.5, on the negative side by r*r
     "AIRY_NEAR": (over("-4.5", "3", mp.airyai), 38),
     "AIRY_FAR": (over("0", "0.2886751345948129", lambda r: airy_decay(max(r, mpf("1e-8")))), 22),

@@ -53,6 +53,13 @@ def test_special_functions(dtype: torch.dtype, relative: float) -> None:
         assert not wrong.any(), f"{name}: {actual[wrong][:3]} instead of {exact[wrong][:3]}"
 
 
+def test_log_gamma_next_to_its_zeros() -> None:
+    """All digits of eager's, however small the result is."""
+    steps = torch.logspace(-15, -0.31, 400, dtype=torch.float64)
+    x = torch.cat([zero + sign * steps for zero in (1, 2) for sign in (-1, 1)] + [torch.linspace(0.5, 3, 501).double()])
+    torch.testing.assert_close(symshape.compile(torch.lgamma)(x), torch.lgamma(x), rtol=2e-15, atol=0.0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
 @pytest.mark.parametrize("name", [*TWO, "zeta"])
 def test_one_operand_is_a_number(name: str, dtype: torch.dtype) -> None:

@@ -146,7 +146,8 @@ def sine_and_cosine(x: Real) -> tuple[Real, Real]:
 
 
 def lgamma(x: Real) -> Real:
-    """log(abs(gamma(x))): Stirling's series, after a shift; infinite at 0 and the negative integers.
+    """log(abs(gamma(x))): Stirling's series, after a shift; a fit around its zeros at 1 and 2, where differences of
+    large numbers would leave few digits; infinite at 0 and the negative integers.
 
     A logarithm costs most of it, so there is one for the factors of the shift and the sine of the reflection.
     """
@@ -163,6 +164,8 @@ def lgamma(x: Real) -> Real:
     sine, _ = sine_and_cosine(x)
     log = x.where("lt", 0.5, factors * math.pi / abs(sine), factors).math("log")
     result = x.where("lt", 0.5, x.where("eq", x.math("floor"), INFINITY, log - stirling), stirling - log)
+    near = (x - 1.0) * (x - 2.0) * polynomial(fit.LGAMMA_NEAR, (x.at_least(0.5).at_most(3.0) - 1.75) / 1.25)
+    result = x.where("lt", 0.5, result, x.where("gt", 3.0, result, near))
     result = x.where("eq", 1.0, 0.0, x.where("eq", 2.0, 0.0, result))
     return abs(x).where("eq", INFINITY, INFINITY, result)
 
