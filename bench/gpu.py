@@ -110,6 +110,9 @@ def work_together(options: argparse.Namespace) -> int:
         print(f"nothing was measured for {', '.join(missing)}: see the logs", file=sys.stderr)
         return 2
     merged(files, options.out)
+    for file in files:
+        last = Path(file).with_suffix(".log").read_text().splitlines()[-1:]
+        print(*(f"{Path(file).stem}: {text}" for text in last if " are left: " in text), sep="\n", end="")
     return int(any(codes))
 
 
