@@ -111,8 +111,9 @@ def work_together(options: argparse.Namespace) -> int:
         return 2
     merged(files, options.out)
     for file in files:
-        last = Path(file).with_suffix(".log").read_text().splitlines()[-1:]
-        print(*(f"{Path(file).stem}: {text}" for text in last if " are left: " in text), sep="\n", end="")
+        last = (Path(file).with_suffix(".log").read_text().splitlines() or [""])[-1]
+        if " are left: " in last:
+            print(f"{Path(file).stem}: {last}")
     return int(any(codes))
 
 
