@@ -54,7 +54,7 @@ SHAPES: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
     ("sum_all", "float32"): ((1_000_003,), (16_777_216,), (33_554_432,), (100_000_007,)),
 }
 DRY: Final[dict[tuple[str, str], tuple[Shape, ...]]] = {
-    ("softmax", "float32"): ((3, 70), (2, 1100)),
+    ("sum_last", "float32"): ((3, 70), (2, 1100)),
     ("layer_norm_backward/kernel_2", "float32"): ((40, 7),),
 }
 LOOPED: Final = ((1024, 4), (1024, 8), (2048, 4), (2048, 8), (2048, 16), (4096, 8), (4096, 16))
