@@ -52,6 +52,8 @@ def test_orders_that_a_gpu_does_not_keep() -> None:
     store, twice = Access("store", (0,), at[:2], 4, values), Access("store", (0,), at[[0, 0]], 4, values)
     assert problems(Access("load", (0,), at[:2], 4), store) == []
     assert problems(store, Access("load", (0,), at[1:2], 4)) == ["a program loads what it has stored"]
+    barrier = Access("barrier", (0,), at[:0], 1)
+    assert problems(store, barrier, Access("load", (0,), at[1:2], 4)) == []
     assert problems(twice) == ["a program stores several values at one address"]
     assert problems(store, Access("store", (1,), at[:1], 4, values[:1])) == [
         "2 accesses: store of one program, store of another"

@@ -2,8 +2,8 @@
 whole process: it shows neither a race between programs nor an access beside the tensors of a launch. Both are errors
 here.
 
-In a GPU's order of things nothing is said about two programs of a launch, nor about a value that a thread stores and
-another one of the program loads. An error slot is left out: every program may store the same number there.
+In a GPU's order of things nothing is said about two programs of a launch, nor, up to the next barrier, about a value that
+a thread stores and another one of the program loads. An error slot is left out: every program may store the same number there.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def _of_one_program(accesses: Sequence[Access]) -> Iterator[str]:
     stored: dict[tuple[int, ...], set[int]] = {}
     for access in accesses:
         before = stored.setdefault(access.program, set())
+        if access.kind == "barrier":
+            before.clear()
         if access.kind == "load" and before and not before.isdisjoint(access.addresses.tolist()):
             yield "a program loads what it has stored"
         if access.kind == "store":
@@ -140,7 +142,11 @@ def watched() -> Iterator[list[Launch]]:
 
         return call
 
-    given = launch._Interpreted.__call__
+    def barrier(*args: Any, **given: Any) -> Any:
+        launches[-1].accesses.append(Access("barrier", tuple(builder.grid_idx), np.zeros(0, np.uint64), 1))
+        return builder_barrier(*args, **given)
+
+    builder_barrier, given = builder.create_barrier, launch._Interpreted.__call__
 
     def launching(self: Any, device: torch.device, programs: int, *args: Any) -> None:
         launches.append(Launch(self.stage.function, [x for x in args if isinstance(x, torch.Tensor)]))
@@ -153,5 +159,6 @@ def watched() -> Iterator[list[Launch]]:
         for name, (kind, *positions) in _METHODS.items():
             wrapped = noting(getattr(builder, name), kind, *positions)  # type: ignore[arg-type]
             patches.enter_context(mock.patch.object(builder, name, wrapped))
+        patches.enter_context(mock.patch.object(builder, "create_barrier", barrier))
         patches.enter_context(mock.patch.object(launch._Interpreted, "__call__", launching))
         yield launches
