@@ -2,8 +2,8 @@
 whole process: it shows neither a race between programs nor an access beside the tensors of a launch. Both are errors
 here.
 
-In a GPU's order of things nothing is said about two programs of a launch, nor, up to the next barrier, about a value that
-a thread stores and another one of the program loads. An error slot is left out: every program may store the same number there.
+On a GPU two programs of a launch run in any order, and so do a store of one thread and a load of another one of the
+same program, up to the next barrier. An error slot is left out: every program may store the same number there.
 """
 
 from __future__ import annotations
