@@ -1,4 +1,4 @@
-"""Read-only views of kernels that passes and emitters share.
+"""Read-only views of kernels, shared by passes and emitters.
 
 Imports ``dialects``, ``prover`` and ``errors``, never torch.
 """

@@ -1,7 +1,7 @@
-"""Which elements a kernel reads and writes where, how often it goes over its space, what is known of its sizes.
+"""The memory accesses of a kernel: addresses over its dims, number of sweeps, facts about its sizes. Read by plans.
 
-Read off the loop form, so that plans see what code is printed from: a gather at an ``arange`` is a load, a mask that
-always holds is none, and a value that is the same along the reduced dims is read once for a row.
+Computed from the loop form that code is printed from, so that plans see the final accesses: a gather at an ``arange``
+is a load, a mask that always holds is gone, and a value that does not vary along reduced dims is read once per row.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from symshape.prover.numbers.decided import decided, learn
 from symshape.prover.numbers.expr import Expr, product
 from symshape.prover.numbers.facts import Facts, Row
 
-MOST_PROCESSORS: Final = 1024  # of one device: more than any has
-_LEAST_PARTIAL: Final = 4  # bytes that a partial result takes, at least
+MOST_PROCESSORS: Final = 1024  # upper bound of a device's multiprocessors
+_LEAST_PARTIAL: Final = 4  # minimum bytes of a partial result
 
 
 @dataclass(frozen=True)
 class Access:
-    """A load or store: elements from the address of tensor argument ``arg``, over dims and symbols.
+    """A load or store of tensor argument ``arg``. ``address``: in elements, over dims and symbols.
 
-    ``row``: once for each point of the parallel dims; ``guards``: the dims on whose index it depends whether there is
-    an access at all.
+    ``row``: happens once per point of the parallel dims. ``guards``: dims whose index decides whether the access
+    happens (they are in its mask).
     """
 
     arg: int
@@ -38,16 +38,18 @@ class Access:
     guards: frozenset[str] = frozenset()
 
     def stride(self, dim: Dim) -> Expr | None:
-        """Elements from one index of the dim to the next; None where that is not always the same."""
+        """Elements between neighbouring indices of a dim; None if that varies."""
         return self.address.coefficient(dim.name)
 
 
 @dataclass(frozen=True)
 class KernelAccesses:
-    """One kernel. ``sweeps``: how often its full level must be gone over, when values are not kept: 1 plus how many
-    reductions one after the other something at full level depends on. ``loops``: the same where two sums that depend on
-    an earlier reduction are found with it (analysis/online.py). ``symbols``: what
-    addresses are made of. ``known``: what its function assumes."""
+    """The accesses of one kernel.
+
+    ``sweeps`` is the number of sweeps over the full level if values are not kept: 1 plus the length of the longest
+    chain of reductions that full-level work depends on. ``loops`` is the same if online sums (analysis/online.py) are
+    computed in the sweep of the reduction they depend on. ``symbols`` are those in addresses; ``known`` are the
+    conditions that the kernel's function assumes."""
 
     name: str
     dims: tuple[Dim, ...]
@@ -56,12 +58,12 @@ class KernelAccesses:
     symbols: tuple[str, ...]
     sweeps: int
     loops: int
-    partial_bytes: int  # of what its reductions hold for a row
+    partial_bytes: int  # bytes of partial results per row, over all reductions
     known: tuple[Condition, ...]
 
     @cached_property
     def facts(self) -> Facts:
-        """What holds at every launch."""
+        """Facts that hold at every launch."""
         facts = Facts({PROCESSORS: Row(1, MOST_PROCESSORS)})
         for condition in self.known:
             learn(facts, condition)
@@ -74,37 +76,37 @@ class KernelAccesses:
         return {}
 
     def decided(self, condition: Condition) -> bool | None:
-        """Whether a condition holds at every launch, or at none; None where neither is proven."""
+        """True if a condition is proven to hold at every launch, False if at none, None if neither is proven."""
         if condition not in self._answers:
             self._answers[condition] = decided(self.facts, condition)
         return self._answers[condition]
 
     @cached_property
     def parallel(self) -> tuple[Dim, ...]:
-        """The dims that are not reduced."""
+        """The parallel dims."""
         return tuple(d for d in self.dims if not d.reduced)
 
     @cached_property
     def reduced(self) -> tuple[Dim, ...]:
-        """The dims that are."""
+        """The reduced dims."""
         return tuple(d for d in self.dims if d.reduced)
 
     @cached_property
     def xnumel(self) -> Expr:
-        """Points of the parallel dims."""
+        """Number of points of the parallel dims."""
         return product(d.size for d in self.parallel)
 
     @cached_property
     def rnumel(self) -> Expr:
-        """Points of the reduced dims."""
+        """Number of points of the reduced dims."""
         return product(d.size for d in self.reduced)
 
     @cached_property
     def fast(self) -> Dim | None:
-        """The dim along which most of what is read and written at full level lies next to each other in memory.
+        """The dim along which most full-level accesses are contiguous; None if there is none.
 
-        A store counts as two loads: it cannot be had from a cache. Accesses that vary along more dims move more: those
-        that vary along fewer (a number for each channel) only count where no other has neighbours.
+        A store counts as two loads, since no cache saves it. Accesses that vary along more dims move more data, so
+        those that vary along fewer (for example one number per channel) count only if no other access is contiguous.
         """
         dims = [dim for dim in self.dims if dim.size != 1]
         votes: dict[Dim, tuple[int, int]] = {}
@@ -118,7 +120,8 @@ class KernelAccesses:
         return max(votes, key=lambda dim: votes[dim]) if votes else None
 
     def run_of(self, first: Dim) -> tuple[list[Dim], Expr]:
-        """The dims that every access sees as one with this one, it first, and their points together."""
+        """The dims, starting with ``first``, that can be merged into one in every access, and their number of
+        points."""
         run, size = [first], first.size
         others = [d for d in self.dims if d.reduced == first.reduced and d is not first]
         found: Dim | None = first
@@ -141,14 +144,14 @@ class KernelAccesses:
 
 
 def read_accesses(kernel: LoopKernel) -> KernelAccesses:
-    """What a loop program touches. Gathers whose index is data are left out: nothing is known of their addresses."""
+    """The accesses of a loop program, without gathers at data-dependent indices, whose addresses are not known."""
     partial_bytes = 0
     for instr in kernel.code:
         if instr.op == "reduce":
             partial_bytes += sum(max(_LEAST_PARTIAL, bits // 8) for bits in _result_bits(instr))
     names = frozenset(dim.name for dim in kernel.dims)
     accesses = [_access(instr, names) for instr in kernel.code if instr.op in ("load", "store")]
-    # By argument, not by use: where two dims are as good as each other, the first access decides.
+    # By argument, not by use: between dims with equally many accesses the first access decides.
     accesses.sort(key=lambda access: access.arg)
     return KernelAccesses(
         kernel.name,
@@ -170,11 +173,11 @@ def _access(instr: Instr, names: frozenset[str]) -> Access:
 
 
 def _sweeps(kernel: LoopKernel, online: Mapping[int, Online]) -> int:
-    """1, and 1 more for each reduction after which the full level has to be gone over again. ``online``: sums that are
-    found with the reduction that they depend on."""
+    """1 plus the number of reductions in a chain that each require a new sweep. ``online``: sums that are computed in
+    the sweep of the reduction they depend on."""
     if not any(dim.reduced for dim in kernel.dims):
         return 1
-    stages: dict[int, int] = {}  # of a value: reductions one after the other that it needs
+    stages: dict[int, int] = {}  # by value: length of the chain of reductions it depends on
     sweeps = 1
     for instr in kernel.code:
         stage = max((stages[operand] for operand in instr.operands), default=0)
@@ -188,5 +191,5 @@ def _sweeps(kernel: LoopKernel, online: Mapping[int, Online]) -> int:
 
 
 def _result_bits(reduce: Instr) -> Sequence[int]:
-    """Of an arg-reduction the value's and the index's."""
+    """Bits of each result: of the value, and, for an arg-reduction, of the index."""
     return (element_bits(reduce.dtype), *(64 for _ in reduce.results[1:]))

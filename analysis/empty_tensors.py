@@ -1,10 +1,10 @@
-"""Guards what a kernel reads beside its reductions against tensors without elements.
+"""Masks row-level reads of tensors that may be empty.
 
-Before: load address 0, at row level, of a tensor of s0 elements: each of its s0 <= 1 elements was read once
+Before: load address 0, at row level, of a tensor of s0 <= 1 elements
 After:  the same with the mask s0 - 1 >= 0
 
-A dim of at most one element leaves no trace in an address, and what does not depend on a reduced dim is read once per
-row. Where the reduced dims are empty a row reads nothing, and there may be nothing to read: no memory at all.
+A dim of at most one element does not appear in addresses, and what does not depend on a reduced dim is read once per
+row. If the reduced dims are empty, such a row exists although the tensor may have no element and no memory.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from symshape.prover.numbers.facts import Facts
 
 
 def guard_empty_tensors(kernel: LoopKernel) -> LoopKernel:
-    """The same kernel, which touches no tensor that is empty at a row that exists."""
+    """The kernel with masks, so that no row reads from an empty tensor."""
     if not any(dim.reduced for dim in kernel.dims):
-        return kernel  # each load is at a point, and so its element is there
+        return kernel  # each load is at a point of the full level, where its element exists
     reduced = frozenset(dim.name for dim in kernel.dims if dim.reduced)
     touched = sorted({instr.arg for instr in kernel.code if _is_for_row(instr, reduced)})
     if not touched:
@@ -32,14 +32,14 @@ def guard_empty_tensors(kernel: LoopKernel) -> LoopKernel:
 
 
 def _is_for_row(instr: Instr, reduced: frozenset[str]) -> bool:
-    """Whether it reads what it may for a row that reduces nothing."""
+    """Whether an instruction may read for a row whose reduced dims are empty."""
     if instr.op != "load" or instr.address is None:
         return instr.op == "extract"
     return all(reduced.isdisjoint(expr.symbols) for expr in (instr.address, *instr.mask))
 
 
 def _not_empty(rows: Facts, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """What must not be negative for the tensor to have an element; nothing where each row says that it has."""
+    """Expressions that are non-negative if the tensor has an element; none if that is proven for each row."""
     left = product(size for size in sizes if not rows.nonnegative(size - 1)) - 1
     return () if rows.nonnegative(left) else (left,)
 

@@ -1,9 +1,10 @@
-"""Folds what is known of index arithmetic: ``x[arange(n)]`` becomes a plain load that later stages can merge and tile.
+"""Folds index arithmetic with known values: ``x[arange(n)]`` becomes a plain load, which later steps can merge and
+tile.
 
 Before: index d1; muli by 1; addi 0; cmpi slt 0; select (the wrap of negative indices); check_index s1; extract.
 After:  load at d0*s1 + d1, with no check and no error slot.
 
-Padding with zeros is a load under a mask, which is zero where the mask does not hold: no select makes it so.
+Zero padding becomes a masked load: a masked-out load is zero, so that its select is not needed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ORDERED: dict[str, Callable[[float, float], bool]] = {
     "ogt": gt,
     "oge": ge,
 }
-_AT_LEAST: dict[str, Callable[[Expr, Expr], Expr]] = {  # what is at least 0 where a comparison holds
+_AT_LEAST: dict[str, Callable[[Expr, Expr], Expr]] = {  # an expression that is >= 0 exactly if the comparison holds
     "sge": lambda left, right: left - right,
     "sle": lambda left, right: right - left,
     "sgt": lambda left, right: left - right - 1,
@@ -36,12 +37,12 @@ _AT_LEAST: dict[str, Callable[[Expr, Expr], Expr]] = {  # what is at least 0 whe
 }
 _CASTS = ("arith.index_cast", "arith.index_castui")
 _WIDE = ("index", "i64")
-_MOST_TERMS, _MOST_FACTORS = 64, 16  # of a product: powers of indices grow without end, and are no addresses
-_SMALL = 1 << 31  # sums and products of sizes with larger factors might wrap around
+_MOST_TERMS, _MOST_FACTORS = 64, 16  # limits for products: larger powers of indices are no addresses
+_SMALL = 1 << 31  # limit for coefficients: with larger ones sums and products of sizes might overflow
 
 
 def fold(kernel: LoopKernel) -> LoopKernel:
-    """The same kernel with fewer instructions."""
+    """The kernel with known values folded and dead instructions removed."""
     folder = _Folder(kernel, space_facts(kernel.args, kernel.dims))
     for instr in kernel.code:
         folder.visit(instr)
@@ -49,9 +50,11 @@ def fold(kernel: LoopKernel) -> LoopKernel:
 
 
 class _Folder:
-    """``exprs``, ``conditions`` and ``numbers``: results whose value is known; ``names``: those that are another's.
-    ``zeros``: results that are 0; ``loads``: those under masks, which they are 0 without; ``holds``: results that say
-    whether an expression is at least 0."""
+    """Visits instructions and records what is known of their results.
+
+    ``exprs``, ``conditions``, ``numbers``: results with known values. ``names``: results that equal an earlier value.
+    ``zeros``: results that are +0. ``loads``: results of masked loads, with their masks. ``holds``: results that say
+    whether an expression is >= 0."""
 
     def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
         self.kernel, self.facts = kernel, facts
@@ -65,7 +68,7 @@ class _Folder:
         self.holds: dict[int, Expr] = {}
 
     def visit(self, instr: Instr) -> None:
-        """Takes over the instruction, or records what it is."""
+        """Keeps an instruction, or records the value that replaces it."""
         instr = replace(instr, operands=tuple(self.names.get(operand, operand) for operand in instr.operands))
         facts = self.facts.row if instr.row else self.facts.full
         if instr.op == "extract":
@@ -81,7 +84,7 @@ class _Folder:
         self.code.append(instr)
 
     def _read(self, instr: Instr) -> Instr:
-        """An extract at known indices is a load."""
+        """Turns an extract at known indices into a load."""
         indices = [self.exprs.get(operand) for operand in instr.operands]
         address = Expr.const(0)
         for index, stride in zip(indices, self.kernel.args[instr.arg].strides, strict=True):
@@ -91,7 +94,7 @@ class _Folder:
         return replace(instr, op="load", operands=(), address=address)
 
     def _learn(self, instr: Instr, facts: Facts) -> None:
-        """Notes the value of an instruction where it is known."""
+        """Records the value of an instruction if it is known."""
         result = instr.results[0] if instr.results else -1
         if instr.op == "load" and instr.mask and not self.kernel.args[instr.arg].by_value:
             self.loads[result] = instr.mask
@@ -130,7 +133,7 @@ class _Folder:
                 self.holds[result] = facts.simplify(_AT_LEAST[instr.predicate](left, right))
 
     def _same(self, instr: Instr, facts: Facts) -> int | None:
-        """The earlier value that the instruction's result is, if any."""
+        """The earlier value that an instruction's result equals, or None."""
         operands, conditions = instr.operands, self.conditions
         match instr.op:
             case "check_index":
@@ -177,13 +180,13 @@ class _Folder:
 
 
 def _is_large(left: Expr, right: Expr) -> bool:
-    """Whether the product is too large to be of use."""
+    """Whether the product has more terms or factors than any useful address."""
     degrees = [max((len(atoms) for _, atoms in side.terms), default=0) for side in (left, right)]
     return len(left.terms) * len(right.terms) > _MOST_TERMS or sum(degrees) > _MOST_FACTORS
 
 
 def _decide(facts: Facts, predicate: str, left: Expr, right: Expr) -> bool | None:
-    """A signed comparison, where it is the same at all points."""
+    """The result of a signed comparison if it is the same at all points, else None."""
     match predicate:
         case "slt":
             return _either(facts, left + 1, right)
@@ -201,14 +204,14 @@ def _decide(facts: Facts, predicate: str, left: Expr, right: Expr) -> bool | Non
 
 
 def _either(facts: Facts, low: Expr, high: Expr) -> bool | None:
-    """Whether low <= high, or always the opposite."""
+    """True if ``low <= high`` at all points, False if at none, None if not proven."""
     if facts.less_equal(low, high):
         return True
     return False if facts.less_equal(high + 1, low) else None
 
 
 def _used(code: list[Instr]) -> tuple[Instr, ...]:
-    """The instructions that a store (or a check) needs."""
+    """The instructions that stores, scatters, carries and index checks depend on."""
     needed: set[int] = set()
     kept = []
     for instr in reversed(code):

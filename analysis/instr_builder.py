@@ -1,4 +1,4 @@
-"""Builds the instruction list of a loop program: levels, common subexpressions, half rounding, dead code."""
+"""Builds the instruction list of a loop program, with hoisting to row level, CSE and removal of dead code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr
 
 HALF: Final = frozenset({"bf16", "f16"})
-# Computed where they stand: at row level they would also run for a row without elements, and trap on a zero divisor.
+# Never hoisted: at row level they would also run for a row without elements, and trap on a zero divisor.
 _NOT_HOISTED: Final = (
     frozenset({"reduce", "store", "scatter", "carried", "element", "carry", "scanned", "check_index", "extract"})
     | INTEGER_DIVISIONS
@@ -19,20 +19,21 @@ _NOT_HOISTED: Final = (
 
 
 class InstrBuilder:
-    """Appends instructions in dependence order: equal ones are one value, row-invariant ones move to row level."""
+    """Appends instructions in dependence order. Equal instructions are merged; row-invariant ones move to row level."""
 
     def __init__(self, reduced: frozenset[str], simplify: Callable[[Expr, bool], Expr]) -> None:
         self.code: list[Instr] = []
         self.simplify = simplify
         self._reduced = reduced
         self._known: dict[tuple[Any, ...], Instr] = {}
-        self._made: list[Instr] = []  # the instruction that makes value i
-        self._rounded: set[int] = set()  # values whose rounding to a half type is part of the program
+        self._made: list[Instr] = []  # by value, the instruction that defines it
+        self._rounded: set[int] = set()  # values whose rounding to a half type must be kept
 
     def emit(
         self, op: str, operands: tuple[int, ...], dtype: str, *, row: bool = False, results: int = 1, **fields: Any
     ) -> int:
-        """The value of an instruction, at row level where ``row`` asks for it or it depends on nothing else."""
+        """Appends an instruction, or finds an equal one; returns its (first) value, -1 without results. At row level if
+        ``row`` requires it, or if it depends on row-level values only."""
         if row and not all(self.is_row(value) for value in operands):
             raise KernelError(f"a row-level {op} uses a full-level value", next_step="this is a bug of the fusion pass")
         row = row or self._hoists(op, operands, fields)
@@ -55,8 +56,8 @@ class InstrBuilder:
         return self.emit("index", (), "index", row=row, address=self.simplify(expr, row))
 
     def cast(self, op: str, value: int, source: str, dtype: str, *, row: bool = False, for_good: bool = False) -> int:
-        """A cast. What was rounded to a half type and widened again stays the float32: a kernel rounds at stores, and
-        where it is asked to (``for_good``)."""
+        """A cast. A value rounded to a half type and widened again stays the original float32: kernels round at stores,
+        and where the program requires it (``for_good``)."""
         maker = self._made[value]
         undoes = {"arith.extf": "arith.truncf", "arith.truncf": "arith.extf"}.get(op)
         exact = op == "arith.truncf" or (source in HALF and dtype == "f32")
@@ -81,7 +82,7 @@ class InstrBuilder:
 
 
 def drop_dead(code: Iterable[Instr]) -> tuple[Instr, ...]:
-    """Keeps what a store or an index check needs, and renumbers the values."""
+    """Keeps the instructions that those with effects depend on, and renumbers values from 0 in order."""
     code = tuple(code)
     needed: set[int] = set()
     live: list[Instr] = []
@@ -102,5 +103,5 @@ def drop_dead(code: Iterable[Instr]) -> tuple[Instr, ...]:
 
 
 def _key(value: Any) -> Any:
-    """Constants compare by their text: -0.0 is not 0.0, True is not 1, and nan is itself."""
+    """A key for comparing constants by text: -0.0 differs from 0.0, True from 1, and nan equals itself."""
     return repr(value) if isinstance(value, (bool, int, float)) else value

@@ -1,4 +1,5 @@
-"""What holds at the points of a kernel's iteration space: dims in their ranges, sizes not negative, assumptions."""
+"""Facts at the points of a kernel's iteration space: ranges of dims, non-negative sizes, assumptions of its
+function."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from symshape.analysis.loops import Arg, Dim
 from symshape.prover.numbers.expr import Expr
 from symshape.prover.numbers.facts import Facts, Row
 
-_KEPT: Final = 64  # the kernels of a graph have few different sizes, and what is proven of them is kept
+_KEPT: Final = 64  # size of the caches: kernels of a graph share few combinations of sizes
 
 
 class SpaceFacts:
-    """The facts at the points of a space. At row level the reduced dims may be empty."""
+    """Facts at the points of a space: ``full`` at all its points, ``row`` where the reduced dims may be empty."""
 
     def __init__(self, symbols: Facts, dims: Sequence[Dim]) -> None:
         self.symbols, self._dims = symbols, dims
@@ -30,22 +31,22 @@ class SpaceFacts:
         return self.symbols.with_dims({d.name: d.size for d in self._dims if not d.reduced})
 
     def simplify(self, expr: Expr, row: bool) -> Expr:
-        """The expression in its simplest form, for use at row or at full level."""
+        """The simplest form of an expression, valid at row level or at full level."""
         return (self.row if row else self.full).simplify(expr)
 
 
 def space_facts(args: Iterable[Arg], dims: Iterable[Dim]) -> SpaceFacts:
-    """What is known where nothing is assumed: the size of a tensor is never negative."""
+    """The facts that hold without assumptions: indices are within dims, and sizes of tensors are non-negative."""
     return _space_facts(_symbolic_sizes(args), tuple(dims))
 
 
 def symbol_facts(args: Iterable[Arg]) -> Facts:
-    """Facts of the symbols alone, to which assumptions may be added."""
+    """The facts about symbols alone, as a copy to which assumptions may be added."""
     return _symbol_facts(_symbolic_sizes(args)).copy()
 
 
 def divides(facts: Facts, factor: Expr, size: Expr) -> bool:
-    """Whether the factor is proven to divide the size."""
+    """Whether ``factor`` is proven to divide ``size``."""
     number = factor.as_int()
     return facts.equal(size % factor, 0) if number is None else number != 0 and facts.divides(number, size)
 
@@ -63,7 +64,7 @@ def _space_facts(sizes: tuple[Expr, ...], dims: tuple[Dim, ...]) -> SpaceFacts:
 def _symbol_facts(sizes: tuple[Expr, ...]) -> Facts:
     names = {name for size in sizes for name in size.symbols}
     facts = Facts({name: Row(0, None) for name in sorted(names) if Expr.symbol(name) in sizes})
-    # Simple ones first: from them the others follow without an assumption of their own.
+    # Simple sizes first: facts about others then often follow from them.
     for size in sorted(sizes, key=lambda size: (len(size.terms), len(size.python()))):
         facts.assume_nonnegative(size)
     return facts

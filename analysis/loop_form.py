@@ -1,7 +1,7 @@
-"""From a kernel function to the loop form that code is printed from: the steps, each by its name.
+"""Converts a kernel function to the loop form that emitters print from, as a list of named steps.
 
-``READING`` gives what plans ask about, ``FINISHING`` goes on from there to what emitters print. A step that fails says
-which one it is and which graph nodes the kernel computes (``KernelFailure``).
+``READING`` yields the form that plans read; ``FINISHING`` continues from it to the form that emitters print. A failing
+step raises KernelFailure with its name and the graph nodes that the kernel computes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from symshape.dialects.accessors import MIXED, body_of, function_name, kernel_ki
 from symshape.dialects.locations import node_names
 from symshape.errors import KernelError, KernelFailure, SymshapeError
 
-LoopStep = Callable[[Any], Any]  # takes what the step before it returned; the first one a kernel function
+LoopStep = Callable[[Any], Any]  # takes the previous step's result; the first step takes a kernel function
 
 READING: dict[str, LoopStep] = {
     "read-kernel": read_kernel,
@@ -39,8 +39,8 @@ FINISHING: dict[str, LoopStep] = {
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """How steps are run on the kernels of a module: without those whose names are ``disabled``; ``timings`` takes
-    seconds by step, of all kernels together, ``finished`` what code is printed from of kernels that mixtures launch."""
+    """How steps run on the kernels of one module. Steps named in ``disabled`` are skipped. ``timings`` collects seconds
+    per step over all kernels. ``finished`` caches the final loop form of kernels that mixtures launch."""
 
     disabled: frozenset[str] = frozenset()
     timings: dict[str, float] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class LoopSteps:
 
 
 def read_loops(function: ir.Operation, steps: LoopSteps | None = None) -> LoopKernel:
-    """The loop form as it is read: over the kernel's own space, what is known of indices folded. That of a mixture is
-    made of the finished ones of its kernels."""
+    """The loop form after ``READING``: over the kernel's own iteration space, with index arithmetic folded. A mixture's
+    is built from the finished forms of its kernels."""
     steps = steps or LoopSteps()
     if kernel_kind(function) == MIXED:
         return _read_mixture(function, steps)
@@ -57,14 +57,14 @@ def read_loops(function: ir.Operation, steps: LoopSteps | None = None) -> LoopKe
 
 
 def finish_loops(function: ir.Operation, loops: LoopKernel, steps: LoopSteps | None = None) -> LoopKernel:
-    """What code is printed from, of what ``read_loops`` gave for the function."""
+    """The loop form for emitters, from the result of `read_loops` for the function."""
     if loops.mixed is not None:
         return loops
     return _run(FINISHING, function, loops, steps or LoopSteps())
 
 
 def finished_loops(function: ir.Operation, steps: LoopSteps) -> LoopKernel:
-    """What code is printed from, of a function that several mixtures may launch: made once."""
+    """The loop form for emitters of a kernel that several mixtures may launch; cached in ``steps``."""
     name = function_name(function)
     if name not in steps.finished:
         steps.finished[name] = finish_loops(function, read_loops(function, steps), steps)
@@ -98,7 +98,7 @@ def _run(table: dict[str, LoopStep], function: ir.Operation, value: Any, steps: 
 
 @contextmanager
 def kernel_step(name: str, functions: Sequence[Any], steps: LoopSteps) -> Iterator[None]:
-    """An error in here is the failure of a step for these kernels."""
+    """Runs a step: adds its time to ``steps.timings``, and turns an error into a KernelFailure of these kernels."""
     note(name)
     start = time.perf_counter()
     try:

@@ -1,6 +1,6 @@
-"""The loop program of one kernel: what the CPU and the Triton emitter print from.
+"""The loop program of a kernel: the data structure that the CPU and Triton emitters print from.
 
-Plain, frozen data without IR handles. Names of scalar operations are MLIR's ("arith.addf", "math.exp").
+Plain, frozen data without IR handles. Scalar operations have MLIR's names ("arith.addf", "math.exp").
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from symshape.prover.numbers.expr import Expr
 
 @dataclass(frozen=True)
 class Dim:
-    """One dim of the iteration space. ``name`` ("d0") is the symbol that stands for it in address expressions.
+    """One dim of the iteration space. ``name`` ("d0") is its index's symbol in address expressions.
 
-    ``origin``: the dim of the kernel's space that it is, or is the fast part of.
+    ``origin``: the dim of the kernel's original space that this is, or is the inner part of after a split.
     """
 
     name: str
@@ -27,8 +27,8 @@ class Dim:
 
 @dataclass(frozen=True)
 class Arg:
-    """A tensor argument: ``dtype`` is MLIR's element type as text ("f32", "bf16", "i1", "ui8", ...); ``by_value``: it
-    has one element, and the kernel gets that instead of an address."""
+    """A tensor argument. ``dtype`` is MLIR's element type as text ("f32", "bf16", "i1", "ui8", ...); ``sizes`` and
+    ``strides`` are in elements. ``by_value``: the kernel takes the value of its only element instead of an address."""
 
     name: str
     dtype: str
@@ -39,12 +39,12 @@ class Arg:
 
     @property
     def bits(self) -> int:
-        """Of an element in memory."""
+        """Bits of an element in memory."""
         return element_bits(self.dtype)
 
 
 def element_bits(dtype: str) -> int:
-    """Bits of an element in memory: a bool has a byte, an index is as wide as an address."""
+    """Bits of an element in memory: a bool takes a byte, an index 64 bits, a complex number both of its parts."""
     number = re.search(r"\d+", dtype)
     bits = int(number[0]) if number else 64
     return max(8, 2 * bits if dtype.startswith("complex") else bits)
@@ -52,28 +52,28 @@ def element_bits(dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Instr:
-    """One scalar instruction, evaluated at every point of its level.
+    """One scalar instruction, evaluated at each point of its level (row level or full level).
 
     op          operands                      attributes used
     "load"      -                             arg, address, mask; the value is of the argument's dtype
     "store"     (value)                       arg, address (no result)
-    "scatter"   (value, index values)         arg, combiner; value: the argument that ``arg`` is a copy of at the start;
-                                              in order of the reduced dims (no result)
+    "scatter"   (value, index values)         arg, combiner (no result); value: the argument whose contents ``arg`` has
+                                              initially; runs in order of the reduced dims
     "extract"   (index values, one per dim)   arg, mask; address = sum of index * stride of the argument
     "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
                                               affine.apply, index args)
     "constant"  -                             value: int | float | bool
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
-    "across"    (value)                       combiner; a reduction along the parallel dims, the points of which a
-                                              program adds up: what it finds is a part of the result (`Mixed`)
-    "carried"   -                             carry, value: what "carry" of this number was given at the point before,
-                                              along the reduced dims in order; ``value`` at the first
-    "carry"     (value)                       carry (no result); of an associative scan (value, element)
-    "element"   (value)                       carry: what an associative scan combines with what "carried" of the same
-                                              number is, which has no ``value`` then
+    "across"    (value)                       combiner; a reduction along the parallel dims over the points of one
+                                              program; its result is a partial result (`Mixed`)
+    "carried"   -                             carry, value: the operand of the "carry" with this number at the previous
+                                              point along the reduced dims; ``value`` at the first point
+    "carry"     (value)                       carry (no result); for an associative scan (value, element)
+    "element"   (value)                       carry: of an associative scan, the element that is combined with the
+                                              "carried" of this number, which then has no ``value``
     "scanned"   -                             carry: the result of an associative scan at the point
-    "check_index" (index)                     address: the size (Expr); value: what the error slot gets where it is
-                                              none (``INDEX_ERRORS``); result is the clamped index
+    "check_index" (index)                     address: the size (Expr); value: the error code for an index out of range
+                                              (``INDEX_ERRORS``); the result is the clamped index
     "arith.*", "math.*"  operands             predicate for cmpi/cmpf (MLIR's text: "slt", "olt", "une", ...)
     """
 
@@ -84,15 +84,15 @@ class Instr:
     row: bool  # row level (parallel dims only) or full level
     arg: int = -1
     address: Expr | None = None  # elements, relative to the argument's data pointer
-    mask: tuple[Expr, ...] = ()  # where every expression is >= 0 it is read; elsewhere the value is 0
-    combiner: str = ""  # add mul max min or and argmax argmin; of a scatter also set
+    mask: tuple[Expr, ...] = ()  # the element is read if every expression is >= 0; otherwise the value is 0
+    combiner: str = ""  # add mul max min or and argmax argmin; a scatter may also have "set"
     value: int | float | bool | None = None
     carry: int = -1
     predicate: str = ""
     source_dtype: str = ""  # of the first operand, for casts and comparisons
 
 
-EFFECTS = frozenset({"store", "scatter", "carry", "check_index"})  # what instructions are there for
+EFFECTS = frozenset({"store", "scatter", "carry", "check_index"})  # instructions that are never dead
 INTEGER_DIVISIONS = frozenset(
     {
         "arith.divsi",
@@ -108,19 +108,19 @@ INTEGER_DIVISIONS = frozenset(
 
 @dataclass(frozen=True)
 class LoopKernel:
-    """A kernel over one iteration space: ``code`` in dependence order, row-level and full-level instructions mixed."""
+    """A kernel over one iteration space. ``code`` has row-level and full-level instructions in dependence order."""
 
     name: str
     dims: tuple[Dim, ...]
     args: tuple[Arg, ...]
     symbols: tuple[str, ...]  # index arguments, in order, as named in the expressions ("s0", ...)
     code: tuple[Instr, ...]
-    known: tuple[Condition, ...] = ()  # what its function assumes of the symbols
+    known: tuple[Condition, ...] = ()  # conditions on symbols that the kernel's function assumes
     mixed: Mixed | None = None
 
     @property
     def numbers(self) -> frozenset[str]:
-        """The index arguments that are data alone, and part of no address."""
+        """The index arguments that are used as data only, in no size, address or mask."""
         of_dims = [dim.size for dim in self.dims]
         of_args = [e for arg in self.args for e in (*arg.sizes, *arg.strides)]
         of_code = [e for i in self.code for e in (*i.mask, i.address) if e is not None and i.op != "index"]
@@ -128,17 +128,17 @@ class LoopKernel:
 
     @property
     def scatter(self) -> Instr | None:
-        """What a kernel does that writes at data-dependent indices: it does nothing else."""
+        """The scatter of a kernel that writes at data-dependent indices, which has no other effects; else None."""
         return next((i for i in self.code if i.op == "scatter"), None)
 
     @property
     def is_scan(self) -> bool:
-        """Whether points are computed one after the other along the reduced dims."""
+        """Whether points along the reduced dims must be computed one after the other."""
         return any(i.op == "carry" for i in self.code)
 
     @property
     def is_associative_scan(self) -> bool:
-        """Whether what is between "carried" and "carry" may be computed in any order of brackets."""
+        """Whether the scan's function, the code between "carried" and "carry", is associative."""
         return any(i.op == "element" for i in self.code)
 
     @property
@@ -147,24 +147,25 @@ class LoopKernel:
 
     @property
     def may_divide_by_zero(self) -> bool:
-        """An integer division by anything but a constant other than 0."""
+        """Whether an integer division has a divisor other than a nonzero constant."""
         constants = {i.results[0] for i in self.code if i.op == "constant" and i.value}
         return any(i.op in INTEGER_DIVISIONS and i.operands[1] not in constants for i in self.code)
 
     def has_error_slot(self, target: str) -> bool:
-        """Whether the kernel may find an error. Division by zero is one on CPUs, and some number on GPUs: eager's."""
+        """Whether the kernel may report an error. Integer division by zero is an error on CPUs only; on GPUs its result
+        is some number, as in eager mode."""
         return self.checks_index or target == "cpu" and self.may_divide_by_zero
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """Of a loop program that reduces its points along both kinds of dims; all parts have its arguments, and its numbers
-    of values:
+    """The parts of a loop program that reduces its points along rows and along columns (`mixed_reductions`). All parts
+    share its arguments and its numbering of values.
 
-    ``rows``      the kernel that reduces the rows
-    ``columns``   the kernels whose reductions the program finds part by part (op "across")
-    ``epilogue``  what these compute once their reductions are known, over the dims of the program
-    ``launches``  the kernels that compute the same one after the other, each with the names of its arguments
+    ``rows``      the kernel that reduces rows
+    ``columns``   the kernels whose reductions each program computes as partial results (op "across")
+    ``epilogue``  what the column kernels compute after their reductions, over the dims of the program
+    ``launches``  the separate kernels that compute the same, in order, each with the names of its arguments
     """
 
     rows: LoopKernel

@@ -1,9 +1,9 @@
-"""A kernel that reduces rows, and kernels that reduce the columns of the same points, as one loop program.
+"""Mixes a kernel that reduces rows and kernels that reduce columns of the same points into one loop program.
 
-The gradient of a layer norm reads what the gradients of its weights read. Rows that a program holds can be reduced
-along both dims at once: each row as it comes, the columns in accumulators that go along from row to row, which a
-second launch combines. What the kernels read in common is read once (Inductor calls this mix-order reduction,
-``MixOrderReduction`` in torch/_inductor/scheduler.py).
+For example, the gradient of a layer norm reads what the gradients of its weights read. If a program holds whole rows,
+it can reduce both ways at once: each row as it is read, and columns in accumulators kept from row to row, which a
+second launch combines. Data that the kernels share is read once. Inductor calls this mix-order reduction
+(``MixOrderReduction`` in torch/_inductor/scheduler.py).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SUMMED: Final = ("f32", "f64")
 
 @dataclass(frozen=True)
 class Part:
-    """A kernel of a mixture. ``tensors``: by its own argument, the position among those of the whole; ``symbols``: by
-    its own index argument, the name in the whole."""
+    """A kernel of a mixture. ``tensors``: for each of its tensor arguments, the position among the mixture's;
+    ``symbols``: for each of its index arguments, the mixture's name."""
 
     loops: LoopKernel
     tensors: tuple[int, ...]
@@ -40,8 +40,8 @@ def parts_of(
     symbols: Mapping[ir.Value, str],
     loops_of: Callable[[str], LoopKernel],
 ) -> list[Part]:
-    """The kernels that are launched one after the other. ``tensors``, ``symbols``: the position or name in the whole of
-    each value that a launch takes; the result of a launch is the destination that it wrote to."""
+    """The kernels launched by ``launches``, in order. ``tensors`` and ``symbols`` give the position or name in the
+    mixture of each operand. A launch's result is the destination that it wrote."""
     return [
         Part(loops_of(callee_of(op)), own, tuple(symbols[v] for v in op.operands if v in symbols))
         for op, own in positions_taken(launches, tensors)
@@ -49,7 +49,7 @@ def parts_of(
 
 
 def positions_taken(launches: Sequence[Any], tensors: Mapping[ir.Value, int]) -> Iterator[tuple[Any, tuple[int, ...]]]:
-    """Each launch with the positions in the whole of the tensors that it takes."""
+    """Each launch with the positions, in the mixture, of its tensor operands."""
     positions = dict(tensors)
     for op in launches:
         own = tuple(positions[v] for v in op.operands if v in positions)
@@ -58,8 +58,8 @@ def positions_taken(launches: Sequence[Any], tensors: Mapping[ir.Value, int]) ->
 
 
 def reduces_rows(loops: LoopKernel) -> bool:
-    """Whether a kernel, in the form that code is printed from, may be the first of a mixture: one dim is reduced, along
-    which neighbours lie next to each other in memory."""
+    """Whether a kernel (in finished loop form) can be the row kernel of a mixture: it reduces exactly one dim, along
+    which most of its accesses are contiguous."""
     reduced = [d for d in loops.dims if d.reduced]
     if len(reduced) != 1 or len(loops.dims) < 2 or not _is_plain(loops):
         return False
@@ -72,8 +72,8 @@ def reduces_rows(loops: LoopKernel) -> bool:
 
 
 def sums_columns(loops: LoopKernel) -> bool:
-    """Whether a kernel, in that form, may be one of the others: its sums along all dims but one need nothing but what
-    it reads, and nothing at full level depends on them."""
+    """Whether a kernel (in finished loop form) can be a column kernel of a mixture: it has one parallel dim, sums over
+    the others, its sums do not depend on one another, and no full-level work depends on them."""
     parallel = [d for d in loops.dims if not d.reduced]
     if len(parallel) != 1 or len(loops.dims) < 2 or not _is_plain(loops) or find_online(loops.code):
         return False
@@ -93,7 +93,7 @@ def sums_columns(loops: LoopKernel) -> bool:
 
 
 def ends_with_stores(rows: LoopKernel) -> bool:
-    """Whether a kernel goes over its rows once more when their reductions are known, only to store something."""
+    """Whether a kernel's last sweep over its rows only stores values."""
     stores = [instr for instr in rows.code if instr.op == "store" and not instr.row]
     others = tuple(instr for instr in rows.code if instr not in stores)
     return read_accesses(rows).loops > read_accesses(replace(rows, code=others)).loops
@@ -104,11 +104,11 @@ def _is_plain(loops: LoopKernel) -> bool:
 
 
 def mix(name: str, symbols: Sequence[str], inputs: int, rows: Part, columns: Sequence[Part]) -> LoopKernel | None:
-    """The mixture of ``rows`` (``reduces_rows``) and ``columns`` (``sums_columns``), over the space of ``rows``; None
-    where they have another space, or one of the columns has no points in common with what is there.
+    """The mixture of ``rows`` (see `reduces_rows`) and ``columns`` (see `sums_columns`), over the space of ``rows``.
+    None if a space does not fit, or if a column kernel reads nothing that is read already.
 
-    ``symbols``: the names of the index arguments; ``inputs``: the number of tensors that are read. Of an argument that
-    the rows are written to and the columns read, the value goes along in registers.
+    ``symbols``: names of the mixture's index arguments; ``inputs``: its number of input tensors. Values that the row
+    kernel stores and a column kernel loads stay in registers.
     """
     args = _arguments(inputs, [rows, *columns])
     if args is None:
@@ -128,7 +128,7 @@ def mix(name: str, symbols: Sequence[str], inputs: int, rows: Part, columns: Seq
 
 
 def _arguments(inputs: int, parts: Sequence[Part]) -> tuple[Arg, ...] | None:
-    """Those of the whole; None where parts see a tensor differently."""
+    """The mixture's arguments; None if parts have different layouts of a tensor."""
     found: dict[int, Arg] = {}
     for part in parts:
         values = _values(part)
@@ -142,7 +142,7 @@ def _arguments(inputs: int, parts: Sequence[Part]) -> tuple[Arg, ...] | None:
 
 
 def _values(part: Part) -> dict[str, Expr]:
-    """By its own index argument, that of the whole."""
+    """For each of the part's index arguments, the mixture's symbol."""
     return {own: Expr.symbol(name) for own, name in zip(part.loops.symbols, part.symbols, strict=True)}
 
 
@@ -151,7 +151,7 @@ def _launch(part: Part, args: Sequence[Arg]) -> tuple[str, tuple[str, ...]]:
 
 
 def _up_to_sums(loops: LoopKernel) -> list[Instr]:
-    """The sums and what is stored at full level, and what they need."""
+    """The instructions that sums and full-level stores depend on, including them."""
     needed: set[int] = set()
     found = []
     for instr in reversed(loops.code):
@@ -163,7 +163,7 @@ def _up_to_sums(loops: LoopKernel) -> list[Instr]:
 
 
 class _Mixer:
-    """Puts one kernel's instructions after another's: what is known already is not computed again."""
+    """Appends the instructions of one kernel after another, and reuses values that are already computed."""
 
     def __init__(self, rows: Part, args: Sequence[Arg]) -> None:
         self.args = args
@@ -173,8 +173,8 @@ class _Mixer:
         (self.reduced,) = (d for d in self.dims if d.reduced)
         self.code: list[Instr] = []
         self.known = [condition.substitute(values) for condition in rows.loops.known]
-        self._made: dict[Any, tuple[int, ...]] = {}  # what an instruction computes: its results
-        self._stored: dict[tuple[int, Expr], int] = {}  # argument and address: the value that is there
+        self._made: dict[Any, tuple[int, ...]] = {}  # results by instruction
+        self._stored: dict[tuple[int, Expr], int] = {}  # values by argument and address they were stored to
         self._next = 0
         numbers: dict[int, int] = {}
         for instr in rows.loops.code:
@@ -183,8 +183,8 @@ class _Mixer:
         self.epilogue: list[Instr] = []
 
     def add(self, part: Part) -> LoopKernel | None:
-        """Takes in a kernel that sums columns, up to its sums; the kernel over the arguments and numbers of the whole,
-        of which the sums are left to combine. None where it does not fit."""
+        """Appends a column kernel up to its sums. Returns the kernel over the mixture's arguments and value numbers,
+        whose sums a second launch combines; None if it does not fit."""
         values = _values(part)
         places = self._places(part.loops, values)
         if places is None:
@@ -194,7 +194,7 @@ class _Mixer:
         for instr in _up_to_sums(part.loops):
             moved = replace(self._moved(instr, part.tensors, {**values, **places}), row=False)
             if instr.op == "load" and self.args[moved.arg].output and self._value(moved) is None:
-                return None  # another row's value, which may not be there yet
+                return None  # it would read another row's value, which may not be stored yet
             made = self._emit(replace(moved, op="across") if instr.op == "reduce" else moved, numbers)
             shared |= instr.op == "load" and not made and self._varies(moved)
         if not shared:
@@ -205,8 +205,8 @@ class _Mixer:
     def _rest(
         self, part: Part, values: Mapping[str, Expr], places: Mapping[str, Expr], numbers: dict[int, int]
     ) -> LoopKernel:
-        """A kernel with the numbers that its values have in the whole; those that are not computed there get new ones,
-        and become part of the epilogue."""
+        """The column kernel with the mixture's value numbers. Instructions not yet in the mixture get new numbers and
+        are added to the epilogue."""
         code = []
         for instr in part.loops.code:
             known = instr.results[0] in numbers if instr.results else not instr.row
@@ -222,7 +222,7 @@ class _Mixer:
         return replace(part.loops, dims=dims, code=tuple(code))
 
     def _places(self, loops: LoopKernel, values: Mapping[str, Expr]) -> dict[str, Expr] | None:
-        """Where the points of a kernel are in the space of the whole."""
+        """The column kernel's indices in terms of the mixture's; None if the spaces do not fit."""
         (column,) = (d for d in loops.dims if not d.reduced)
         sizes = {d.name: d.size.substitute(values) for d in loops.dims}
         if sizes[column.name] != self.reduced.size:
@@ -239,14 +239,14 @@ class _Mixer:
         return places | {rows[0]: row}
 
     def _moved(self, instr: Instr, tensors: Sequence[int], values: Mapping[str, Expr]) -> Instr:
-        """An instruction over the arguments and the dims of the whole."""
+        """An instruction with the mixture's arguments and dims."""
         arg = tensors[instr.arg] if instr.arg >= 0 else instr.arg
         address = None if instr.address is None else instr.address.substitute(values)
         return replace(instr, arg=arg, address=address, mask=tuple(e.substitute(values) for e in instr.mask))
 
     def _emit(self, instr: Instr, numbers: dict[int, int]) -> bool:
-        """Appends an instruction unless its value is known; whether it did. ``numbers``: by its own number, a value's
-        number in the whole."""
+        """Appends an instruction unless its value is known; returns whether it was appended. ``numbers`` maps the
+        part's value numbers to the mixture's, and is extended."""
         operands = tuple(numbers[number] for number in instr.operands)
         instr = replace(instr, operands=operands)
         stored = self._value(instr) if instr.op == "load" else None
@@ -266,11 +266,11 @@ class _Mixer:
         return True
 
     def _value(self, load: Instr) -> int | None:
-        """What has been stored where it reads."""
+        """The value stored at the address that a load reads, or None."""
         assert load.address is not None
         return None if load.mask else self._stored.get((load.arg, load.address))
 
     def _varies(self, load: Instr) -> bool:
-        """Whether a read is another one at every point."""
+        """Whether a load reads a different element at each point."""
         assert load.address is not None
         return {d.name for d in self.dims if d.size != 1} <= load.address.symbols

@@ -1,8 +1,8 @@
-"""Puts a loop program's iteration space into the simplest form: dims split, dropped, ordered by memory, merged.
+"""Normalises the iteration space of a loop program: splits, drops, orders (by stride) and merges dims.
 
-A contiguous pointwise kernel becomes one dim, a softmax over the last dim one parallel and one reduced dim. What the
-kernel computes at a point, and the row-major order of the reduced dims where an arg-reduction or a scan counts on it,
-is kept.
+A contiguous pointwise kernel ends up with one dim, a softmax over the last dim with one parallel and one reduced dim.
+What is computed at each point is unchanged, and so is the row-major order of reduced dims if an arg-reduction or a scan
+depends on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from symshape.prover.numbers import polynomial as poly
 from symshape.prover.numbers.expr import Expr, Function
 
 _MAX_SPLITS: Final = 8
-# Stands for every symbol where dims are only put in an order; a wrong guess costs speed, nothing else.
+# Value assumed for every symbol when dims are ordered by stride; a wrong guess costs only speed.
 _TYPICAL_SIZE: Final = 97
 _FAR: Final = 1 << 20
 
@@ -26,7 +26,7 @@ Rewrite = Callable[[Expr], Expr]
 
 @dataclass(frozen=True)
 class _Space:
-    """The iteration space and every expression over it, by what it was in the kernel at the start."""
+    """The iteration space, and the current form of each address and mask, keyed by its form in the original kernel."""
 
     dims: tuple[Dim, ...]
     addresses: dict[Expr, Expr]
@@ -45,7 +45,7 @@ class _Space:
 
 
 def normalise(kernel: LoopKernel) -> LoopKernel:
-    """The same kernel over the simplest iteration space."""
+    """The kernel over its normalised iteration space."""
     names = frozenset(d.name for d in kernel.dims)
     addresses = {e: e for i in kernel.code if (e := i.address) is not None and not names.isdisjoint(e.symbols)}
     masks = {e: e for i in kernel.code for e in i.mask}
@@ -65,7 +65,7 @@ def _rewritten(instr: Instr, space: _Space) -> Instr:
     return instr if address == instr.address and mask == instr.mask else replace(instr, address=address, mask=mask)
 
 
-# Splitting: d becomes d_hi*k + d_lo where d//k and d%k are in the way of linear addresses.
+# Splitting: d becomes d_hi*k + d_lo if d//k or d%k keep addresses from being linear.
 
 
 def _split_dims(kernel: LoopKernel, space: _Space) -> _Space:
@@ -85,7 +85,8 @@ def _split_dims(kernel: LoopKernel, space: _Space) -> _Space:
 
 
 def _split_candidates(space: _Space) -> Iterator[tuple[Dim, Expr]]:
-    """(dim, k) for every n//q in which the dim has a factor c with q == c*k or, where it runs backwards, q == -c*k."""
+    """Pairs (dim, k): for each n//q or n%q, dims with a coefficient c in n such that q == c*k (or q == -c*k, for a dim
+    that runs backwards)."""
     by_name = {d.name: d for d in space.dims}
     for function in _functions(space.exprs):
         if function.kind not in ("floordiv", "mod") or not by_name.keys().isdisjoint(function.args[1].symbols):
@@ -102,7 +103,7 @@ def _split_candidates(space: _Space) -> Iterator[tuple[Dim, Expr]]:
 
 
 def _split(kernel: LoopKernel, space: _Space, dim: Dim, factor: Expr, number: int) -> _Space | None:
-    """The space with the dim split by the factor; None where that does not divide its size or makes nothing simpler."""
+    """The space with a dim split by ``factor``; None if that does not divide its size, or simplifies nothing."""
     facts = space_facts(kernel.args, space.dims).full
     if not facts.nonnegative(factor) or not divides(facts, factor, dim.size):
         return None
@@ -129,7 +130,7 @@ def _functions_of_dims(space: _Space) -> int:
 
 
 def _functions(exprs: Iterable[Expr]) -> Iterator[Function]:
-    """All functions in the expressions that a dim may be in, outermost first, each once per expression."""
+    """All functions (floordiv, mod, max, min) in the expressions, outermost first, each once per expression."""
     for expr in exprs:
         for atom in dict.fromkeys(atom for _, atoms in expr.terms for atom in atoms):
             if isinstance(atom, Function):
@@ -141,7 +142,7 @@ def _functions(exprs: Iterable[Expr]) -> Iterator[Function]:
 
 
 def _drop_unit_dims(space: _Space) -> _Space:
-    """Without dims of size 1; the last reduced dim stays, because reductions need a level of their own."""
+    """Drops dims of size 1, except for the last reduced dim: reductions need a full level."""
     unit = {d.name for d in space.dims if d.size == 1}
     reduced = [d.name for d in space.dims if d.reduced]
     if reduced and unit.issuperset(reduced):
@@ -152,12 +153,12 @@ def _drop_unit_dims(space: _Space) -> _Space:
 
 
 def _order_dims(kernel: LoopKernel, space: _Space) -> _Space:
-    """Parallel dims first, each kind by descending stride of the stores, then of the loads."""
+    """Orders dims: parallel ones first, each kind by descending stride in the stores, then in the loads."""
     stores = [i.address for i in kernel.code if i.op == "store"]
     loads = [i.address for i in kernel.code if i.op == "load"]
     addresses = [space.addresses[e] for e in dict.fromkeys([*stores, *loads]) if e in space.addresses]
     if any(function.kind in ("floordiv", "mod") and function.args[1].symbols for function in _functions(addresses)):
-        return space  # a guessed divisor may be 0
+        return space  # with guessed sizes a divisor may be 0
     origin = {name: _TYPICAL_SIZE for e in addresses for name in e.symbols} | {d.name: 0 for d in space.dims}
     at_origin = [e.evaluate(origin) for e in addresses]
     fixed = kernel.is_scan or any(i.combiner in ("argmax", "argmin") for i in kernel.code)
@@ -186,7 +187,8 @@ def _merge_dims(space: _Space) -> _Space:
 
 
 def _merge(space: _Space, i: int) -> _Space | None:
-    """Dims i and i+1 as one, named like the second; None where an expression does not see them as one."""
+    """The space with dims i and i+1 merged, named like the second; None if some expression is not linear in the merged
+    dim."""
     outer, inner = space.dims[i], space.dims[i + 1]
     if outer.reduced != inner.reduced:
         return None
@@ -205,7 +207,8 @@ def _joins(expr: Expr, outer: Dim, inner: Dim) -> bool:
 
 
 def _joined_mask(expr: Expr, outer: Dim, inner: Dim) -> Expr:
-    """e >= 0 of the outer dim alone, over both: e*S + d >= 0 (or e*S + S-1-d) says the same for every d in [0, S)."""
+    """Extends a mask e >= 0 of the outer dim to both: e*S + d >= 0 (or e*S + S-1-d >= 0) is equivalent for d in [0,
+    S)."""
     if inner.name in expr.symbols:
         return expr
     fast = Expr.symbol(inner.name)

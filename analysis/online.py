@@ -1,4 +1,4 @@
-"""Sums that depend on an earlier reduction, and that can be found in that one's sweep all the same.
+"""Online sums: sums that depend on an earlier reduction, but can be computed in the same sweep with corrections.
 
 max(v), then sum(exp(v - c))       c: any row value that depends on the maximum alone
 sum(v), then sum((v - c) ** 2)     c: any row value that depends on the sum alone
@@ -17,22 +17,23 @@ _TYPES: Final = frozenset({"f32", "f64"})
 
 @dataclass(frozen=True)
 class Online:
-    """A sum found in the sweep of the reduction ``first``: "exp" or "square" of its operand minus ``centre``."""
+    """A sum computed in the sweep of reduction ``first``: of ``kind`` ("exp" or "square") of its operand minus
+    ``centre``."""
 
     kind: str
-    first: int  # the value of the earlier reduction
+    first: int  # value of the earlier reduction
     result: int  # the value of the sum
     centre: int  # a row-level value
 
 
 def find_online(code: Sequence[Instr]) -> dict[int, Online]:
-    """By the value of the sum; at most one for each earlier reduction."""
+    """The online sums in ``code``, by value; at most one for each earlier reduction."""
     made = {number: instr for instr in code for number in instr.results}
     found: dict[int, Online] = {}
     for instr in code:
         if instr.op == "reduce" and instr.combiner == "add" and instr.dtype in _TYPES:
             one = _exponentials(instr, made) or _squares(instr, made)
-            # One sum for each reduction: two would need two running values of it.
+            # A second sum of the same reduction would need a running value of its own.
             if one and one.first not in found and all(o.first != one.first for o in found.values()):
                 found[one.result] = one
     return found
@@ -53,7 +54,7 @@ def _squares(total: Instr, made: dict[int, Instr]) -> Online | None:
 
 
 def _centred(total: Instr, difference: Instr, kind: str, combiner: str, made: dict[int, Instr]) -> Online | None:
-    """``difference`` is v - c, and c depends on the reduction of v by the combiner."""
+    """The online sum ``total`` if ``difference`` is v - c, and c depends only on the reduction of v by ``combiner``."""
     if difference.op != "arith.subf" or difference.row:
         return None
     value, centre = difference.operands
@@ -70,7 +71,7 @@ def _is_row(instr: Instr) -> bool:
 
 
 def _reductions_before(value: int, made: dict[int, Instr]) -> list[Instr]:
-    """The reductions that a row value is computed from; none behind another reduction."""
+    """The nearest reductions that a row-level value is computed from; not those that these depend on."""
     pending, seen, found = [value], {value}, []
     while pending:
         instr = made[pending.pop()]

@@ -1,4 +1,4 @@
-"""Rows that end before the dim does: points of a reduction that a condition on their index replaces by a constant."""
+"""Ragged rows: reductions in which a condition on the index replaces points beyond a row's end by a constant."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _IDEMPOTENT: Final = frozenset({"max", "min", "or", "and"})
 
 @dataclass(frozen=True)
 class RaggedRow:
-    """Of a row the points at ``i`` along the dim with ``start + i < stop`` count, and one of the others at most.
+    """The points of a row that contribute to a reduction: those at index ``i`` along the dim with ``start + i < stop``.
 
-    ``start``, ``stop``: numbers of values that are the same for the whole row; no start is 0. ``code``: the full-level
-    instructions that compute them. ``padded``: one of the others does count, if there is one.
+    ``start``, ``stop``: values that are constant along the row; no ``start`` means 0. ``code``: the full-level
+    instructions that compute them. ``padded``: one point beyond the end, if there is one, contributes too.
     """
 
     code: tuple[Instr, ...]
@@ -29,15 +29,15 @@ class RaggedRow:
 
 
 def ragged_row(code: Sequence[Instr], rows: Iterable[Instr], dim: str, along: frozenset[str]) -> RaggedRow | None:
-    """What of a sweep's points along a reduced dim does not count, by the form of its full-level ``code``: all of its
-    reductions are of ``select(start + i < stop, value, constant)``, where another constant more changes nothing: 0 for
-    sums, 1 for products, any for extrema. ``rows``: what makes the row level's values; ``along``: the dims that differ
-    within the sweep.
+    """The ragged row of a sweep with full-level instructions ``code``, so that a loop can end early. Each reduction
+    must be of ``select(start + i < stop, value, constant)``, where repeating the constant changes nothing: 0 for sums,
+    1 for products, any for extrema. ``rows``: instructions of row-level values; ``along``: the dims that vary in the
+    sweep.
 
-    None where nothing is known, or where a point has another effect: an index that is checked, a store.
+    None if no such form is found, or if skipping points would drop an effect: an index check or a store.
     """
     if not any(instr.op == "arith.select" for instr in code):
-        return None  # the usual case: nothing is looked up for it
+        return None  # the common case, without further work
     made = {number: instr for instr in (*rows, *code) for number in instr.results}
     varying = _varying(made.values(), along)
     if any(i.op in EFFECTS and (i.op != "check_index" or not varying.isdisjoint(i.results)) for i in code):
@@ -68,7 +68,7 @@ def ragged_row(code: Sequence[Instr], rows: Iterable[Instr], dim: str, along: fr
 
 
 def _varying(code: Iterable[Instr], along: frozenset[str]) -> frozenset[int]:
-    """Values that differ along these dims."""
+    """Values that vary along these dims."""
     found: set[int] = set()
     for instr in code:
         mentioned = instr.address.symbols if instr.address is not None else frozenset()
@@ -79,7 +79,7 @@ def _varying(code: Iterable[Instr], along: frozenset[str]) -> frozenset[int]:
 
 
 def _start(made: dict[int, Instr], position: int, dim: str, varying: frozenset[int]) -> tuple[bool, int | None]:
-    """Whether a value is the index along the dim, and what is added to it."""
+    """Whether a value is the index along ``dim`` plus a row-constant value, and that value (None for 0)."""
     if _is_index(made, position, dim):
         return True, None
     instr = made[position]
@@ -98,7 +98,7 @@ def _is_index(made: dict[int, Instr], number: int, dim: str) -> bool:
 
 
 def _needed(code: Sequence[Instr], wanted: Sequence[int]) -> tuple[Instr, ...]:
-    """What computes these values, in order."""
+    """The instructions that compute these values, in order."""
     numbers, found = set(wanted), []
     for instr in reversed(code):
         if not numbers.isdisjoint(instr.results):

@@ -1,4 +1,4 @@
-"""Scalar operations in the body of a ``linalg.generic`` as instructions of a loop program."""
+"""Converts the scalar operations in the body of a ``linalg.generic`` to instructions of a loop program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CMPF: Final = (
     "true",
 )
 PREDICATES: Final = {"arith.cmpi": _CMPI, "arith.cmpf": _CMPF}
-# What a reduction's body may combine with. Unsigned order is not in it: such values are widened before.
+# Operations that the body of a reduction may combine with. None are unsigned: unsigned values are widened first.
 _COMBINES: Final = {
     "add": {"arith.addf", "arith.addi"},
     "mul": {"arith.mulf", "arith.muli"},
@@ -46,13 +46,13 @@ _COMBINES: Final = {
     "and": {"arith.andi"},
 }
 ARG_COMBINERS: Final = frozenset({"argmax", "argmin"})
-# Index arithmetic that is left out of expressions: the operands' sign is not known in a body.
+# Not folded into index expressions, because the sign of operands is not known in a body.
 _SIGNED: Final = frozenset({"arith.remsi"})
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """Stands for a value that depends on a reduction's accumulator; ``operand`` is what was combined with it."""
+    """A value that depends on a reduction's accumulator; ``operand`` is the value combined with the accumulator."""
 
     operand: int | None = None
 
@@ -62,17 +62,17 @@ Scalar = int | Expr | Accumulator
 
 @dataclass
 class Body:
-    """The generic whose body is being read: its level, its combiner, the value of every scalar in it."""
+    """The generic whose body is being read: its level, its combiner, and the scalars read so far."""
 
     op: Any
     row: bool
-    index_names: tuple[str, ...]  # what linalg.index i stands for
+    index_names: tuple[str, ...]  # the dims that linalg.index refers to
     combiner: str
     scalars: dict[ir.Value, Scalar] = field(default_factory=dict)
 
 
 class BodyReader:
-    """Turns body operations into instructions. One reader serves all bodies of a kernel."""
+    """Converts body operations to instructions. One reader serves all bodies of a kernel."""
 
     def __init__(self, builder: InstrBuilder, sizes: Sizes, args: list[Arg], arg_of: dict[ir.Value, int]) -> None:
         self._builder, self._sizes, self._args, self._arg_of = builder, sizes, args, arg_of
@@ -89,14 +89,14 @@ class BodyReader:
         }
 
     def text(self, type_: ir.Type) -> str:
-        """An element type as text; printing one costs more than the rest of an instruction, hence the cache."""
+        """An element type as text, cached: printing a type costs more than reading the rest of an instruction."""
         found = self._types.get(type_)
         if found is None:
             found = self._types[type_] = str(type_)
         return found
 
     def read(self, op: Any, body: Body) -> None:
-        """Takes in one operation of a body."""
+        """Reads one operation of a body. KernelError if it is not supported in kernels."""
         name = op.name
         operands = list(op.operands)
         if any(isinstance(body.scalars.get(value), Accumulator) for value in operands):
@@ -122,7 +122,7 @@ class BodyReader:
         body.scalars[op.results[0]] = self._builder.emit(name, values, dtype, row=body.row, **fields)
 
     def value(self, value: ir.Value, body: Body) -> int:
-        """The number of a scalar; index expressions become "index" instructions where something else uses them."""
+        """The value number of a scalar. An index expression becomes an "index" instruction."""
         scalar = self._scalar(value, body)
         if isinstance(scalar, Expr):
             return self._builder.index(scalar, row=body.row)
@@ -135,7 +135,7 @@ class BodyReader:
         return scalar
 
     def reduce(self, value: int, out_types: list[ir.Type], body: Body) -> list[int]:
-        """The reduction of a value; half values are reduced in float32 and rounded after."""
+        """Value numbers of the results of reducing ``value``; half types are reduced in float32 and then rounded."""
         dtype = self.text(out_types[0])
         wide = "f32" if dtype in HALF else dtype
         if dtype in HALF:
@@ -153,7 +153,7 @@ class BodyReader:
             return self._sizes.expr(value)
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name.startswith(("arith.", "math.")):
-            self.read(owner.operation, body)  # a scalar that is computed outside: taken in where it is first used
+            self.read(owner.operation, body)  # a scalar defined outside of the body: read at its first use
             return self._scalar(value, body)
         raise KernelError(
             f"kernel uses a scalar that is not its own: {value}",
@@ -252,5 +252,5 @@ class BodyReader:
 
 
 def address_of(indices: list[Expr], arg: Arg) -> Expr:
-    """The element that ``indices`` stand for, relative to the argument's data pointer."""
+    """The address of the element at ``indices``: in elements, relative to the argument's data pointer."""
     return sum((index * stride for index, stride in zip(indices, arg.strides, strict=True)), Expr.const(0))

@@ -1,4 +1,4 @@
-"""Reads a kernel function (the one normal form of docs/kernels.md) into a loop program."""
+"""Reads a kernel function, in the normal form of docs/kernels.md, into a loop program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from symshape.prover.numbers.expr import Expr, has_functions
 from symshape.prover.numbers.facts import Facts
 
 _BUG: Final = "this is a bug of the fusion pass"
-# Made where a destination-passing form needs them; a loop program has neither destinations nor initial values.
+# Destinations and initial values exist only in destination-passing style; a loop program has neither.
 _IGNORED: Final = frozenset(
     {
         "func.func",
@@ -51,7 +51,7 @@ _IGNORED: Final = frozenset(
 
 @dataclass(frozen=True)
 class View:
-    """A view of a kernel argument: not loaded before something uses it."""
+    """A view of a kernel argument; loaded when an operation uses it."""
 
     arg: int
     address: Expr
@@ -59,7 +59,8 @@ class View:
 
 
 def read_kernel(func_op: Any) -> LoopKernel:
-    """The loop program of a kernel function: addresses composed with strides and simplified, bodies as instructions."""
+    """The loop program of a kernel function. Addresses are composed with strides and simplified. KernelError if the
+    function is not in normal form."""
     func = func_op.operation
     ops: list[Any] = []
 
@@ -67,7 +68,7 @@ def read_kernel(func_op: Any) -> LoopKernel:
         ops.append(op)
         return ir.WalkResult.ADVANCE
 
-    # One flat walk: iterating over blocks builds a view of every op, which costs more than reading it.
+    # One flat walk: iterating over blocks creates a Python view of each op, which costs more than reading it.
     func.walk(collect, ir.WalkOrder.PRE_ORDER)
     with func.context, func.location:
         reader = _KernelReader(func, ops)
@@ -84,17 +85,17 @@ class _KernelReader:
         self._body: Body | None = None
         self._arg_of: dict[ir.Value, int] = {}
         self._args: list[Arg] = []
-        self._numbers: dict[ir.Value, int] = {}  # tensor values that are computed, by the number of their scalar
+        self._numbers: dict[ir.Value, int] = {}  # value numbers of the scalars of computed tensors
         self._views: dict[ir.Value, View] = {}
-        self._inside: dict[tuple[int, bool], Facts] = {}  # of an argument: what holds where it has elements
+        self._inside: dict[tuple[int, bool], Facts] = {}  # by argument and level: facts if the argument is not empty
         self._symbols: list[str] = []
-        self._carries = 0  # of the scans so far
+        self._carries = 0  # number of carries of the scans read so far
         self._read_head(func, block, ops)
         self._facts = self._read_facts(ops)
         self._builder = InstrBuilder(frozenset(d.name for d in self._dims if d.reduced), self._facts.simplify)
         self._bodies = BodyReader(self._builder, self._sizes, self._args, self._arg_of)
 
-    # Arguments and the iteration space, which everything else refers to.
+    # Arguments and the iteration space, which all other operations refer to.
 
     def _read_head(self, func: Any, block: ir.Block, ops: Sequence[Any]) -> None:
         tensors: list[ir.Value] = []
@@ -157,9 +158,9 @@ class _KernelReader:
             self._read_store(op)
         elif name == "symshape.scatter":
             self._read_scatter(op)
-        elif name == "linalg.yield" or name in _IGNORED:  # the yield is a fill's
+        elif name == "linalg.yield" or name in _IGNORED:  # the yield of a linalg.fill
             return
-        elif not name.startswith(("arith.", "symshape.")):  # those are read with the head, or where they are used
+        elif not name.startswith(("arith.", "symshape.")):  # these are read with the head, or at their uses
             raise self._error(op, f"{name} is not supported in a kernel")
 
     def finish(self) -> LoopKernel:
@@ -167,7 +168,7 @@ class _KernelReader:
         return LoopKernel(self._name, self._dims, tuple(self._args), tuple(self._symbols), code, self._known)
 
     def _names(self, op: Any, rank: int) -> tuple[str, ...]:
-        """The dims of the level that has this rank: the whole space, or its parallel dims renumbered."""
+        """Names of the dims of the level with this rank: the whole space, or its parallel dims."""
         if rank == len(self._dims):
             return tuple(d.name for d in self._dims)
         if rank == len(self._parallel):
@@ -192,7 +193,7 @@ class _KernelReader:
         return View(arg, address, tuple(e for e in conditions if not facts.nonnegative(e)))
 
     def _address(self, indices: list[Expr], arg: int, row: bool) -> Expr:
-        """Of an element of an argument, in the form that is simplest where it has elements: else nothing is read."""
+        """The address of an element of an argument, simplified under the facts that the argument is not empty."""
         address = self._facts.simplify(address_of(indices, self._args[arg]), row)
         if not has_functions(address):
             return address
@@ -204,7 +205,7 @@ class _KernelReader:
         return self._inside[arg, row].simplify(address)
 
     def _operand(self, value: ir.Value, names: Sequence[str], op: Any) -> int:
-        """The number of a tensor operand's scalar at the point of iteration."""
+        """The value number of a tensor operand's scalar at the current point."""
         number = self._numbers.get(value)
         if number is not None:
             return number
@@ -262,14 +263,15 @@ class _KernelReader:
         first = yielded[0]
         if isinstance(first, Accumulator) and first.operand is not None and len(yielded) == 1:
             value = first.operand
-        else:  # arg-reductions: what the body does is known, only its operand matters
+        else:  # an arg-reduction: its body is fixed, so that only its operand matters
             value = self._arg_reduced(body)
         types = [argument.type for argument in body.op.regions[0].blocks[0].arguments][-len(yielded) :]
         for result, number in zip(body.op.results, self._bodies.reduce(value, types, body), strict=True):
             self._numbers[result] = number
 
     def _enter_scan(self, op: Any, body: Body, out: int, value: ir.Value, read: Sequence[str]) -> None:
-        """What a scan has carried to a point; the outs after those are its results, which it does not read."""
+        """Defines a scan's carried value in its body. The outs after the carries are results, which the body does not
+        read."""
         carries = len(op.results) // 2
         if out >= carries:
             self._require(op, read == [d.name for d in self._dims])
@@ -291,7 +293,7 @@ class _KernelReader:
         self._carries += carries
 
     def _finish_associative_scan(self, body: Body, yielded: list[ir.Value]) -> None:
-        """The results are what is carried: the second half of what is yielded is the first."""
+        """Finishes an associative scan, whose results are what it carries: both halves of the yield must be equal."""
         carries, arguments = len(yielded) // 2, body.op.regions[0].blocks[0].arguments
         self._require(body.op, yielded[:carries] == yielded[carries:])
         for i, value in enumerate(yielded[:carries]):
@@ -311,7 +313,7 @@ class _KernelReader:
         return self._bodies.value(arguments[0], body)
 
     def _read_scatter(self, op: Any) -> None:
-        """An index per dim of the destination: computed, or a dim of the space."""
+        """Reads a scatter. Each dim of the destination has an index: a computed value, or a dim of the space."""
         value, source, dest, *indices = op.operands
         names, given = [d.name for d in self._dims], iter(indices)
         at = [

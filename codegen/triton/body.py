@@ -1,4 +1,4 @@
-"""The statements of a Triton kernel: index recovery, instructions, reductions."""
+"""Prints the statements of a Triton kernel: index recovery, instructions, reductions."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from symshape.codegen.triton.reduce import Block, reduce_tile
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, product
 
-# The axes of a tile that a value varies along: "x" for the parallel points ("y" and "x" for those of two dims), "r" for
-# the reduced ones.
+# The axes of a tile that a value varies along: "x" for parallel points ("y" and "x" in a tile of two dims), "r" for
+# reduced points.
 Axes = frozenset[str]
 ROW: Final[Axes] = frozenset({"x"})
 _MASKS: Final = {"x": "xmask", "y": "ymask"}
-# Of a number of elements they make one. What numbers are subtracted (a variance's correction) has no denormal result.
+# Operations that yield an element count from one. Subtracting a constant (a variance's correction) gives no denormal.
 _OF_COUNTS: Final = frozenset({"arith.index_cast", "arith.sitofp", "arith.subf", "arith.maximumf", "arith.maxnumf"})
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Reduced points that are held as one ``block``. ``suffix``: of the names of what varies along them; ``masked``:
-    lanes may be beyond the last point."""
+    """A block of reduced points that a program holds. ``suffix`` is appended to the names of values that vary along
+    them; ``masked``: lanes may be beyond the last point; ``block``: the constexpr of its size."""
 
     suffix: str = ""
     masked: bool = True
     block: str = "RBLOCK"
 
 
-ONE: Final = Segment()  # all reduced points, or those of a step
+ONE: Final = Segment()  # all reduced points, or those of one step of a loop
 
 
 class TritonBody:
-    """Prints instructions as statements. ``axis_of``: the axis of a dim, by default "x", "r" if it is reduced; "" for
-    a dim that is one number in a program. ``segments``: what varies along the reduced points is printed for each."""
+    """Prints instructions as statements into ``lines``. ``axis_of``: the axis of a dim; default "x", or "r" if reduced;
+    "" for a dim with a single index per program. ``segments``: full-level instructions are printed once for each."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class TritonBody:
         self.kernel, self.index, self.segments = kernel, index, tuple(segments)
         self._segment = self.segments[0]
         self._rounds = rounds_to_halves(kernel)
-        self.eviction = ""  # of what is read along the reduced points: the cache's policy, "" for its own
+        self.eviction = ""  # eviction policy of loads along reduced points; "" for the default
         self.lines: list[str] = []
         self.indent = "    "
         self._axis_of = {d.name: "r" if d.reduced else "x" for d in kernel.dims} | (axis_of or {})
         self._all: Axes = frozenset({"x", *self._axis_of.values()} - {""})
-        self.row: Axes = self._all - {"r"}  # along which row-level values may vary
-        self._text: dict[tuple[int, str], str] = {}  # of a value in a segment, where it is no variable of its own
+        self.row: Axes = self._all - {"r"}  # axes that row-level values may vary along
+        self._text: dict[tuple[int, str], str] = {}  # by value and segment: text of values that have no variable
         self._axes: dict[int, Axes] = {}
         self._constants: dict[int, Instr] = {}
-        self._counts: set[int] = set()  # values that are numbers of elements, or such less a constant
+        self._counts: set[int] = set()  # values that are element counts, or counts minus a constant
         self._checked: set[int] = set()
         exprs = [e for i in kernel.code for e in (*i.mask, *(() if i.address is None else (self._address(i),)))]
         self._used = frozenset().union(*(e.symbols for e in exprs))
@@ -73,7 +73,7 @@ class TritonBody:
     # Indices.
 
     def recover(self, axis: str, dims: Sequence[Dim]) -> None:
-        """Dims from the number of a point, row-major."""
+        """Prints the indices of ``dims``, recovered from the row-major number of a point."""
         for i, dim in enumerate(dims):
             if dim.name not in self._used:
                 continue
@@ -87,17 +87,17 @@ class TritonBody:
         return frozenset(axis for e in exprs for name in e.symbols if (axis := self._axis_of.get(name)))
 
     def enter(self, segment: Segment) -> None:
-        """What is printed next is about these reduced points."""
+        """Selects the segment that following statements are for."""
         self._segment = segment
         along = ["r", *(name for name, axis in self._axis_of.items() if axis == "r")]
         self.index.renamed = {name: name + segment.suffix for name in along} if segment.suffix else {}
 
     def _named(self, number: int) -> str:
-        """The variable of a value."""
+        """The variable that holds a value."""
         return f"v{number}" + (self._segment.suffix if "r" in self._axes[number] else "")
 
     def _masks(self, axes: Axes) -> list[str]:
-        """The masks of lanes that are points."""
+        """The masks of lanes that are within bounds, along these axes."""
         own = {**_MASKS, "r": f"rmask{self._segment.suffix}"} if self._segment.masked else _MASKS
         return [own[axis] for axis in sorted(axes, reverse=True) if axis in own]
 
@@ -105,13 +105,13 @@ class TritonBody:
         return self.row if instr.row else self._all
 
     def _pointer(self, arg: int, address: str, has: Axes, needs: Axes) -> str:
-        """An address that varies (by nothing) along every axis that its mask or value varies along."""
+        """A pointer broadcast to every axis in ``needs``, that is, of its mask or value, by adding zeros."""
         terms = ([] if address == "0" else [address]) + [self._nothing(axis) for axis in sorted(needs - has)]
         name = self.kernel.args[arg].name
         return f"{name} + ({' + '.join(terms)})" if terms else name
 
     def _nothing(self, axis: str) -> str:
-        """A zero that varies along an axis."""
+        """A zero that has the shape of an axis."""
         return f"0 * {self.index.renamed.get(axis, axis)}"
 
     # Instructions.
@@ -139,7 +139,7 @@ class TritonBody:
             self.line(f"{self._named(number)} = {text}")
 
     def operand(self, number: int) -> str:
-        """The text of a value."""
+        """The text of a value as an operand."""
         constant = self._constants.get(number)
         if constant is None:
             return self._text.get((number, self._segment.suffix)) or self._named(number)
@@ -163,8 +163,8 @@ class TritonBody:
             return
         mask = f", mask={' & '.join(masks)}, other=0" if masks else ""
         if self.eviction and "r" in needs:
-            mask += f', eviction_policy="{self.eviction if "x" in axes else "evict_last"}"'  # others read it as well
-        # A mask may be known at compile time where it has no axis; the pointer then is a scalar, and so is the mask.
+            mask += f', eviction_policy="{self.eviction if "x" in axes else "evict_last"}"'  # shared by all rows
+        # Without an axis a mask may be a compile-time constant; pointer and mask then are both scalars.
         text = f"tl.load({self._pointer(instr.arg, address, axes, needs)}{mask})"
         self._define(instr, text + (".to(tl.int8, bitcast=True)" if instr.dtype == "ui8" else ""), needs)
 
@@ -174,7 +174,7 @@ class TritonBody:
         self._read(instr, address, axes, axes, [*masks, *self._conditions(instr)])
 
     def address_of(self, indices: Sequence[int], strides: Sequence[Expr]) -> tuple[str, str]:
-        """The address that these indices stand for, and the mask of lanes that are points with indices in range."""
+        """The address at these indices, and the mask of lanes that are within bounds and have valid indices."""
         address, masks = self._address_of(indices, strides, self._all - {"r"})
         return address, " & ".join(masks)
 
@@ -194,7 +194,8 @@ class TritonBody:
         self.line(f"tl.store({pointer}, {self.operand(instr.operands[0])}, mask={' & '.join(self._masks(needs))})")
 
     def _index(self, instr: Instr) -> None:
-        """A dim alone has the type of addresses; arithmetic on it may leave their range and has 64 bits."""
+        """Defines an index value. A bare dim keeps the address type; arithmetic may exceed its range and uses 64
+        bits."""
         assert instr.address is not None
         (number,) = instr.results
         value = instr.address.as_int()
@@ -234,18 +235,19 @@ class TritonBody:
         self._define(instr, text, axes)
 
     def _counts_still(self, instr: Instr) -> bool:
-        """Whether the result is a number of elements since its first operand is one."""
+        """Whether the result is an element count because the first operand is one."""
         first, *others = instr.operands
         constant = all(number in self._constants for number in others)
         return first in self._counts and instr.op in _OF_COUNTS and constant
 
     def _divides_many(self, axes: Axes, divisor: int) -> bool:
-        """Whether many elements of a reduction kernel are divided by this value: those of a row, or all. (Where rows
-        are short every thread has a row's result, so a division of that is one for each element.)"""
+        """Whether a reduction kernel divides many elements by this one value: those of a row, or all. (A division of a
+        row's result counts too: for short rows each thread holds it, so that it runs once per element.)"""
         return any(d.reduced for d in self.kernel.dims) and self._axes[divisor] < axes
 
     def _check_index(self, instr: Instr) -> None:
-        """Reports an index outside [0, size) in the error slot; the value is clamped and nothing is read by it."""
+        """Stores an error code to the error slot for an index outside [0, size). The index is clamped; nothing is read
+        through it."""
         assert instr.address is not None
         value, size = self.operand(instr.operands[0]), self.index.expr(instr.address)
         (number,) = instr.results
@@ -262,12 +264,12 @@ class TritonBody:
     # Reductions.
 
     def _reduce(self, instr: Instr) -> None:
-        """The reduction of the blocks that hold all reduced points."""
+        """Prints a reduction over the segments, which hold all reduced points."""
         blocks = []
         for segment in self.segments:
             self.enter(segment)
             value, mask = self.operand(instr.operands[0]), f"rmask{segment.suffix}" if segment.masked else ""
-            if not mask and "r" not in self._axes[instr.operands[0]]:  # each point counts
+            if not mask and "r" not in self._axes[instr.operands[0]]:  # a row value counts once for each point
                 value = f"tl.broadcast_to({value}, [XBLOCK, {segment.block}])"
             blocks.append(Block(value, mask, f"r{segment.suffix}"))
         for line in reduce_tile(instr, blocks):
@@ -275,19 +277,19 @@ class TritonBody:
         self.known(instr.results, self._axes[instr.operands[0]] - {"r"})
 
     def known(self, values: Iterable[int], axes: Axes = ROW) -> None:
-        """Says that variables of these values have been defined."""
+        """Declares that variables of these values exist."""
         for number in values:
             self._axes[number] = axes
 
 
 def rounds_to_halves(kernel: LoopKernel) -> bool:
-    """Whether all results are half types: the last bits of float32 values do not show in them."""
+    """Whether all results are stored as half types, which hide the last bits of float32 values."""
     stored = [kernel.args[instr.arg].dtype for instr in kernel.code if instr.op == "store"]
     return bool(stored) and HALF.issuperset(stored)
 
 
 def check_types(kernel: LoopKernel) -> None:
-    """KernelError for a type that Triton code cannot have."""
+    """KernelError if a type has no Triton equivalent."""
     for dtype in [*(a.dtype for a in kernel.args), *(i.dtype for i in kernel.code)]:
         if dtype not in TYPES:
             raise KernelError(
@@ -298,6 +300,6 @@ def check_types(kernel: LoopKernel) -> None:
 
 
 def _literal(constant: Instr) -> str:
-    """The text of a constant instruction, with the sign of a zero."""
+    """The literal of a constant instruction; keeps the sign of zero."""
     assert constant.value is not None
     return literal(constant.value)

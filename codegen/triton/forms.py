@@ -1,4 +1,4 @@
-"""The functions of a kernel that one launch runs: flat, tiled, persistent, headed, looped."""
+"""The forms that run in one launch: pointwise, tile, persistent, headed, looped. Prints the jit function of each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Bounds = frozenset[str]
 
 
 def pointwise(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK points of all dims, row-major.
+    """Each program computes XBLOCK points of all dims, in row-major order.
 
-    All blocks but the last are whole. These are computed without a mask: of a bound that does not divide by 16 the
-    compiler cannot know that it lets neighbours be read or written at once.
+    All blocks but the last are full and computed without a mask: if a mask's bound is not known to be a multiple of 16,
+    the compiler cannot vectorise loads and stores under it.
     """
     points = FunctionText(kernel, f"{name}_points", [], own=("x", "xmask"))
     points.body.recover("x", points.parallel)
@@ -39,10 +39,10 @@ def pointwise(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
 
 
 def tile(kernel: LoopKernel, name: str, bounds: Bounds, dims: Sequence[str]) -> FunctionText:
-    """YBLOCK x XBLOCK points of two dims, at one point of the others.
+    """Each program computes YBLOCK x XBLOCK points of two dims, at one point of the other dims.
 
-    Each access is coalesced along the dim that is contiguous for it; what was loaded along the first dim sweeps through
-    shared memory to what is stored along the second.
+    Each access is coalesced along the dim that is contiguous for it. Data loaded along the first dim is exchanged
+    through shared memory, to be stored along the second.
     """
     outer, inner = dims
     axis_of = {d.name: "" for d in kernel.dims} | {outer: "y", inner: "x"}
@@ -70,7 +70,7 @@ def tile(kernel: LoopKernel, name: str, bounds: Bounds, dims: Sequence[str]) -> 
 
 
 def persistent(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK rows with all their reduced points, which are read once."""
+    """Each program holds XBLOCK rows with all their reduced points, which are read once."""
     f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK"], bounds=bounds)
     f.bound("xnumel", f.parallel)
     f.programs()
@@ -82,10 +82,11 @@ def persistent(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
 
 
 def headed(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK rows with all their reduced points in two blocks: RBLOCK that are there, without a mask, and up to YBLOCK.
+    """Each program holds XBLOCK rows in two blocks of reduced points: RBLOCK, all present and thus without a mask, and
+    up to YBLOCK further ones.
 
-    A block has a power of two of lanes. One for 9973 points would have 16384, of which four in ten compute nothing, and
-    registers for them all: two programs would not fit on a processor, to load while the other computes.
+    A single block must have a power of two of lanes. For 9973 points it would have 16384, of which 40% are idle but
+    take registers, so that two programs would not fit on a processor, one loading while the other computes.
     """
     segments = Segment(masked=False), Segment("t", block="YBLOCK")
     f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK", "YBLOCK"], bounds=bounds, segments=segments)
@@ -100,9 +101,9 @@ def headed(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
 
 
 def looped(kernel: LoopKernel, name: str, bounds: Bounds) -> FunctionText:
-    """XBLOCK rows, their reduced points in steps of RBLOCK, as often as the schedule has sweeps.
+    """Each program reads XBLOCK rows in steps of RBLOCK reduced points, once per sweep of the schedule.
 
-    What the last sweep reads need not stay in the cache: it leaves room for what other programs will read again.
+    Loads of the last sweep are evicted first from the cache, in favour of data that other programs will read again.
     """
     f = FunctionText(kernel, name, ["XBLOCK", "RBLOCK"], bounds=bounds)
     f.bound("xnumel", f.parallel)
@@ -131,14 +132,14 @@ FORMS = {"pointwise": pointwise, "persistent": persistent, "headed": headed, "lo
 
 
 def function_of(kernel: LoopKernel, name: str, bounds: Bounds, variant: Variant) -> FunctionText:
-    """The function of a variant of one launch."""
+    """The jit function of a variant that takes one launch."""
     if variant.form == "tile":
         return tile(kernel, name, bounds, variant.dims)
     return FORMS[variant.form](kernel, name, bounds)
 
 
 def stage_of(kernel: LoopKernel, name: str, variant: Variant) -> TritonStage:
-    """Its launch."""
+    """The launch of that function: block sizes, warps, number of programs."""
     blocks = [("XBLOCK", variant.xblock)]
     if variant.form == "tile":
         sizes = {d.name: d.size for d in kernel.dims}
@@ -156,5 +157,5 @@ def stage_of(kernel: LoopKernel, name: str, variant: Variant) -> TritonStage:
 
 
 def groups_text(xblock: int, rows: str = "xnumel") -> str:
-    """Python for the number of blocks of rows."""
+    """Python for the number of blocks of ``xblock`` rows."""
     return rows if xblock == 1 else ceildiv(Expr.symbol(rows), xblock).python()

@@ -1,4 +1,4 @@
-"""The text of one jit function: its head, the points of a program, sweeps over chunks of the reduced points."""
+"""The text of one jit function: signature, the points of a program, sweeps over chunks of the reduced points."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from symshape.codegen.triton.reduce import accumulate, finish, start
 from symshape.codegen.triton.schedule import Schedule
 from symshape.prover.numbers.expr import Expr, product
 
-WHOLE = "WHOLE"  # the constexpr that says that whole blocks gain from having no mask
+WHOLE = "WHOLE"  # a constexpr: compute full blocks without a mask, because that is faster
 ALIGNED = {"xnumel": "XNUMEL_ALIGNED", "ynumel": "YNUMEL_ALIGNED", "rnumel": "RNUMEL_ALIGNED"}
 
 
 class FunctionText:
-    """A function that is being written. ``own``: arguments besides those that every function has; ``blocks``: names of
-    the constexpr block sizes; ``bounds``: the mask bounds that some variant knows to divide by 16; ``calls``: a
-    function that gets the arguments as they are."""
+    """A jit function while it is printed. ``own``: arguments besides the common ones; ``blocks``: names of the
+    constexpr block sizes; ``bounds``: mask bounds that are multiples of 16 in some variant; ``calls``: a function
+    printed before it, which receives the arguments unchanged."""
 
     def __init__(
         self,
@@ -53,19 +53,19 @@ class FunctionText:
             self.body.line(text)
 
     def text(self) -> str:
-        """The whole function, behind what it calls."""
+        """The source of the function, preceded by that of the function it calls."""
         before = [self.calls.text(), "", ""] if self.calls is not None else []
         constants = [f"{name}: tl.constexpr" for name in self.constants]
         names = [*self.given(), *self.own, *constants]
         return "\n".join([*before, "@triton.jit", f"def {self.name}({', '.join(names)}):", *self.body.lines, ""])
 
     def given(self) -> list[str]:
-        """The arguments that every function has."""
+        """The arguments common to all functions of the kernel."""
         slot = ["error_slot"] if self.kernel.checks_index else []
         return [*(a.name for a in self.kernel.args), *self.kernel.symbols, *slot]
 
     def bound(self, name: str, dims: Iterable[Dim]) -> Expr:
-        """Defines the number of points of the dims."""
+        """Defines ``name`` as the number of points of ``dims``, and returns it."""
         size = product(d.size for d in dims)
         text = self.index.expr(size)
         if name in self._bounds and size.as_int() is None:
@@ -75,13 +75,14 @@ class FunctionText:
         return size
 
     def programs(self, count: str = "") -> None:
-        """The number of the program, among ``count`` of them that have the same points."""
+        """Defines the points of a program. With ``count``, so many programs share each group of rows, and the variable
+        ``count`` numbers them."""
         if count:
             self.groups(count)
         self.points("program % groups" if count else "tl.program_id(0).to(INDEX)")
 
     def groups(self, count: str) -> None:
-        """The number of the program, where several have the same points: of which group, and which of them."""
+        """Defines the program's index among those that share its group of rows, as the variable ``count``."""
         self.line(
             "groups = tl.cdiv(xnumel, XBLOCK)",
             "program = tl.program_id(0).to(INDEX)",
@@ -89,14 +90,14 @@ class FunctionText:
         )
 
     def points(self, group: str) -> None:
-        """The parallel points of a program, along the first axis where there is a second one."""
+        """Defines the rows of group ``group``: "x" and its mask, shaped as a column if there are reduced points."""
         lanes = "tl.arange(0, XBLOCK)" + ("[:, None]" if self.reduced else "")
         self.line(f"x = {f'({group})' if ' ' in group else group} * XBLOCK + {lanes}")
         self.line("xmask = tr.rows(x, xnumel, XBLOCK)" if self.reduced else "xmask = x < xnumel")
         self.body.recover("x", self.parallel)
 
     def reduced_points(self, start: str, segment: Segment = ONE) -> None:
-        """Those that a step of a loop takes, or all; or a segment of them."""
+        """Defines the reduced points of one step of a loop, or all of them, or those of a segment."""
         r = f"r{segment.suffix}"
         self.line(f"{r} = ({start} + tl.arange(0, {segment.block})[None, :]).to(INDEX)")
         if segment.masked:
@@ -105,13 +106,13 @@ class FunctionText:
         self.body.recover("r", self.reduced)
 
     def mask(self, r: str, block: str = "RBLOCK") -> str:
-        """Which of a block's reduced points there are."""
+        """The mask of the reduced points within bounds in a block."""
         size = product(d.size for d in self.reduced).as_int()
         return f"{r} < rnumel" if size is None else f"tr.lanes({r}, {size}, {block})"
 
     def loop(self, begin: str, end: str, write: Callable[[], None], unrolled: str = "") -> None:
-        """What ``write`` prints, for chunks of RBLOCK from ``begin`` to ``end``; ``unrolled``: the constexpr that says
-        how many at once."""
+        """Prints a loop over chunks of RBLOCK points, with the body that ``write`` prints. ``unrolled``: the constexpr
+        with the unroll factor."""
         factor = f", loop_unroll_factor={unrolled}" if unrolled else ""
         self.line(f"for chunk in {'tl.range' if factor else 'range'}({begin}, {end}, RBLOCK{factor}):")
         self.body.indent += "    "
@@ -119,7 +120,7 @@ class FunctionText:
         self.body.indent = self.body.indent[4:]
 
     def reduce_sweep(self, plan: Schedule, code: Sequence[Instr], begin: str, end: str) -> None:
-        """One sweep: the accumulators of its reductions stay as ``accN``, and the results are defined."""
+        """Prints one sweep. It leaves the accumulators of its reductions as ``accN``, and defines their results."""
         reductions = [i for i in code if i.op == "reduce"]
         for instr in reductions:
             self.line(*start(instr))
@@ -144,7 +145,7 @@ class FunctionText:
 
 
 def branch(is_whole: str, whole: str, masked: str) -> list[str]:
-    """The statements that call one of two where a block may be whole, else the other."""
+    """Statements that call ``whole`` for full blocks (if WHOLE is set) and ``masked`` for others."""
     return [
         f"if {WHOLE}:",
         f"    if {is_whole}:",
@@ -157,27 +158,28 @@ def branch(is_whole: str, whole: str, masked: str) -> list[str]:
 
 
 def number(arg: Arg) -> str:
-    """The element of an argument that is passed by value, in its own type."""
+    """The value of an argument that is passed by value, converted to its own type."""
     if arg.dtype == "f64":
         return f"tl.cast({arg.name}, tl.int64).to(tl.float64, bitcast=True)"
     return f"{arg.name} != 0" if arg.dtype == "i1" else f"tl.cast({arg.name}, {TYPES[arg.dtype]})"
 
 
 def online_state(online: Online) -> list[str]:
-    """The accumulators of a reduction together with the sum that depends on it."""
+    """Names of the accumulators of a reduction and of the online sum that depends on it."""
     own = [f"shift{online.result}", f"drift{online.result}"] if online.kind == "square" else []
     return [f"acc{online.first}", f"acc{online.result}", *own]
 
 
 def online_step(online: Online, value: str, begin: str) -> str:
-    """One chunk's step of both."""
+    """The statement that updates both with one chunk."""
     accumulators = ", ".join(online_state(online))
     steps = "" if online.kind == "exp" else f"tr.steps(chunk, {begin}, RBLOCK), "
     return f"{accumulators} = tr.{online.kind}_step({accumulators}, {value}, {steps}rmask)"
 
 
 def online_terms(online: Online, count: str, centre: str) -> str:
-    """What each lane contributes to the sum when the row value is known. ``count``: elements of all lanes together."""
+    """Each lane's contribution to the online sum, once ``centre`` is known. ``count``: number of elements of all
+    lanes."""
     first, second, *own = online_state(online)
     if online.kind == "exp":
         return f"tr.exp_terms({first}, {second}, {centre})"

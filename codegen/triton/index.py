@@ -1,4 +1,4 @@
-"""Index expressions as Triton text."""
+"""Prints index expressions as Triton code."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ _EXTREMUM = {"max": "tl.maximum", "min": "tl.minimum"}
 
 
 class IndexText:
-    """Prints expressions. Triton's // and % are towards zero: where an operand may be negative, a helper is called."""
+    """Prints expressions. Triton's // and % round towards zero; if an operand may be negative, a helper function is
+    called."""
 
     def __init__(self, kernel: LoopKernel, flat: bool = True) -> None:
-        """``flat``: the points of the parallel dims are numbered by "x", those of the reduced dims by "r"."""
+        """``flat``: the variables "x" and "r" number the parallel and the reduced points in row-major order."""
         self._axes = [(axis, [d for d in kernel.dims if d.reduced == (axis == "r")]) for axis in "xr" if flat]
         self._facts = space_facts(kernel.args, kernel.dims)
         self._dims = frozenset(d.name for d in kernel.dims)
-        self.renamed: dict[str, str] = {}  # names that symbols have for now
+        self.renamed: dict[str, str] = {}  # current variable names of symbols
         self._rename: dict[str, str] = {}
 
     def expr(self, expr: Expr, rename: dict[str, str] | None = None) -> str:
-        """The text; ``rename`` gives other names to symbols."""
+        """The text of an expression; ``rename`` overrides variable names of symbols."""
         self._rename = self.renamed | (rename or {})
         return self._sum(expr)
 
     def holds(self, mask: Expr) -> str:
-        """The text of ``mask >= 0``, as d < bound or d >= bound where it is one for dims d: Triton sees for these alone
-        that neighbours agree, and without that no access under the mask is wider than an element."""
+        """The text of ``mask >= 0``. Written as d < bound or d >= bound if possible: only in that form does Triton see
+        that neighbouring lanes agree, and vectorise accesses under the mask."""
         factors = {name: mask.coefficient(name) for name in sorted(mask.symbols & self._dims)}
         numbers = [None if factor is None else factor.as_int() for factor in factors.values()]
         dims = sum((Expr.symbol(name) * f for name, f in factors.items() if f is not None), Expr.const(0))
@@ -44,7 +45,8 @@ class IndexText:
         return f"{self.expr(mask)} >= 0"
 
     def flat(self, address: Expr) -> Expr:
-        """The address over the numbers of points, where it counts them row-major: then it is seen to be contiguous."""
+        """The address over "x" and "r" if it enumerates points in row-major order, so that Triton sees it is
+        contiguous."""
         for axis, dims in self._axes:
             if not dims:
                 continue

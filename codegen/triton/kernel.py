@@ -1,4 +1,4 @@
-"""`emit_triton`: a loop program and its variants as readable Triton source with a launcher."""
+"""`emit_triton`: prints a loop program and its variants as readable Triton source with a launcher."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ DEBUG = tl.constexpr(False)
 
 
 def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str | None = None) -> TritonKernel:
-    """The Triton kernel of a normalised loop program; without ``variants`` it has one that is right at every size.
+    """The Triton kernel of a normalised loop program. Without ``variants`` it gets one that is valid at every size.
 
-    KernelError for what has no Triton code.
+    KernelError if an operation or type has no Triton code.
     """
     name = name or kernel.name
     if kernel.scatter is not None:
@@ -75,7 +75,7 @@ def emit_triton(kernel: LoopKernel, variants: Sequence[Variant] = (), name: str 
 
 
 class _Emitter:
-    """Writes the functions of variants, each once."""
+    """Prints the functions of all variants; functions that variants share are printed once."""
 
     def __init__(self, kernel: LoopKernel, name: str, bounds: frozenset[str]) -> None:
         self.kernel, self.name, self.bounds = kernel, name, bounds
@@ -118,7 +118,7 @@ def _source(kernel: LoopKernel, name: str, functions: dict[str, FunctionText], s
 
 
 def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
-    """Forms have a function each; tiles one for each pair of dims."""
+    """The name of a variant's function: one per form, and for tiles one per pair of dims."""
     if variant.form == "pointwise":
         return name
     return f"{name}_{variant.form}" + ("_".join(("", *variant.dims)) if len(kernel.dims) > 2 else "")
@@ -127,7 +127,8 @@ def _function_name(kernel: LoopKernel, name: str, variant: Variant) -> str:
 def _with_bounds(
     kernel: LoopKernel, stage: TritonStage, functions: dict[str, FunctionText], variant: Variant
 ) -> TritonStage:
-    """The launch with the constexprs that say which mask bounds divide by 16, and whether a mask is in the way."""
+    """The launch with its constexpr flags: which mask bounds are multiples of 16, and whether full blocks need a
+    mask."""
     flags = {flag: axis for axis, flag in ALIGNED.items()}
     names = functions[stage.function].constants
     own = [(name, int(flags[name] in variant.aligned)) for name in names if name in flags]
@@ -136,7 +137,8 @@ def _with_bounds(
 
 
 def _has_whole_blocks(kernel: LoopKernel, variant: Variant) -> bool:
-    """Whether blocks that are whole gain from having no mask: its bound is not known to divide by 16."""
+    """Whether computing full blocks without a mask is faster, because the mask's bound is not known to be a multiple of
+    16."""
     if variant.form not in (*SPLIT, MIXED_SPLIT):
         return bool(variant.aligned)
     bound = product(d.size for d in kernel.dims if d.reduced)
@@ -162,7 +164,7 @@ def _emitted(
 
 
 def _splits(kernel: LoopKernel, variant: Variant) -> str:
-    """Python for the number of programs that share a row."""
+    """Python for the number of programs that share a row; "" if none do."""
     if variant.form in ("split_persistent", MIXED_SPLIT):
         return ceildiv(product(d.size for d in kernel.dims if d.reduced), variant.rblock).python()
     return "" if variant.splits is None else variant.splits.python()

@@ -1,4 +1,4 @@
-"""The launcher of a kernel as Python source: one function that chooses the variant at each call and launches it.
+"""Prints the launcher of a kernel as Python: a function that selects the variant at each call and launches it.
 
 ```python
 def launch(in0, out0, s0, s1):
@@ -16,7 +16,7 @@ def launch(in0, out0, s0, s1):
 ```
 
 A variant's launches are functions of the device, the number of programs and the arguments (runtime/triton/launch.py).
-On a GPU tensors are launched as their addresses, which are read once for the tests and the launch.
+On a GPU, tensors are passed as addresses, which are read once for both tests and launch.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _ADDRESS = "address"
 
 
 def by_value(args: Sequence[Arg]) -> tuple[str, ...]:
-    """Names of the arguments of which a kernel takes the number."""
+    """Names of the arguments that the kernel takes by value."""
     return tuple(arg.name for arg in args if arg.by_value)
 
 
 def first_lines(args: Sequence[Arg]) -> list[str]:
-    """The addresses of tensors, by their positions, and the device, which is that of all of them. Outputs are tensors,
-    so that there is one."""
+    """Lines that define the addresses of tensors and the device. A kernel has at least one tensor argument, its
+    output."""
     placed = [(i, arg.name) for i, arg in enumerate(args) if not arg.by_value]
     addresses, values = ", ".join(f"{_ADDRESS}{i}" for i, _ in placed), ", ".join(f"{n}.data_ptr()" for _, n in placed)
     return [f"{addresses} = {values}", f"device = {placed[0][1]}.device"]
 
 
 def given_tensors(args: Sequence[Arg]) -> list[str]:
-    """The arguments of launches: numbers as they are, tensors as ``{name}``."""
+    """The arguments of launches: by-value arguments by name, tensors as placeholders ``{name}``."""
     return [arg.name if arg.by_value else f"{{{arg.name}}}" for arg in args]
 
 
@@ -59,8 +59,8 @@ def launcher_text(
     variants: Sequence[tuple[Variant, TritonVariant]],
     separate: Sequence[str] = (),
 ) -> str:
-    """``sizes``: Python for "xnumel" and "rnumel", the numbers of parallel and of reduced points; ``separate``: lines
-    for the form of this name, which has results even where there are no rows."""
+    """The source of the launcher. ``sizes``: Python for "xnumel" and "rnumel", the numbers of parallel and reduced
+    points; ``separate``: lines for the form "separate", which has results even if there are no rows."""
     tests, chosen = _conditions([variant.condition for variant, _ in variants])
     body = [f"xnumel = {sizes['xnumel']}"]
     body += [f"rnumel = {sizes['rnumel']}"] if separate else ["if xnumel <= 0:", "    return"]
@@ -99,16 +99,16 @@ def _launches(variant: TritonVariant, values: Sequence[str]) -> list[str]:
 
 
 def launch_name(variant: TritonVariant, stage: int) -> str:
-    """The name of a variant's launch in the launcher."""
+    """The name by which the launcher calls one launch of a variant."""
     return variant.name if len(variant.stages) == 1 else f"{variant.name}_{stage}"
 
 
 def _conditions(conditions: Sequence[Condition]) -> tuple[dict[str, str], list[tuple[str, list[str]]]]:
-    """Tests that several conditions share, by name; for each condition its text ("" if it always holds) and the names
-    of the tests in it."""
+    """Tests that several conditions share, by name; and for each condition its text ("" if always true) and the names
+    of tests in it."""
     parts = [_parts(condition) for condition in conditions]
     shared = [part for part, count in Counter(part for own in parts for part in own).items() if count > 1]
-    repeated = [part for part in shared if len(part.symbols) > 1]  # another one is as quick as a name
+    repeated = [part for part in shared if len(part.symbols) > 1]  # simpler tests are as cheap as a variable
     names = {part: f"test{i}" for i, part in enumerate(repeated)}
     texts = [
         (" and ".join(names.get(part) or _bracketed(part) for part in own), [names[p] for p in own if p in names])
@@ -118,7 +118,7 @@ def _conditions(conditions: Sequence[Condition]) -> tuple[dict[str, str], list[t
 
 
 def _parts(condition: Condition) -> tuple[Condition, ...]:
-    """The operands of a conjunction; those about alignment are combined to one."""
+    """The operands of a conjunction, with all alignment tests combined into one."""
     operands: Iterable[Condition] = condition.operands if condition.kind == "and" else (condition,)
     rest = [part for part in operands if not _is_alignment(part)]
     aligned = all_of(*(part for part in operands if _is_alignment(part)))

@@ -1,13 +1,12 @@
-"""Kernels that reduce rows and columns of the same points, in two forms; and the launches that they replace.
+"""Prints kernels that reduce rows and columns of the same points (`analysis/mixed_reductions.py`), in two forms.
 
-``mixed``: each program goes over its rows, some at a time with all their points. A row's reductions are known at once;
-the sums of the columns go along in registers, a number for each lane, and are written to a workspace at the end. A
-second launch for each kernel that sums columns combines the parts in their order, with what that kernel does then.
+``mixed``: each program loops over its rows, in groups that it holds with all their points. A row's reductions are
+complete at once; sums of columns are accumulated in registers, one per lane, and written to a workspace at the end. For
+each column kernel a second launch combines these partial sums in order, and runs the rest of that kernel.
+``mixed_split``: rows too long to be held are first reduced as in a split reduction. Then each program takes a block of
+columns and loops over all rows: it computes what needs the rows' results, sums the columns, and runs the epilogue.
 
-``mixed_split``: rows that no program can hold are reduced as in a split reduction. Then each program has a block of
-columns and goes over all rows: it does what needs the rows' results, sums the columns, and does what needs the sums.
-
-No atomics: two runs are bitwise equal. What is the same for all rows is read once.
+No atomics are used, so that results are bitwise reproducible. Loads that do not depend on the row happen once.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from symshape.dialects.plans import MIXED
 from symshape.errors import KernelError
 from symshape.prover.numbers.expr import Expr, ceildiv
 
-_COLUMN: Final = frozenset({"r"})  # the axes of a value of a column
+_COLUMN: Final = frozenset({"r"})  # axes of a value with one element per column
 
 
 class MixedWriter:
-    """Writes the functions of both forms."""
+    """Prints the functions of both forms."""
 
     def __init__(self, kernel: LoopKernel, name: str, bounds: frozenset[str]) -> None:
         assert kernel.mixed is not None
@@ -47,13 +46,14 @@ class MixedWriter:
         self.rows = SplitWriter(kernel.mixed.rows, f"{name}_split", bounds, kept=self.kept)
 
     def functions(self, form: str) -> list[FunctionText]:
-        """All functions of a form, in the order in which they are launched."""
+        """All functions of a form, in launch order."""
         if form == MIXED:
             return [self._rows(), *(writer.combine() for writer in self.columns)]
         return [*self.rows.reductions(), self._columns()]
 
     def stages(self, variant: Variant) -> list[TritonStage]:
-        """Their launches; ``splits``, the number of programs that share something, is computed by the launcher."""
+        """The launches of a variant. The launcher computes ``splits``, the number of programs that share the rows (or a
+        row)."""
         if variant.form == MIXED:
             blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock), ("STAGES", variant.num_stages))
             first = TritonStage(f"{self.name}_rows", blocks, variant.num_warps, "splits")
@@ -65,7 +65,7 @@ class MixedWriter:
         return [*self.rows.reduction_stages(replace(variant, xblock=1)), last]
 
     def workspace_sizes(self, form: str) -> tuple[tuple[str, str], ...]:
-        """As of a variant."""
+        """The workspace of a form, as `TritonVariant` has it."""
         return self.workspace.sizes("rnumel") if form == MIXED else self.rows.workspace.sizes()
 
     def _function(self, name: str, workspace: Workspace) -> FunctionText:
@@ -103,7 +103,7 @@ class MixedWriter:
         return f
 
     def _last_sweep(self) -> tuple[list[Instr], list[int]]:
-        """What is left to do where the rows' results are known, and which of these it needs."""
+        """The instructions to run once the rows' results are known, and the values of those results that they need."""
         needed = {number for instr in self.mixed.epilogue for number in instr.operands}
         *before, _ = [sweep.body for sweep in schedule(self.mixed.rows).sweeps if sweep.body]
         done = [instr for body in before for instr in body if instr.op == "store"]
@@ -128,7 +128,8 @@ class MixedWriter:
         end: str,
         before: Callable[[], None] = lambda: None,
     ) -> None:
-        """A loop over groups of rows, behind which the sums are defined. ``before`` prints what comes first in it."""
+        """Prints a loop over groups of rows, then the definitions of column sums. ``before`` prints the start of the
+        loop body."""
         same, each = _same_in_all_rows(self.kernel, code)
         for instr in same:
             f.body.emit(instr)
@@ -150,11 +151,11 @@ class MixedWriter:
 
 
 def _same_in_all_rows(kernel: LoopKernel, code: Iterable[Instr]) -> tuple[list[Instr], list[Instr]]:
-    """The instructions that do not depend on the row, and the others."""
+    """Splits instructions into those that do not depend on the row, and the others."""
     rows = {d.name for d in kernel.dims if not d.reduced}
     same: list[Instr] = []
     each: list[Instr] = []
-    made: set[int] = set()  # by the first
+    made: set[int] = set()  # results of the former
     for instr in code:
         exprs = (*instr.mask, *(() if instr.address is None else (instr.address,)))
         depends = not made.issuperset(instr.operands) or any(not rows.isdisjoint(e.symbols) for e in exprs)
@@ -167,12 +168,12 @@ def _same_in_all_rows(kernel: LoopKernel, code: Iterable[Instr]) -> tuple[list[I
 
 
 def call_lines(kernel: LoopKernel) -> list[str]:
-    """Python that launches the kernels one after the other."""
+    """Python lines that launch the separate kernels of a mixture, in order."""
     if kernel.mixed is None:
         raise KernelError(f"{kernel.name} launches no kernels", next_step="this is a bug of the code generator")
     return [f"{callee}({', '.join(arguments)})" for callee, arguments in kernel.mixed.launches]
 
 
 def callees(kernel: LoopKernel) -> tuple[str, ...]:
-    """The kernels that are launched one after the other, each once."""
+    """Names of the separate kernels of a mixture, without duplicates."""
     return () if kernel.mixed is None else tuple(dict.fromkeys(callee for callee, _ in kernel.mixed.launches))

@@ -1,4 +1,4 @@
-"""Scalar operations as Triton text: a table from MLIR op names, and operations whose text depends on types."""
+"""Prints scalar operations as Triton code: a table by MLIR op name, and operations whose text depends on types."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ UNSIGNED: Final = {
 HALF: Final = frozenset({"bf16", "f16"})
 FLOATS: Final = frozenset({"f32", "f64", "bf16", "f16"})
 
-# {a} {b} {c}: operands; {T}: the result's type; {U} the operands' unsigned type, {ua} {ub} operands seen as unsigned.
-# A key with a type ("op:f64") is preferred to the plain one; the type is the first operand's.
+# {a} {b} {c}: operands; {T}: result type; {V}: its unsigned counterpart; {ua} {ub}: operands bitcast to unsigned.
+# "op:f64" applies to a first operand of that type, "op:->i1" to a result of that type; both take precedence over "op".
 OPS: Final = {
     "arith.addf": "{a} + {b}",
     "arith.subf": "{a} - {b}",
@@ -140,7 +140,7 @@ COMPARISONS: Final = {
     "ugt": "{ua} > {ub}",
     "uge": "{ua} >= {ub}",
 }
-# Triton's < <= > >= == are false and != is true for NaN.
+# For NaN, Triton's < <= > >= == are false and != is true.
 FLOAT_COMPARISONS: Final = {
     "oeq": "{a} == {b}",
     "ogt": "{a} > {b}",
@@ -159,10 +159,10 @@ FLOAT_COMPARISONS: Final = {
     "false": "({a} != {a}) & ({a} == {a})",
     "true": "({a} != {a}) | ({a} == {a})",
 }
-# Ops whose operands keep a half type; everything else is computed in float32.
+# Operations that work on half types directly; all others compute in float32 and round the result.
 _ANY_TYPE: Final = frozenset({"arith.select", "arith.extf", "arith.truncf", "arith.bitcast"})
 _ROUND: Final = {"bf16": "tm.to_bfloat16({})", "f16": "({}).to(tl.float16)"}
-# Ops in which a constant may stand as a bare number: the other operand has the type.
+# Operations in which a constant may be a bare number, because the other operand determines the type.
 _BARE: Final = frozenset(
     {
         "arith.addf",
@@ -178,25 +178,25 @@ _BARE: Final = frozenset(
 
 
 def literal(value: int | float | bool) -> str:
-    """A Python literal of a constant."""
+    """A Python literal for a constant."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)
 
 
 def typed(value: int | float | bool, dtype: str) -> str:
-    """A constant with its type: a bare number in tl.where or alone would take another one."""
+    """A typed constant. A bare number in tl.where, or on its own, would get another type."""
     return f"tl.full((), {literal(value)}, {TYPES[dtype]})"
 
 
 def bare_operand(instr: Instr, position: int, constants: list[bool]) -> bool:
-    """Whether a constant operand may be printed without its type."""
+    """Whether a constant operand may be printed as a bare number."""
     wide = instr.source_dtype in ("f32", "f64", "i32", "i64", "index")
     return wide and instr.op in _BARE and not constants[1 - position]
 
 
 def op_text(instr: Instr, operands: list[str], where: str) -> str:
-    """The expression of an arith or math instruction; KernelError where there is none."""
+    """The expression for an arith or math instruction. KernelError if it has no Triton code."""
     template = _template(instr)
     if template is None:
         what = f"{instr.op} {instr.predicate} on {instr.source_dtype} has no Triton code"

@@ -1,4 +1,4 @@
-"""Reductions in Triton: over a tile that holds all reduced points, or step by step over chunks of them."""
+"""Prints reductions: of blocks that hold all reduced points, or chunk by chunk with accumulators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _ARG: Final = frozenset({"argmax", "argmin"})
 
 @dataclass(frozen=True)
 class Combiner:
-    """The neutral element of floats, ints and bools (None: not defined), one step of a lane, and the row's result."""
+    """How to reduce: the identity element for floats, ints and bools (None: not supported), the expression that updates
+    a lane's accumulator, and the one that reduces a row."""
 
     float_: str | None
     int_: str | None
@@ -35,25 +36,25 @@ COMBINERS: Final = {
     "argmax": Combiner('float("-inf")', "{least}", None, "tr.keep_max", "tr.row_argmax"),
     "argmin": Combiner('float("inf")', "{greatest}", None, "tr.keep_min", "tr.row_argmin"),
 }
-# The same on bools by another name.
+# Extrema of bools are logical operations.
 _ON_BOOLS: Final = {"max": "or", "min": "and"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """Values of reduced points. ``mask``: which lanes are points, "" where all are; ``points``: their numbers."""
+    """Values of a block of reduced points. ``mask``: lanes within bounds, "" if all are; ``points``: their indices."""
 
     value: str
     mask: str
     points: str
 
     def kept(self, value: str, neutral: str) -> str:
-        """The value where there is a point."""
+        """The value, with ``neutral`` in lanes that are out of bounds."""
         return f"tl.where({self.mask}, {value}, {neutral})" if self.mask else value
 
 
 def reduce_tile(instr: Instr, blocks: Sequence[Block]) -> list[str]:
-    """Statements that define the results from the blocks that every reduced point is in."""
+    """Statements that define the results of a reduction over blocks that together hold all reduced points."""
     combiner, _ = _combined(instr)
     kept = [block.kept(_value(instr, block.value), _neutral(instr)) for block in blocks]
     if instr.combiner not in _ARG:
@@ -72,7 +73,7 @@ def reduce_tile(instr: Instr, blocks: Sequence[Block]) -> list[str]:
 
 
 def start(instr: Instr, index: str = "INDEX") -> list[str]:
-    """The accumulators, one per lane. ``index``: the type of the positions of an arg-reduction."""
+    """Statements that initialise the accumulators, one per lane. ``index``: type of the indices of an arg-reduction."""
     _, neutral = _combined(instr)
     first = f"acc{instr.results[0]} = tl.full([XBLOCK, RBLOCK], {neutral}, {_type(instr)})"
     if instr.combiner in _ARG:
@@ -81,7 +82,7 @@ def start(instr: Instr, index: str = "INDEX") -> list[str]:
 
 
 def accumulate(instr: Instr, value: str, at: str = "r", mask: str = "rmask") -> list[str]:
-    """One chunk's step. ``at``: the positions of an arg-reduction; ``mask``: which lanes are points."""
+    """Statements that accumulate one chunk. ``at``: indices of an arg-reduction; ``mask``: lanes within bounds."""
     combiner, _ = _combined(instr)
     neutral = _neutral(instr)
     acc, value = f"acc{instr.results[0]}", _value(instr, value)
@@ -93,7 +94,7 @@ def accumulate(instr: Instr, value: str, at: str = "r", mask: str = "rmask") -> 
 
 
 def finish(instr: Instr) -> list[str]:
-    """The results from the accumulators."""
+    """Statements that compute the results from the accumulators."""
     combiner, _ = _combined(instr)
     acc = f"acc{instr.results[0]}"
     if instr.combiner in _ARG:
@@ -103,19 +104,20 @@ def finish(instr: Instr) -> list[str]:
 
 
 def is_arg(instr: Instr) -> bool:
-    """Whether a reduction has a position besides its value."""
+    """Whether a reduction returns an index besides its value."""
     return instr.combiner in _ARG
 
 
 def _as_results(instr: Instr) -> list[str]:
-    """Both results of an arg-reduction in their types."""
+    """Statements that convert both results of an arg-reduction to their types."""
     best, at = instr.results
     lines = [f"v{at} = v{at}.to(tl.int64)"]
     return [*lines, f"v{best} = v{best} != 0"] if instr.dtype == "i1" else lines
 
 
 def _value(instr: Instr, value: str) -> str:
-    """Bools have no order that Triton and its interpreter agree on: an arg-reduction compares them as int8."""
+    """The value to compare. Arg-reductions compare bools as int8: Triton and its interpreter order bools
+    differently."""
     return f"{value}.to(tl.int8)" if instr.dtype == "i1" and instr.combiner in _ARG else value
 
 
@@ -124,14 +126,14 @@ def _type(instr: Instr) -> str:
 
 
 def _neutral(instr: Instr) -> str:
-    """The neutral element in a tl.where, in which a bare number takes over these types only."""
+    """The identity element for a tl.where. A bare number adopts the other operand's type for these types only."""
     _, text = _combined(instr)
     bare = instr.dtype in ("f32", "f64", "i32", "i64")
     return text if bare else f"tl.full((), {text}, {_type(instr)})"
 
 
 def _combined(instr: Instr) -> tuple[Combiner, str]:
-    """How to combine, and the neutral element."""
+    """The combiner and its identity element. KernelError if the type is not supported."""
     name = _ON_BOOLS.get(instr.combiner, instr.combiner) if instr.dtype == "i1" else instr.combiner
     combiner = COMBINERS.get(name)
     text = None

@@ -1,13 +1,13 @@
-"""How many elements a thread of a Triton kernel can hold before registers do not suffice.
+"""Estimates register pressure, and shrinks the blocks of variants until a thread's registers suffice.
 
-A rough upper estimate for each element: the values that wait for their last use, counted in 32-bit registers over the
-code in its order, and an address for each load, because the assembler moves loads up to hide their latency.
+The estimate per element is a rough upper bound: the maximum number of live values in program order, in 32-bit
+registers, plus an address for each load, since the assembler hoists loads to hide latency.
 
-Rows that are held at once need less: the values that are used again after a reduction, and one more. With that much the
-assembler keeps 32 bytes in memory at most (by what ptxas says of the kernels of bench/gpu.py). Left alone it takes more
-registers, and one program fills a processor, which then cannot load one row while it computes another: a layer norm of
-rows of 9973 points took 310 us on an H200 in 84 registers of 512 threads, and 217 us in 128 of 256, of which two have
-room. So such kernels have a limit.
+Rows that are held at once need less: the values that are live across a reduction, plus one. With that many registers
+the assembler spills at most 32 bytes (as ptxas reports for the kernels of bench/gpu.py). Without a limit it takes more,
+and one program fills a processor, which then cannot load one row while it computes another: a layer norm of rows of
+9973 points took 310 us on an H200 with 84 registers in each of 512 threads, and 217 us with 128 in each of 256, two of
+which fit. Such kernels therefore get a register limit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from symshape.analysis.loops import Instr, LoopKernel
 from symshape.codegen.variants import Variant
 from symshape.dialects.plans import MIXED, MIXED_SPLIT, SEPARATE, SPLIT
 
-_FILE: Final = 65536  # registers of a multiprocessor, which one block must not exceed
-_REGISTERS: Final = 255  # of a thread at most
-_FIXED: Final = 31  # of them for what does not grow with the elements
+_FILE: Final = 65536  # registers of a multiprocessor, and maximum of a block
+_REGISTERS: Final = 255  # maximum registers of a thread
+_FIXED: Final = 31  # registers of a thread that do not depend on its number of elements
 _MAX_WARPS: Final = 32
 _LANES: Final = 32
 _HELD: Final = ("persistent", "headed")
 _WORDS: Final = {"f64": 2, "i64": 2, "i1": 0}
-_DIVIDED: Final = 2  # elements whose 64-bit index is divided: that is a call, across which few values can be kept
+_DIVIDED: Final = 2  # elements per thread with 64-bit index divisions, which are calls that save few registers
 _FREE: Final = {
     "tile": ("xblock", "yblock"),
     **dict.fromkeys(("looped", *SPLIT), ("xblock", "rblock")),
@@ -37,7 +37,7 @@ _READS: Final = frozenset({"load", "extract"})
 
 
 def registers_per_element(kernel: LoopKernel, wide: bool) -> int:
-    """Of the values that differ from element to element. ``wide``: indices have 64 bits."""
+    """Peak registers per element for values that vary between elements. ``wide``: indices have 64 bits."""
     code = [instr for instr in kernel.code if not instr.row or not any(d.reduced for d in kernel.dims)]
     last = {operand: position for position, instr in enumerate(code) for operand in instr.operands}
     live: dict[int, int] = {}
@@ -52,7 +52,7 @@ def registers_per_element(kernel: LoopKernel, wide: bool) -> int:
 
 
 def held_words(kernel: LoopKernel, wide: bool) -> int:
-    """Registers for each element of a row that is held at once."""
+    """Registers per element of a row that is held at once."""
     code = kernel.code
     last = {operand: position for position, instr in enumerate(code) for operand in instr.operands}
     made: dict[int, Instr] = {}
@@ -67,8 +67,8 @@ def held_words(kernel: LoopKernel, wide: bool) -> int:
 
 
 def register_limit(variant: Variant, kernel: LoopKernel) -> int:
-    """Registers of a thread, so that two programs share a processor; 0: no limit, where what they hold has no room, or
-    two have room in any case."""
+    """The limit of registers per thread with which two programs fit on a processor. 0 for no limit: if a row does not
+    fit into that many, or if two programs fit anyway."""
     if variant.form not in _HELD or variant.xblock > 1:
         return 0
     needed = _elements(variant) * held_words(kernel, variant.index_bits == 64) + _FIXED
@@ -77,7 +77,7 @@ def register_limit(variant: Variant, kernel: LoopKernel) -> int:
 
 
 def _divides(kernel: LoopKernel) -> bool:
-    """Whether several dims are recovered from the number of each element."""
+    """Whether several dims must be recovered from the number of each element, which takes divisions."""
     reduced = sum(d.reduced for d in kernel.dims)
     return (reduced or len(kernel.dims)) > 1
 
@@ -87,13 +87,13 @@ def _words(instr: Instr, wide: bool) -> int:
 
 
 def fit(variant: Variant, kernel: LoopKernel) -> Variant:
-    """The variant with smaller blocks, where they cannot be smaller more warps, until a thread's registers suffice."""
+    """The variant with smaller blocks, or, at the minimum, more warps, until a thread's registers suffice."""
     if variant.form == SEPARATE:
         return variant
     wide = variant.index_bits == 64
     held = variant.form in (*_HELD, "split_persistent", MIXED) and variant.xblock == 1
     each = held_words(kernel, wide) if held else registers_per_element(kernel, wide)
-    each += sum(_words(instr, wide) for instr in kernel.code if instr.op == "across")  # the sums of columns
+    each += sum(_words(instr, wide) for instr in kernel.code if instr.op == "across")  # accumulators of columns
     most = _DIVIDED if wide and _divides(kernel) else sys.maxsize
     while (elements := _elements(variant)) > 1 and (elements > most or elements * each > _registers(variant) - _FIXED):
         free = _FREE.get(variant.form, ("xblock",))
@@ -108,7 +108,7 @@ def fit(variant: Variant, kernel: LoopKernel) -> Variant:
 
 
 def _elements(variant: Variant) -> int:
-    """Of a thread."""
+    """Number of elements of a thread."""
     if variant.form == MIXED_SPLIT:
         return variant.rblock // (_LANES * variant.num_warps)
     behind = {"tile": variant.yblock, "headed": variant.rblock + variant.yblock}.get(variant.form, variant.rblock)

@@ -1,8 +1,9 @@
-"""Kernels that write at data-dependent indices, in Triton.
+"""Prints kernels that write at data-dependent indices.
 
-Two launches where the destination is not the source's memory: the copy, then the writes. ``points``: one lane for each
-point, which replaces an element or adds to it atomically (in any order, as eager mode does on a GPU). ``lines``: one
-lane for each point of the parallel dims, which goes along the reduced ones in order, for what has no atomic operation.
+If the destination is not in the source's memory, a first launch copies the source. The second launch writes.
+``points``: one lane per point, which sets an element or adds to it atomically (in any order, as eager mode on a GPU).
+``lines``: one lane per point of the parallel dims, which loops over the reduced dims in order; for combiners without an
+atomic.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DEBUG = tl.constexpr(False)
 
 
 def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
-    """The Triton kernel of a scatter. KernelError for what has no Triton code."""
+    """The Triton kernel of a scatter. KernelError if an operation or type has no Triton code."""
     check_types(kernel)
     write = kernel.scatter
     assert write is not None
@@ -45,7 +46,7 @@ def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
     copy = copy_of(kernel)
     slot = ("error_slot",) if kernel.checks_index else ()
     head = _points(copy, f"{name}_copy")
-    head.own = slot  # which all functions take
+    head.own = slot  # a common argument of all functions
     function = _points(kernel, name) if atomic else _lines(kernel, name)
     dims = kernel.dims if atomic else tuple(d for d in kernel.dims if not d.reduced)
     sizes = [product(d.size for d in own) for own in (copy.dims, dims)]
@@ -79,7 +80,7 @@ def emit_scatter(kernel: LoopKernel, name: str) -> TritonKernel:
 
 
 def _launcher(args: Sequence[Arg], values: list[str], memory: tuple[int, int], stages: list[TritonStage]) -> str:
-    """A launch that has no points is left out: the other one may have some."""
+    """The source of the launcher. Each of the two launches is skipped if it has no points."""
     given = ", ".join([*given_tensors(args), *values])
     copy, write = (stage.programs for stage in stages)
     lines = [
@@ -96,7 +97,7 @@ def _launcher(args: Sequence[Arg], values: list[str], memory: tuple[int, int], s
 
 
 def _points(kernel: LoopKernel, name: str) -> FunctionText:
-    """One lane for each point."""
+    """The function with one lane per point."""
     flat = replace(
         kernel,
         dims=tuple(replace(d, reduced=False) for d in kernel.dims),
@@ -110,7 +111,7 @@ def _points(kernel: LoopKernel, name: str) -> FunctionText:
 
 
 def _lines(kernel: LoopKernel, name: str) -> FunctionText:
-    """One lane for each point of the parallel dims: it alone writes to its elements, one after the other."""
+    """The function with one lane per point of the parallel dims, which alone writes to its elements, in order."""
     f = FunctionText(kernel, name, ["XBLOCK"], axis_of={d.name: "" if d.reduced else "x" for d in kernel.dims})
     f.bound("xnumel", f.parallel)
     f.line("x = tl.program_id(0).to(INDEX) * XBLOCK + tl.arange(0, XBLOCK)", "xmask = x < xnumel")

@@ -1,10 +1,12 @@
-"""The sweeps over the reduced points that a looped kernel makes, and the reductions that need no sweep of their own.
+"""Schedules the sweeps of a looped kernel over its reduced points, and finds reductions that need no sweep of their
+own.
 
-A reduction is known after its sweep; what depends on it is computed in the next, and full-level values are computed
-again there. Two sums that depend on an earlier reduction are found in its sweep all the same (`analysis/online.py`).
-The sum of exponentials is kept relative to the running maximum, as in the online normaliser of Milakov and Gimelshein
-(arXiv:1805.02867). The squares are kept relative to the running mean by the update of Youngs and Cramer (Technometrics
-13(3), 1971), in which nothing cancels, of values less the first one. Both are moved to c when the row is done.
+A reduction's result is known after its sweep. What depends on it runs in the next sweep, where full-level values are
+recomputed. Online sums (`analysis/online.py`) are computed in the sweep of the reduction they depend on. A sum of
+exponentials is kept relative to the running maximum, as in the online normaliser of Milakov and Gimelshein
+(arXiv:1805.02867). A sum of squares is kept relative to the running mean by the update of Youngs and Cramer
+(Technometrics 13(3), 1971), which avoids cancellation, of values minus the first one. Both are shifted to ``centre`` at
+the end of the row.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ _ROOTS: Final = frozenset({"reduce", "store", "check_index"})
 
 @dataclass(frozen=True)
 class Sweep:
-    """``rows``: row-level work before the sweep, also reductions that become known by it; ``body``: full level."""
+    """One sweep. ``rows``: row-level instructions before it, and online sums that become known; ``body``: its
+    full-level instructions."""
 
     rows: tuple[Instr, ...]
     body: tuple[Instr, ...]
@@ -33,18 +36,18 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Schedule:
-    """``sweeps`` in order; the last may have an empty body. ``online`` by the value of the sum."""
+    """``sweeps`` in order, the last possibly with an empty body; ``online``: the online sums, by value."""
 
     sweeps: tuple[Sweep, ...]
     online: dict[int, Online]
 
     def after(self, first: int) -> Online | None:
-        """The sum that is found together with a reduction."""
+        """The online sum computed together with the reduction of value ``first``, or None."""
         return next((o for o in self.online.values() if o.first == first), None)
 
 
 def schedule(kernel: LoopKernel) -> Schedule:
-    """The sweeps of a kernel with reduced dims."""
+    """The schedule of a kernel with reduced dims."""
     code = kernel.code
     online = find_online(code)
     stage = _stages(code, online)
@@ -58,7 +61,7 @@ def schedule(kernel: LoopKernel) -> Schedule:
 
 
 def _stages(code: Sequence[Instr], online: dict[int, Online]) -> list[int]:
-    """For each instruction the number of sweeps that must be over before it can be computed."""
+    """For each instruction, the number of sweeps that must precede it."""
     known: dict[int, int] = {}
     result = []
     for instr in code:
@@ -76,9 +79,9 @@ def _stages(code: Sequence[Instr], online: dict[int, Online]) -> list[int]:
 def closure(
     code: Sequence[Instr], roots: Iterable[Instr], values: Iterable[int] = (), *, full: bool = False
 ) -> list[Instr]:
-    """The roots and the instructions that they and the values depend on, in order, up to reductions.
+    """The roots, and the instructions that they and ``values`` depend on, in order. Reductions end the search.
 
-    ``full``: those of the full level only.
+    ``full``: only full-level instructions.
     """
     wanted = {id(i) for i in roots}
     needed = {number for i in code if id(i) in wanted for number in i.operands} | set(values)

@@ -1,12 +1,13 @@
-"""Reductions whose rows several programs share: partial results go to a workspace, a second launch combines them.
+"""Prints split reductions: several programs share a row and write partial results to a workspace; a second launch
+combines them.
 
-For each sweep of the schedule: ``partialK`` runs it for a part of the reduced points in steps (``heldK`` where the part
-is held at once, form "split_persistent"), ``combineK`` combines what the parts found, in their order, does the
-row-level work and stores that this makes possible, and leaves what later sweeps need. A last sweep that only stores has
-no ``combine``. No atomics: two runs are bitwise equal.
+For each sweep of the schedule, ``partialK`` computes a part of the reduced points in steps (``heldK``, form
+"split_persistent", holds its part at once). ``combineK`` combines the partial results in order, runs the row-level work
+and stores that become possible, and keeps what later sweeps need. A last sweep that only stores has no ``combine``. No
+atomics are used, so that results are bitwise reproducible.
 
-The workspace of an element type: a value per row for each result that a later sweep needs, then a value per row and
-part for each partial result; parts of a row are neighbours, or rows are where those are the fast dim of what is read.
+The workspace of an element type has a value per row for each result that a later sweep needs, then a value per row and
+part for each partial result. The parts of a row are contiguous; in reductions of columns, neighbouring rows are.
 """
 
 from __future__ import annotations
@@ -25,20 +26,21 @@ from symshape.codegen.triton.schedule import Schedule, closure, schedule
 from symshape.codegen.variants import Variant
 from symshape.dialects.plans import MIXED
 
-# Rows of which a program combines the partial results (32 bytes, the least that memory gives, where rows are
-# neighbours), how many it does at once, and its warps.
+# Rows whose partial results a program combines (8, that is 32 bytes, the smallest memory transaction, if rows are
+# contiguous), partial results combined at a time, and warps.
 _COMBINED_ROWS: Final = 8
 _COMBINED: Final = 4096
 _COMBINE_WARPS: Final = 8
 _COMBINED_BY_A_WARP: Final = 512
 _MAX_WARPS: Final = 32
-_UNROLLED: Final = 2  # steps of which the loads are under way together, where one does not take more than that
-_STORED: Final = {"i1": "i8"}  # the element type of a workspace, where it is another one
+_UNROLLED: Final = 2  # unroll factor of the loop, for loads in flight; not used for larger steps
+_STORED: Final = {"i1": "i8"}  # element type in the workspace, if it differs
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Slots by value number, counted for each element type: ``kept`` per row, ``partial`` per row and part."""
+    """Slots in the workspace by value number: (element type, index). ``kept`` per row, ``partial`` per row and part;
+    ``column``: neighbouring rows, rather than parts, are contiguous."""
 
     kept: dict[int, tuple[str, int]]
     partial: dict[int, tuple[str, int]]
@@ -52,7 +54,7 @@ class Workspace:
         return sum(found == dtype for found, _ in slots.values())
 
     def sizes(self, rows: str = "xnumel") -> tuple[tuple[str, str], ...]:
-        """Element type and Python for the number of elements."""
+        """Element types of the workspaces, each with Python for its number of elements."""
         return tuple((dtype, self._size(dtype, rows)) for dtype in self.dtypes)
 
     def _size(self, dtype: str, rows: str) -> str:
@@ -61,12 +63,12 @@ class Workspace:
         return f"{rows} * ({kept} + {parts})" if kept else f"{rows} * {parts}"
 
     def row(self, number: int) -> str:
-        """The address of a kept result for the rows of a program."""
+        """The address of a kept result, for the program's rows."""
         dtype, slot = self.kept[number]
         return f"workspace_{dtype} + ({_times(slot, 'xnumel')}x)" if slot else f"workspace_{dtype} + x"
 
     def part(self, number: int, part: str, size: str = "xnumel", at: str = "x") -> str:
-        """The address of a partial result. ``size``, ``at``: what the number of rows is called, and the row."""
+        """The address of a partial result. ``size`` and ``at`` are the names of the number of rows and of the row."""
         dtype, slot = self.partial[number]
         rows = self.count(self.kept, dtype)
         place = f"{part} * {size} + {at}" if self.column else f"{at} * splits + {part}"
@@ -78,7 +80,7 @@ def _times(count: int, size: str) -> str:
 
 
 def is_column(kernel: LoopKernel) -> bool:
-    """Whether the fast dim of the reduced tensor is parallel: neighbouring threads then take neighbouring rows."""
+    """Whether the fast dim of the reduced tensor is parallel, so that neighbouring threads take neighbouring rows."""
     parallel = [d for d in kernel.dims if not d.reduced]
     reduced = [d for d in kernel.dims if d.reduced]
     votes = 0
@@ -92,7 +94,7 @@ def is_column(kernel: LoopKernel) -> bool:
 
 
 class SplitWriter:
-    """Writes the functions of the form, in the order in which they are launched."""
+    """Prints the functions of split forms, in launch order."""
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class SplitWriter:
         workspace: Workspace | None = None,
         kept: Iterable[int] = (),
     ) -> None:
-        """``workspace``: another one's; ``kept``: results that are kept for others."""
+        """``workspace``: shared with another writer; ``kept``: further results to keep for other functions."""
         self.kernel, self.name, self.bounds = kernel, name, bounds
         self.plan: Schedule = schedule(kernel)
         self.types = {n: t for i in kernel.code if i.op == "reduce" for n, t in zip(i.results, _types(i), strict=True)}
@@ -112,13 +114,13 @@ class SplitWriter:
         )
 
     def functions(self, form: str) -> list[FunctionText]:
-        """All functions of a form."""
+        """All functions of a form, in launch order."""
         partial = self._partial_function if form == "split" else self._held_function
         write = {"partial": partial, "held": partial, "combine": self._combine_function}
         return [write[kind](k) for kind, k in self._launches(form)]
 
     def stages(self, variant: Variant) -> list[TritonStage]:
-        """Their launches; ``splits`` is computed by the launcher."""
+        """The launches of a variant. The launcher computes ``splits``, the number of programs that share a row."""
         groups = groups_text(variant.xblock)
         blocks = (("XBLOCK", variant.xblock), ("RBLOCK", variant.rblock))
         shared = f"({groups}) * splits" if " " in groups else f"{groups} * splits"
@@ -130,15 +132,15 @@ class SplitWriter:
         ]
 
     def reductions(self) -> list[FunctionText]:
-        """The functions of the form "split_persistent" without the last sweep, which reduces nothing."""
+        """The functions of form "split_persistent" without the last sweep, which has no reduction."""
         return self.functions("split_persistent")[:-1]
 
     def reduction_stages(self, variant: Variant) -> list[TritonStage]:
-        """Their launches."""
+        """The launches of `reductions`."""
         return self.stages(replace(variant, form="split_persistent"))[:-1]
 
     def combine(self) -> FunctionText:
-        """The function that combines the results of the only sweep."""
+        """The function that combines the partial results of a kernel with a single sweep."""
         return self._combine_function(self.sweeps[0])
 
     def combine_name(self) -> str:
@@ -153,7 +155,7 @@ class SplitWriter:
     # What is where.
 
     def _online(self, k: int) -> list[Online]:
-        """The sums found in a sweep besides its reductions."""
+        """The online sums of a sweep."""
         found = (self.plan.after(i.results[0]) for i in self.plan.sweeps[k].reductions)
         return [online for online in found if online]
 
@@ -162,7 +164,7 @@ class SplitWriter:
         return numbers + list(self.plan.online)
 
     def _kept(self) -> list[int]:
-        """Results that later sweeps need, or row-level work after them."""
+        """Results that later sweeps need, or row-level work after later sweeps."""
         used = [n for k in self.sweeps for n in self._earlier(self._rows_of_sweep(k), self.plan.sweeps[k].body)]
         used += [n for k in self.sweeps for n in self._earlier(self._rows_after(k)) if n not in self._found_in(k)]
         return used
@@ -172,18 +174,18 @@ class SplitWriter:
         return numbers | {online.result for online in self._online(k)}
 
     def _earlier(self, *codes: Iterable[Instr]) -> list[int]:
-        """Results of reductions that the code uses, and may reduce once more: they are the same all over a row."""
+        """Results of reductions that the code uses, also as operands of other reductions: they are row-level values."""
         online = self.plan.online
         operands = {n for code in codes for i in code if online.keys().isdisjoint(i.results) for n in i.operands}
         return sorted(operands & self.types.keys())
 
     def _rows_of_sweep(self, k: int) -> list[Instr]:
-        """Row-level work that the sweep itself needs."""
+        """Row-level instructions that a sweep depends on."""
         code = closure(self.kernel.code, self.plan.sweeps[k].body)
         return [i for i in code if i.row or i.op == "constant"]
 
     def _rows_after(self, k: int) -> list[Instr]:
-        """Row-level work that is due after a sweep: its stores, and what the sums found in it are relative to."""
+        """Row-level instructions that run after a sweep: stores, and the centres of its online sums."""
         due = (self.plan.sweeps[k + 1].rows if k + 1 < len(self.plan.sweeps) else ()) + (
             self.plan.sweeps[0].rows if k == 0 else ()
         )
@@ -204,7 +206,7 @@ class SplitWriter:
         return f
 
     def load_kept(self, f: FunctionText, numbers: Iterable[int]) -> None:
-        """Loads results of the program's rows that have been combined."""
+        """Loads combined results of the program's rows."""
         for number in numbers:
             self._load(f, f"v{number}", number, self.workspace.row(number), "xmask")
             f.body.known([number])
@@ -240,11 +242,11 @@ class SplitWriter:
         return f
 
     def _held_function(self, k: int) -> FunctionText:
-        """The same, where a program holds all of its points at once: no step waits for the memory of the one before,
-        and squares are relative to the part's mean from the start.
+        """Like `_partial_function`, but the program holds all its points at once: no step waits for a previous one's
+        loads, and squares are relative to the part's mean from the start.
 
-        All parts of a row but the last are whole. These are computed without a mask, which would make each access as
-        narrow as an element where its bound does not divide by 16.
+        All parts of a row but the last are full, and computed without a mask, which would prevent vector accesses if
+        its bound is not a multiple of 16.
         """
         points = self._held_points(k)
         f = self._function(f"held{k}", ["XBLOCK", "RBLOCK"], calls=points)
@@ -262,7 +264,7 @@ class SplitWriter:
         return f
 
     def _held_points(self, k: int) -> FunctionText:
-        """What is computed of a part."""
+        """The function that computes one part, called with and without a mask."""
         f = self._function(f"held{k}_points", ["XBLOCK", "RBLOCK"], "split", "x", "r", "rmask")
         f.line("xmask = tr.rows(x, xnumel, XBLOCK)")
         f.body.recover("x", f.parallel)
@@ -282,7 +284,7 @@ class SplitWriter:
         return f
 
     def _store_parts(self, f: FunctionText, k: int) -> None:
-        """What a part has found."""
+        """Stores the partial results of a part."""
         reductions = self.plan.sweeps[k].reductions
         for number in [*(n for i in reductions for n in i.results), *(o.result for o in self._online(k))]:
             f.line(f"tl.store({self.workspace.part(number, 'split')}, {self._stored(number)}, mask=xmask)")
@@ -324,7 +326,7 @@ class SplitWriter:
         f.line("r = (chunk + tl.arange(0, RBLOCK)[None, :]).to(INDEX)", "rmask = r < splits")
 
     def _combine_sum(self, f: FunctionText, online: Online) -> None:
-        """A sum relative to a row value, which is known now: what each part contributes to it."""
+        """Combines an online sum: sums the contribution of each part, now that its centre is known."""
         acc, first, second = f"acc{online.result}", f"p{online.first}", f"p{online.result}"
         f.line(f"{acc} = tl.zeros([XBLOCK, RBLOCK], v{online.first}.dtype)")
 
@@ -351,7 +353,7 @@ def _types(instr: Instr) -> list[str]:
 
 
 def combine_stage(function: str, variant: Variant, rows: str = "xnumel") -> TritonStage:
-    """The launch that combines what a variant's programs found. ``rows``: what the number of rows is called."""
+    """The launch that combines a variant's partial results. ``rows``: the name of the number of rows."""
     step = variant.yblock
     most = _COMBINED_ROWS if variant.form == MIXED else min(_COMBINED_ROWS, variant.xblock)
     block = min(most, max(1, _COMBINED // step))
@@ -362,7 +364,7 @@ def combine_stage(function: str, variant: Variant, rows: str = "xnumel") -> Trit
 
 
 def slots(numbers: Iterable[int], types: dict[int, str]) -> dict[int, tuple[str, int]]:
-    """Numbered within each element type."""
+    """Slots for values, numbered within each element type."""
     counts: dict[str, int] = {}
     result = {}
     for number in numbers:

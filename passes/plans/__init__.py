@@ -1,1 +1,2 @@
-"""Planning kernels: what a plan needs to know of a kernel, and the table of variants in its function."""
+"""Passes of stage ``planned``: they choose the variants of each GPU kernel and write them as a table in its
+function."""

@@ -1,4 +1,4 @@
-"""Which tensor arguments of kernels begin at the start of an allocation at every launch."""
+"""Finds the tensor arguments of kernels that start at an allocation at every launch, and are therefore aligned."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from symshape.dialects.accessors import (
 
 
 def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
-    """By kernel, positions of tensor arguments that are whole buffers of the host program at every launch.
+    """By kernel, positions of the tensor arguments that are whole buffers of the host program at every launch.
 
-    Allocators align those to 64 bytes and more. What the user or another graph made may begin anywhere.
+    Allocators align such buffers to at least 64 bytes. Tensors of the user or of another graph may start anywhere.
     """
     found: dict[str, set[int]] = {}
     known: dict[ir.Value, bool] = {}
@@ -41,7 +41,7 @@ def allocated_arguments(module: ir.Module) -> dict[str, set[int]]:
 
 
 def _enter(mixture: Any, found: dict[str, set[int]]) -> None:
-    """What the kernels that a mixture launches get of it."""
+    """Propagates the aligned arguments of a mixture to the kernels that it launches."""
     block = mixture.regions[0].blocks[0]
     tensors = [v for v in block.arguments if isinstance(v.type, ir.RankedTensorType)]
     own = found.get(function_name(mixture), set())
@@ -61,7 +61,7 @@ def _is_start(op: Any, value: ir.Value, known: dict[ir.Value, bool]) -> bool:
     name = op.name
     if name == "tensor.empty":
         return True
-    if name == "host.launch":  # the result is the destination
+    if name == "host.launch":  # a result of a launch is the destination it wrote
         tensors = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
         return _is_allocated(tensors[len(tensors) - len(op.results) + list(op.results).index(value)], known)
     if name == "symshape.reuse":

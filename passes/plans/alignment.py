@@ -1,4 +1,4 @@
-"""Which addresses and sizes have to be multiples of 16 bytes for vector accesses of neighbouring elements."""
+"""Computes which addresses and sizes must be multiples of 16 for accesses of 16 bytes per thread (vector accesses)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from symshape.dialects.plans import ALIGNMENT, address_name
 from symshape.prover.numbers.atoms import Function, Symbol
 from symshape.prover.numbers.expr import Expr
 
-_VECTOR: Final = 128  # bits of the widest access
-_PART: Final = "%part"  # unlike any dim or symbol of a kernel
+_VECTOR: Final = 128  # bits of the widest access of a thread
+_PART: Final = "%part"  # prefix of symbols for quotients; no dim or symbol of a kernel has it
 
 
 @dataclass(frozen=True)
 class Needs:
-    """``names`` of all that a kernel needs to be multiples of 16, the ``proven`` ones among them, and what is to be
-    ``tested`` of the others."""
+    """What a kernel needs to be multiples of 16: the ``names`` of arguments, symbols and bounds; the ``proven`` ones
+    among them; and for the others the expressions to be ``tested`` at launch."""
 
     names: tuple[str, ...]
     proven: tuple[str, ...]
@@ -29,11 +29,11 @@ class Needs:
 def needs_of(
     kernel: KernelAccesses, tile: tuple[str, ...], allocated: Collection[int], whole: bool = False
 ) -> Needs | None:
-    """The alignment that a kernel needs along its fast dim, or along both dims of a tile; None if nothing can be
-    gained.
+    """The alignment that a kernel needs for vector accesses along its fast dim, or along both dims of a ``tile``. None
+    if no access can be a vector access.
 
-    ``allocated``: positions of the tensor arguments that are known to be aligned. ``whole``: blocks of reduced points
-    that are whole have no mask.
+    ``allocated``: positions of the tensor arguments known to be aligned. ``whole``: full blocks of reduced points are
+    read without a mask.
     """
     sides = [dim for name in tile for dim in kernel.dims if dim.name == name]
     if not tile and kernel.fast is not None:
@@ -46,7 +46,8 @@ def needs_of(
 
 
 class _Search:
-    """Collects arguments, symbols and mask bounds. Symbols are what a compiler can be told of: it derives the rest."""
+    """Collects arguments, symbols and bounds of masks. Facts are given to the compiler about symbols only: it derives
+    those about expressions."""
 
     def __init__(self, kernel: KernelAccesses, whole: bool) -> None:
         self.kernel, self.whole = kernel, whole
@@ -55,20 +56,20 @@ class _Search:
         self.bounds: dict[str, Expr] = {}
 
     def along(self, side: Dim, *, in_tile: bool) -> bool:
-        """Takes in the accesses that are fast along a dim; False where masks never let them be wide."""
+        """Adds the accesses that are contiguous along a dim; False if masks rule out vector accesses."""
         kernel = self.kernel
         run, size = kernel.run_of(side)
         axis = [d for d in kernel.dims if d.reduced == side.reduced]
         seen = [_in_parts(a, side) for a in kernel.accesses if side.name not in a.guards]
         fast = [a for a in seen if a.stride(side) == 1]
-        # A tile by its symbols alone: code generation may see the dim together with others, or split.
+        # In a tile only strides count: code generation may have merged the dim with others, or split it.
         whole = [] if in_tile else [a for a in fast if _numbers(a, axis)]
         vectors = [v for access in whole if (v := self._take(access, axis))]
         before = dict(self.symbols), dict(self.arguments)
         others = [v for access in fast if access not in whole and (v := self._take(access, run))]
         parts = any(d not in run and d.size != 1 for d in axis)
         if others and parts and not in_tile and not self._multiple(size, min(others)):
-            self.symbols, self.arguments = before  # their neighbours part at every multiple of the run's size
+            self.symbols, self.arguments = before  # contiguous runs end at other places than vectors do
             if not vectors:
                 return False
             others = []
@@ -78,12 +79,12 @@ class _Search:
         if in_tile:
             return self._multiple(size, least)
         if not any(d.reduced for d in kernel.dims) or self.whole and side.reduced:
-            return True  # whole blocks are not masked (codegen/triton/forms.py, split.py)
+            return True  # full blocks have no mask (codegen/triton/forms.py, split.py)
         name, bound = ("rnumel", kernel.rnumel) if side.reduced else ("xnumel", kernel.xnumel)
         return self._bound(name, bound, least)
 
     def _take(self, access: Access, run: list[Dim]) -> int:
-        """The elements in 16 bytes, if it can be seen to that the access has that many at once; else 0."""
+        """Adds an access; returns the number of its elements in 16 bytes if it can be a vector access, else 0."""
         vector = max(1, _VECTOR // self.kernel.arguments[access.arg].bits)
         if not self._address(access, run, vector):
             return 0
@@ -91,7 +92,8 @@ class _Search:
         return vector
 
     def _address(self, access: Access, run: list[Dim], vector: int) -> bool:
-        """Whether all that is added to the fast index may be a multiple; its symbols are then needed."""
+        """Whether the address without the fast index can be a multiple of ``vector`` elements; adds its symbols if
+        so."""
         others = [dim.name for dim in self.kernel.dims if dim not in run]
         others += [name for name in sorted(access.address.symbols) if name.startswith(_PART)]
         origin = access.address.substitute(dict.fromkeys((*others, *(dim.name for dim in self.kernel.dims)), 0))
@@ -108,7 +110,7 @@ class _Search:
         return True
 
     def _multiple(self, expr: Expr, vector: int) -> bool:
-        """Whether it is a multiple of the elements in 16 bytes once some symbols are multiples of 16; adds those."""
+        """Whether ``expr`` is a multiple of ``vector`` once some symbols are multiples of 16; adds these symbols."""
         for coefficient, atoms in expr.terms:
             names = [atom.name for atom in atoms if isinstance(atom, Symbol)]
             if coefficient % vector == 0 or not self.symbols.keys().isdisjoint(names):
@@ -120,7 +122,7 @@ class _Search:
         return True
 
     def _bound(self, name: str, bound: Expr, vector: int) -> bool:
-        """A mask's bound: a symbol, or else the number of points by its name."""
+        """Adds a mask's bound: as a symbol if it is a multiple of one, else under ``name`` ("xnumel", "rnumel")."""
         if bound.as_int() is not None:
             return bound.as_int() % vector == 0  # type: ignore[operator]
         before = dict(self.symbols)
@@ -132,7 +134,7 @@ class _Search:
         return True
 
     def result(self, allocated: Collection[int]) -> Needs:
-        """Names, and what of them is not proven."""
+        """All needs, with what facts do not prove."""
         kernel = self.kernel
         wanted: list[tuple[str, Expr, bool]] = []
         for i in sorted(self.arguments):
@@ -147,8 +149,8 @@ class _Search:
 
 
 def _in_parts(access: Access, side: Dim) -> Access:
-    """The access as one that is fast along the side up to every multiple of some number: where the address has
-    ``d % 32``, that is ``d - d // 32 * 32``, the quotient counts as a dim of its own."""
+    """The access with a dim of its own for quotients, so that it counts as contiguous between their multiples: in an
+    address with ``d % 32``, that is ``d - d // 32 * 32``, the quotient ``d // 32`` becomes a symbol."""
     dim = Expr.symbol(side.name)
 
     def part(atom: Symbol | Function) -> Expr | None:
@@ -161,7 +163,7 @@ def _in_parts(access: Access, side: Dim) -> Access:
 
 
 def _numbers(access: Access, axis: list[Dim]) -> bool:
-    """Whether the address counts the points of all these dims, row-major: sizes along the way then do not matter."""
+    """Whether the address enumerates all points of these dims in row-major order, so that their sizes do not matter."""
     step = Expr.const(1)
     for dim in reversed(axis):
         if dim.size != 1 and access.stride(dim) != step:

@@ -1,5 +1,4 @@
-"""mix-reductions: kernels that reduce rows and columns of the same points become one, for many rows that a program
-holds."""
+"""mix-reductions: merges a kernel that reduces rows with kernels that sum the columns of the same points."""
 
 from __future__ import annotations
 
@@ -39,16 +38,17 @@ from symshape.prover.numbers.condition import TRUE, Condition, all_of, at_least
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum
 
 _LANES: Final = 32  # threads of a warp
-_FEW, _MANY, _SPLIT = 4, 32, 8  # points of a thread: of the shortest rows, of others, of a part
-# A launch may move ahead of these: they change nothing that it reads.
+_FEW, _MANY, _SPLIT = 4, 32, 8  # points per thread: for rows of at most 32 points, for longer rows, for parts of rows
+# Operations that a launch may be moved ahead of, since they do not change what it reads.
 _CROSSED: Final = frozenset({"symshape.view", "symshape.bind", "symshape.reuse", "symshape.symbol", "tensor.empty"})
 
 
 @dataclass(frozen=True)
 class MixReductions(Pass):
-    """A launch that reduces rows, and later ones that sum the columns of what it reads or writes, are one launch. Where
-    there are many rows that a program can hold, it reads them once for all: the sums of columns go along in registers
-    from row to row, and a second launch combines those of the programs. Elsewhere the kernels run one after the other.
+    """Merges a launch that reduces rows with later launches that sum the columns of what it reads or writes. If there
+    are many rows and a program can hold a row, rows are read once: each program keeps its sums of columns in registers
+    from row to row, and a second launch combines the sums of all programs. At other sizes the kernels run one after
+    the other.
 
     Before::
 
@@ -68,31 +68,33 @@ class MixReductions(Pass):
           return %dx, %dw
         }
 
-    The gradients of a layer norm move 3 tensors instead of 5, and 6 with the gradient of a bias before it. The sizes
-    from which that pays are those of Inductor (``MixOrderReduction`` in torch/_inductor/scheduler.py): fewer points are
-    in the cache when they are read again, and of few rows the sums are as large as what they are sums of.
+    The gradients of a layer norm then move 3 tensors instead of 5 (with the gradient of a preceding bias, instead of
+    6). The thresholds are Inductor's (``MixOrderReduction`` in torch/_inductor/scheduler.py): fewer points are still
+    in the cache when they are read a second time, and with few rows the partial sums are as large as the input.
 
-    ``rows``      from which it pays
-    ``points``    of all rows, likewise
-    ``ratio``     rows for each point of one, at least
-    ``shortest``  points of a row, from which it pays
-    ``held``      points of the rows that a program holds, in ascending order
-    ``tile``      points of the rows that it holds at a time, unless one row has more: of the shortest, of others
-    ``at_once``   points that are held on each processor: so many programs share the rows, ``programs`` at least
-    ``programs``  for each processor
-    ``least``     rows of a program
-    ``combined``  partial results that are combined at a time: of the shortest rows and of long ones, and of others
-    ``longest``   points of a row that is read once all the same, by plan-reductions; longer ones are split into parts
+    ``rows``      minimum number of rows
+    ``points``    minimum number of points of all rows
+    ``ratio``     minimum ratio of the number of rows to the points of a row
+    ``shortest``  minimum points of a row
+    ``held``      for each variant the maximum points of a row that a program holds at once, ascending
+    ``tile``      points of the group of rows held at a time, unless one row has more: for rows of at most 32 points,
+                  for longer rows
+    ``at_once``   points held on each processor; determines the number of programs, with at least ``programs``
+    ``programs``  minimum number of programs for each processor
+    ``least``     minimum rows of a program
+    ``combined``  partial results combined at a time: for rows of at most 32 points and split rows, for other rows
+    ``longest``   longest row, in points, that plan-reductions holds and thus reads once; longer rows are split into
+                  parts
     ``part``      points of a part
-    ``blocks``    of columns for each processor, at least
-    ``workspace``  bytes of the partial results of rows, at most
+    ``blocks``    minimum number of parts in a row, for each processor
+    ``workspace``  maximum bytes of the partial results of rows
     """
 
     name: ClassVar[str] = "mix-reductions"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
     statistics: ClassVar[dict[str, str]] = {
-        "mixed": "launches that reduce rows, and columns as well",
-        "joined": "launches that they have taken in",
+        "mixed": "launches that reduce both rows and columns",
+        "joined": "launches that were merged into them",
     }
     rows: int = 4096
     points: int = 5 << 20
@@ -130,14 +132,15 @@ class MixReductions(Pass):
         pays += [at_least(row, self.shortest)]
         table.rows = [self._held(rblock, rows, all_of(at_most(row, rblock), *pays)) for rblock in self.held]
         assert loops.mixed is not None
-        if ends_with_stores(loops.mixed.rows) and not in_place_of(function):  # what rows store is computed anew
+        if ends_with_stores(loops.mixed.rows) and not in_place_of(function):  # stored values are recomputed
             table.rows.append(self._split(table.kernel))
         table.rows.append(Row(SEPARATE, SEPARATE, TRUE, 0, num_warps=0))
         table.write()
 
     def _held(self, rblock: int, rows: Expr, condition: Condition) -> Row:
-        """A row is held by the lanes of one warp, as far as their registers go, unless its reads are wide: those of
-        plan-alignment's twin. Then its sums need no shared memory."""
+        """The variant for rows of at most ``rblock`` points. One warp holds a row as far as its registers suffice, so
+        that sums along the row need no shared memory. (The variant that plan-alignment adds, which reads 16 bytes at a
+        time, has other warps.)"""
         short = rblock <= _LANES
         xblock = max(1, self.tile[not short] // rblock)
         waves = max(self.programs, self.at_once // (xblock * rblock))
@@ -148,7 +151,7 @@ class MixReductions(Pass):
         return Row(f"mixed{rblock}", MIXED, condition, xblock, combined, rblock=rblock, num_warps=warps, splits=splits)
 
     def _split(self, kernel: KernelAccesses) -> Row:
-        """For rows that are longer than any that is held, with columns for every processor."""
+        """The variant for rows that are too long to be held, if there are columns enough for every processor."""
         rows, row = kernel.xnumel, kernel.rnumel
         wide = at_least(row, self.blocks * self.part * processors())
         room = at_most(rows * kernel.partial_bytes * (ceildiv(row, self.part) + 1), self.workspace)
@@ -159,13 +162,13 @@ class MixReductions(Pass):
 
 @dataclass
 class _Kernels:
-    """The kernels of a module, with what has been read of them."""
+    """The kernels of a module by name, and caches of what was read of them."""
 
     module: ir.Module
     steps: LoopSteps
     functions: dict[str, Any] = field(init=False)
     planned: set[str] = field(default_factory=set)
-    _named: dict[str, str] = field(default_factory=dict)  # by text, a mixture's name
+    _named: dict[str, str] = field(default_factory=dict)  # names of mixtures by the text of their functions
 
     def __post_init__(self) -> None:
         self.functions = {function_name(f): f for f in kernel_functions(self.module)}
@@ -174,7 +177,7 @@ class _Kernels:
         return finished_loops(self.functions[name], self.steps)
 
     def iterators(self, name: str) -> list[str]:
-        """Of a reduction's dims; none of another kernel's."""
+        """Iterator types of a reduction's dims; empty for other kernels."""
         function = self.functions[name]
         if kernel_kind(function) != "reduction":
             return []
@@ -185,21 +188,21 @@ class _Kernels:
         return list(launch.operands)[: num_inputs(self.functions[callee_of(launch)])]
 
     def ends_with(self, launch: Any, iterator: str) -> bool:
-        """Whether a launch is of a reduction with dims of both kinds, of which the last is of this one."""
+        """Whether a launch is of a reduction with parallel and reduced dims, the last of them of type ``iterator``."""
         found = self.iterators(callee_of(launch))
         return found[-1:] == [iterator] and len(set(found)) > 1
 
     def reduces_rows(self, launch: Any) -> bool:
         inputs = self.inputs(launch)
         if not set(launch.operands[len(inputs) :]).isdisjoint(inputs):
-            return False  # it writes over an argument of main
+            return False  # it writes to one of its inputs
         return reduces_rows(self.loops(callee_of(launch)))
 
     def sums_columns(self, launch: Any) -> bool:
         return sums_columns(self.loops(callee_of(launch)))
 
     def fit(self, launches: Sequence[Any]) -> bool:
-        """Whether they can be one kernel."""
+        """Whether the launches can be one kernel."""
         given = _Given(launches, self)
         tensors = {value: i for i, value in enumerate([*given.inputs, *given.dests])}
         symbols = {value: f"s{i}" for i, value in enumerate(given.numbers)}
@@ -207,7 +210,7 @@ class _Kernels:
         return mix("mixed", list(symbols.values()), len(given.inputs), parts[0], parts[1:]) is not None
 
     def launch(self, first: Any, others: Sequence[Any]) -> str:
-        """Puts one launch in the place of the first of several; the name of what it launches."""
+        """Replaces several launches by one, at the place of the first; returns the name of the launched mixture."""
         launches = [first, *others]
         given = _Given(launches, self)
         function = self._function(launches, given)
@@ -236,7 +239,7 @@ class _Kernels:
         return name
 
     def _function(self, launches: Sequence[Any], given: _Given) -> Any:
-        """What launches the kernels one after the other."""
+        """The function of a mixture, which launches the kernels one after the other."""
         values = [*given.inputs, *given.dests, *given.numbers]
         results = [result.type for op in launches for result in op.results]
         counts = len(given.inputs), len(given.dests)
@@ -259,8 +262,8 @@ class _Kernels:
 
 
 class _Given:
-    """What several launches take together. ``inputs``: tensors that none of them writes; ``dests`` in their order;
-    ``in_place``: the pairs of both that are one memory."""
+    """The operands of several launches as those of one. ``inputs``: tensors that none of the launches writes;
+    ``dests``: destinations in order; ``in_place``: pairs (input, destination) that share memory."""
 
     def __init__(self, launches: Sequence[Any], kernels: _Kernels) -> None:
         made = {result for op in launches for result in op.results}
@@ -281,15 +284,15 @@ class _Given:
 
 
 def _memory(value: ir.Value) -> ir.Value:
-    """The tensor whose memory a value lies in, as far as main says."""
+    """The tensor that owns a value's memory, as far as views and reuse in main show."""
     while not isinstance(value.owner, ir.Block) and value.owner.name in ("symshape.view", "symshape.reuse"):
         value = value.owner.operands[0]
     return value
 
 
 def _mixtures(function: Any, kernels: _Kernels) -> list[tuple[Any, list[Any]]]:
-    """Launches that reduce rows, each with those that it takes in. Of several it is the one that has most tensors in
-    common with a launch that takes it in."""
+    """Launches that reduce rows, each with the launches to merge into it. A launch that could be merged into several is
+    merged into the one that it shares most tensors with."""
     operations = body_of(function)
     place = {op: i for i, op in enumerate(operations)}
     launches = [op for op in operations if op.name == "host.launch"]
@@ -313,7 +316,7 @@ def _mixtures(function: Any, kernels: _Kernels) -> list[tuple[Any, list[Any]]]:
 
 
 def _movable(operations: Sequence[Any], start: int) -> Iterator[Any]:
-    """The launches after an operation up to one that may change what they read."""
+    """The launches after position ``start``, up to an operation that may change what they read."""
     for op in operations[start + 1 :]:
         if op.name == "host.launch":
             yield op
@@ -322,7 +325,7 @@ def _movable(operations: Sequence[Any], start: int) -> Iterator[Any]:
 
 
 def _may_join(op: Any, first: Any, place: dict[Any, int], kernels: _Kernels) -> bool:
-    """Whether all that a later launch takes is there where another one runs, or made by that."""
+    """Whether all operands of a later launch are available where ``first`` runs, or are its results."""
     inputs = kernels.inputs(op)
     dests = [v for v in op.operands if isinstance(v.type, ir.RankedTensorType)][len(inputs) :]
     if any(isinstance(dest.owner, ir.Block) or dest.owner.name != "tensor.empty" for dest in dests):

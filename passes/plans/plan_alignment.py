@@ -1,4 +1,4 @@
-"""plan-alignment: variants that may take every address to be a multiple of 16 bytes, and the one test for them."""
+"""plan-alignment: adds variants that assume addresses to be multiples of 16 bytes, under one combined test."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from symshape.passes.plans.variant_table import MOST_VARIANTS, Row, row_bytes, t
 from symshape.prover.numbers.condition import all_of
 
 _LANES = 32  # threads of a warp
-_FLOAT = 4  # bytes
-_TINY, _SHORT = 16, 128  # reduced points, up to which aligned rows gain nothing, or little
+_FLOAT = 4  # bytes of a float32
+_TINY, _SHORT = 16, 128  # reduced points up to which alignment gains nothing, or little
 
 
 @dataclass(frozen=True)
@@ -39,32 +39,32 @@ class PlanAlignment(Pass):
         "symshape.variant"(%d) {name = "looped_aligned", form = "looped", aligned = ["in0", "s1"], ...}
         "symshape.variant"(%true) {name = "looped", form = "looped", aligned = [], ...}
 
-    Accesses of neighbouring elements become accesses of 16 bytes only where addresses, strides and the bound of the
-    mask are all known to be multiples of as much. So of each kernel: the addresses of the tensors that are read or
-    written along its fast dim, the symbols in the strides of its other dims, and, but in flat blocks and held parts of
-    rows, whose whole ones have no mask, the number of points along the fast one (a symbol, or "xnumel" or "rnumel").
-    What facts prove is not tested, nor what is a multiple of what is; buffers of the host program are aligned. Where
-    nothing is left to test there is no unaligned variant, and where some stride can never be a multiple no aligned one.
-    A thread that reads 16 bytes at a time has as much under way as several others: aligned parts of a split row have
-    half of the warps, but of float32 values that are read once; of split columns a quarter. Rows that go along with
-    sums of their columns (the form "mixed") are read ``stages`` at a time where they are aligned; one after the other
-    if not, since copies to shared memory of less than 16 bytes take longer than they hide.
+    Accesses of neighbouring elements become vector accesses of 16 bytes only if addresses, strides and the mask's
+    bound are known to be multiples of 16 bytes. For each kernel these are: the addresses of tensors accessed along its
+    fast dim, the symbols in the strides of its other dims, and the number of points along the fast dim (a symbol,
+    "xnumel" or "rnumel"). The last is not needed for flat blocks and held parts of rows, whose full blocks have no
+    mask. What facts prove, or what follows from another test, is not tested; buffers of the host program are aligned.
+    If nothing is left to test there is no unaligned variant; if a stride can never be a multiple, no aligned one.
+    A thread with 16-byte reads has as many bytes in flight as several other threads. Aligned parts of a split row
+    therefore have half the warps (except for float32 values that are read once), those of split columns a quarter.
+    Aligned rows of the form "mixed" are prefetched in ``stages``; unaligned rows are not, because asynchronous copies
+    of less than 16 bytes to shared memory take longer than the latency they hide.
 
-    Where a kernel would have more variants, those go that cost least: aligned short rows, and unaligned 32-bit variants
-    whose 64-bit twin does the same a little slower.
+    If a kernel would have more than ``most`` variants, the least useful are dropped: aligned short rows, and unaligned
+    32-bit variants, whose 64-bit counterparts are only a little slower.
 
-    ``most``    variants of a kernel, at most
-    ``stages``  aligned groups of rows whose reads are under way together
-    ``thread``  points of an aligned row that a thread of the form "mixed" has: of less than 128, of longer rows
+    ``most``    maximum number of variants of a kernel
+    ``stages``  number of groups of aligned rows in flight at a time (Triton's ``num_stages``), form "mixed"
+    ``thread``  points of an aligned row per thread, form "mixed": for rows of less than 128 points, for longer rows
     """
 
     name: ClassVar[str] = "plan-alignment"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
     statistics: ClassVar[dict[str, str]] = {
-        "tested": "variants that are taken where a test of alignment holds",
-        "proven": "variants whose alignment facts prove: there is nothing to test",
-        "unaligned": "variants that rely on no alignment",
-        "dropped": "variants left out of tables that were too long",
+        "tested": "variants taken only if a test of alignment holds",
+        "proven": "variants whose alignment follows from facts, without a test",
+        "unaligned": "variants that assume no alignment",
+        "dropped": "variants left out because a table was too long",
     }
     most: int = MOST_VARIANTS
     stages: int = 3
@@ -92,8 +92,8 @@ class PlanAlignment(Pass):
 
     def _with_aligned(self, row: Row, needs: Needs | None, kernel: KernelAccesses) -> list[Row]:
         tiny = row.form == "persistent" and row.rblock <= _TINY and kernel.fast is not None and kernel.fast.reduced
-        thin = row.form == "tile" and min(row.xblock, row.yblock) < ALIGNMENT  # taken where a dim is shorter
-        narrow = row.form == "split_persistent" and 1 < row.xblock < ALIGNMENT  # as few columns lie next to each other
+        thin = row.form == "tile" and min(row.xblock, row.yblock) < ALIGNMENT  # used only if a dim is that short
+        narrow = row.form == "split_persistent" and 1 < row.xblock < ALIGNMENT  # at most so many contiguous columns
         if needs is None or tiny or thin or narrow:
             return [row]
         aligned = replace(self._wide(row, kernel), aligned=needs.names)
@@ -104,7 +104,7 @@ class PlanAlignment(Pass):
         return [aligned, replace(row, aligned=needs.proven)]
 
     def _wide(self, row: Row, kernel: KernelAccesses) -> Row:
-        """With the warps and stages for reads of 16 bytes."""
+        """The row with warps and stages for 16-byte reads."""
         if row.form == MIXED:
             warps = max(2, row.xblock * row.rblock // (_LANES * self.thread[row.rblock >= _SHORT]))
             return replace(row, num_warps=min(16, warps), num_stages=self.stages)
@@ -114,12 +114,12 @@ class PlanAlignment(Pass):
 
 
 def _kind(row: Row) -> str:
-    """As the statistics say it."""
+    """The statistic that counts a row."""
     return "tested" if row.name.endswith("_aligned") else "proven" if row.aligned else "unaligned"
 
 
 def trimmed(rows: list[Row], most: int) -> list[Row]:
-    """At most so many rows; a later row covers the sizes of one that is left out."""
+    """At most ``most`` rows. Only rows whose sizes a later row covers are left out."""
     rows = list(rows)
     for row in list(_by_use(rows)):
         if len(rows) <= most:
@@ -129,13 +129,13 @@ def trimmed(rows: list[Row], most: int) -> list[Row]:
 
 
 def _by_use(rows: list[Row]) -> Iterator[Row]:
-    """Rows that are not needed, the least useful first."""
+    """The dispensable rows, least useful first."""
     names = {row.name for row in rows}
     persistent = sorted((r for r in rows if r.form in ("persistent", "headed")), key=lambda r: r.rblock + r.yblock)
     aligned = [r for r in persistent if r.name.endswith("_aligned")]
     short = [r for r in aligned if r.xblock < r.rblock <= _SHORT]
     yield from short
-    if "split_persistent_wide" in names:  # then rows that are split in another way are very long: mostly wide, too
+    if "split_persistent_wide" in names:  # only very long rows take the form "split" then, and most need 64 bits
         yield from (r for r in rows if r.form == "split" and not r.name.endswith("_wide"))
     long = ("split", "looped", "split_persistent")
     yield from (r for r in rows if r.form in long and r.name == r.base and f"{r.name}_wide" in names)

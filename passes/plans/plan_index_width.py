@@ -17,7 +17,7 @@ from symshape.prover.numbers.expr import Expr
 
 @dataclass(frozen=True)
 class PlanIndexWidth(Pass):
-    """Gives variants 32-bit addresses under the condition that these suffice, and keeps a 64-bit one for the rest.
+    """Adds variants with 32-bit addresses, taken if these suffice, and keeps a 64-bit variant for other sizes.
 
     Before::
 
@@ -29,20 +29,20 @@ class PlanIndexWidth(Pass):
         "symshape.variant"(%fits) {name = "block1024", index_bits = 32, ...}
         "symshape.variant"(%true) {name = "block1024_wide", index_bits = 64, ...}
 
-    What must fit: the elements that every tensor argument spans, the points of the parallel and of the reduced dims,
-    and every index argument that is part of an address, which may be negative too. Of these, what is proven to be no
-    more than another is not tested, and what facts bound neither. Persistent variants and tiles have no 64-bit form:
-    the flat or looped one is right for so many points, too.
+    These must fit: the number of elements that each tensor argument spans, the number of points of the parallel and of
+    the reduced dims, and each index argument in an address, which may also be negative. Not tested is what facts bound,
+    and what is proven to be at most another tested number. Persistent variants and tiles get no 64-bit version: at
+    such sizes the flat or looped variant runs.
 
-    ``limit``  the largest number that fits, with room for the lanes of a last block
+    ``limit``  largest number that fits, with a margin for the lanes of the last block
     """
 
     name: ClassVar[str] = "plan-index-width"
     targets: ClassVar[tuple[str, ...]] = ("triton",)
     statistics: ClassVar[dict[str, str]] = {
         "proven": "kernels whose addresses always fit into 32 bits",
-        "tested": "kernels in which that is tested",
-        "wide": "64-bit variants, for where it does not hold",
+        "tested": "kernels in which a launch tests that",
+        "wide": "64-bit variants, for launches where addresses do not fit",
     }
     limit: int = 2**31 - 2**17
 
@@ -70,7 +70,8 @@ def _has_wide_form(row: Row, rows: list[Row]) -> bool:
 
 
 def bounds(kernel: KernelAccesses, limit: int) -> list[Expr]:
-    """What addresses, counts and arguments come to at most, without what facts keep below the limit or another."""
+    """Upper bounds of addresses, counts and arguments that must be tested: not those that facts, or another bound in
+    the result, keep below ``limit``."""
     found: dict[Expr, None] = dict.fromkeys([kernel.xnumel, kernel.rnumel])
     for argument in kernel.arguments:
         span = Expr.const(1)
@@ -80,22 +81,22 @@ def bounds(kernel: KernelAccesses, limit: int) -> list[Expr]:
     found.update(dict.fromkeys(Expr.symbol(name) for name in kernel.symbols))
     high = {name: kernel.facts.bounds(Expr.symbol(name))[1] for name in kernel.symbols}
     endless = {name for name in kernel.symbols if high[name] is None}
-    # A proof for what has a symbol without a bound would be long and rarely find one.
+    # Not tried for symbols without an upper bound: the proof would take long and rarely succeed.
     open_ = [b for b in found if not endless.isdisjoint(b.symbols) or not kernel.facts.less_equal(b, limit)]
     return [bound for bound in open_ if not any(_within(bound, o, kernel) for o in open_ if o is not bound)]
 
 
 def negative(kernel: KernelAccesses, limit: int) -> list[Expr]:
-    """The arguments that are not known to be ``-limit`` or more: integers of the user's."""
+    """Symbols that facts do not bound below by ``-limit``: integer arguments of the user."""
     symbols = map(Expr.symbol, kernel.symbols)
     return [symbol for symbol in symbols if not kernel.facts.less_equal(-limit, symbol)]
 
 
 def _within(expr: Expr, product: Expr, kernel: KernelAccesses) -> bool:
-    """Whether the expression is the product without some of its factors, none of which is less than 1."""
+    """Whether ``product`` is ``expr`` times factors that are all at least 1."""
     rest = product.exact_quotient(expr) if len(product.terms) == 1 and len(expr.terms) == 1 and expr.symbols else None
     if rest is None or rest.constant:
         return False
-    # Nothing is launched where a parallel dim is 0.
+    # No kernel is launched if a parallel dim is 0.
     at_least_one = {name for dim in kernel.parallel for name in [str(dim.size)]}
     return all(name in at_least_one or (kernel.facts.bounds(Expr.symbol(name))[0] or 0) >= 1 for name in rest.symbols)

@@ -1,4 +1,4 @@
-"""plan-reductions: the forms of each reduction kernel, and at which sizes each is taken."""
+"""plan-reductions: chooses the forms of each reduction kernel, and the sizes at which each is taken."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from symshape.prover.numbers.condition import FALSE, TRUE, Condition, all_of, at
 from symshape.prover.numbers.expr import Expr, ceildiv, maximum, minimum
 
 _LANES: Final = 32  # threads of a warp
-_VECTOR: Final = 16  # bytes of the widest access
-_ELEMENT: Final = 4  # bytes of a point, beyond which holding a row that is read once takes too many registers
+_VECTOR: Final = 16  # bytes of the widest access of a thread
+_ELEMENT: Final = 4  # bytes per point above which holding a row that is read only once takes too many registers
 
 
 @dataclass(frozen=True)
 class PlanReductions(Pass):
-    """Plans the form of each reduction from its rows, the points of a row, and the processors, as index arithmetic.
+    """Plans the form of each reduction by its number of rows, points per row, and processors, as index arithmetic.
 
     Before::
 
@@ -38,44 +38,45 @@ class PlanReductions(Pass):
         "symshape.variant"(%few_longer, %splits) {name = "split", form = "split", rblock = 2048, ...}
         "symshape.variant"(%true) {name = "looped", form = "looped", rblock = 2048, ...}
 
-    A row is "persistent" where all its points are held at once: nothing is read twice, and short rows share a program.
-    One of more than ``head`` points is "headed": held as two blocks, of which the first is full. A block has a power of
-    two of lanes, and those of one for 9973 points would fill the registers of a processor, which then cannot load one
-    row while it computes another (softmax of such rows on an H200: 416 us, and 214 us in blocks of 8192 and 2048).
-    Where rows are too few to occupy the processors and long enough that a second launch pays, programs share them:
+    The form "persistent" holds all points of a row at once, so that nothing is read twice; short rows share a program.
+    Rows of more than ``head`` points may be "headed": held as two blocks, the first of which is full. A single block
+    must have a power of two of lanes; for 9973 points it would fill the registers of a processor, which then cannot
+    load one row while it computes another (softmax of such rows on an H200: 416 us; 214 us with blocks of 8192 and
+    2048). If there are too few rows to occupy all processors, and rows are long enough that a second launch pays off,
+    several programs share a row:
 
         waves  = clamp(round(rows*reduced*bytes / (processors*share)), 1, most_waves)    // programs for each processor
         splits = max(1, min(waves*processors / rows, ceil(reduced/rblock), workspace / bytes of partial results - 1))
 
-    More programs have more reads under way (on an H200 one program reads 19 GB/s, a processor could 32), and balance
-    counts of rows that do not divide evenly among the processors (133 rows on 132 of them). bench/split_model.py is the
-    model that this is held to. Where that gives at most ``most_parts``, each part is ``part`` points that are held at
-    once ("split_persistent"), as many as it takes: nothing waits for the step before. What facts exclude is left out:
-    rows of at most 1024 points are never looped or split. "Rows" are groups of ``column_rows`` neighbouring ones where
-    those, and not the reduced points, lie next to each other in memory; of ``wide_rows`` where there are so many that
-    each thread may reduce rows of its own.
+    More programs have more reads in flight (on an H200 one program reads 19 GB/s, a processor could 32), and balance
+    numbers of rows that do not divide evenly among processors (133 rows on 132 of them). bench/split_model.py has the
+    model that these choices are compared with. If a row then has at most ``most_parts`` parts, each part has ``part``
+    points, which a program holds at once ("split_persistent"), so that no step waits for the one before. Variants that
+    facts exclude are left out: rows of at most 1024 points are never looped or split. If rows, and not reduced points,
+    are contiguous in memory (a reduction of columns), "row" means a group of ``column_rows`` neighbouring rows, or of
+    ``wide_rows`` if there are so many that each thread may reduce rows of its own.
 
-    ``persistent``    reduced points of the persistent variants
-    ``column``        the same, where the fast dim is parallel
-    ``head``          reduced points of the shortest first block of two; the second has half as many, or as many
-    ``once_head``     the same, where a row is read once: looping costs little there, but of half types
-    ``fine``          the first block from which the second may have a quarter
-    ``largest``       reduced points of both, at most
+    ``persistent``    for each persistent variant the maximum reduced points
+    ``column``        the same for reductions of columns
+    ``head``          reduced points of the smallest first block; the second block has half as many, or as many
+    ``once_head``     the same for rows that are read once, where looping costs little (except for half types)
+    ``fine``          size of the first block from which the second block may also have a quarter of its points
+    ``largest``       maximum reduced points of both blocks
     ``tile``          points of a program in a persistent variant, unless a row has more
-    ``written_tile``  the same for rows of at most 32 points of which each is written: a thread has 16 bytes of them
-    ``column_rows``   neighbouring rows that a program reduces together where the fast dim is parallel
-    ``wide_rows``     the same where every processor has so many
-    ``narrow``        the same where columns are split among programs and are no more than that
-    ``part_bytes``    of neighbouring rows where there are more
+    ``written_tile``  the same for rows of at most 32 points that are all written: 16 bytes per thread
+    ``column_rows``   neighbouring rows that a program reduces together, in reductions of columns
+    ``wide_rows``     the same if each processor has at least so many
+    ``narrow``        widths of variants for columns that are split among programs, if there are at most so many columns
+    ``part_bytes``    bytes of neighbouring rows in a split of more columns
     ``part``          points of a part that is held at once
-    ``part_warps``    that hold it
+    ``part_warps``    warps that hold it
     ``few_parts``     partial results of a row that are combined at a time
-    ``column_parts``  the same of columns: of ``narrow`` ones, and of others, of which a program combines eight
-    ``most_parts``    of a row; more than ``few_parts`` are combined all at once
-    ``step``          bytes of a row from which it is split
-    ``share``         bytes that each program of a split reads, where there is more than one wave of them
-    ``most_waves``    waves at most
-    ``workspace``     bytes of partial results at most
+    ``column_parts``  the same for columns: for ``narrow`` ones; for others, of which a program combines eight
+    ``most_parts``    maximum parts of a row; more than ``few_parts`` are combined all at once
+    ``step``          minimum bytes of a row that is split
+    ``share``         bytes that each program of a split reads if there is more than one wave
+    ``most_waves``    maximum number of waves
+    ``workspace``     maximum bytes of partial results
     """
 
     name: ClassVar[str] = "plan-reductions"
@@ -85,8 +86,8 @@ class PlanReductions(Pass):
         "persistent": "variants that hold a row at once",
         "headed": "variants that hold a row in two blocks",
         "looped": "variants that read a row in steps",
-        "split": "variants in which programs share a row",
-        "split_persistent": "the same, where each holds its part at once",
+        "split": "variants in which several programs share a row",
+        "split_persistent": "variants of the form split in which each program holds its part at once",
     }
     persistent: tuple[int, ...] = (2, 8, 32, 128, 256, 512, 1024)
     column: tuple[int, ...] = (4, 16, 64)
@@ -130,7 +131,7 @@ class PlanReductions(Pass):
         return [*rows, Row("looped", "looped", TRUE, xblock, rblock=rblock, num_warps=8 if column else 16)]
 
     def _split(self, kernel: KernelAccesses, column: bool) -> list[Row]:
-        """Parts that are held at once; or read in steps, where there would be too many of them to combine."""
+        """The split variants: first with parts that are held at once, then, for too many of those, read in steps."""
         rows = self._held_columns(kernel) if column else self._held_parts(kernel)
         xblock, rblock, taken = (self.column_rows, 64, self.column_parts[1]) if column else (1, 2048, self.few_parts)
         split = self.split(kernel, xblock, rblock)
@@ -140,7 +141,7 @@ class PlanReductions(Pass):
         return rows
 
     def _held_parts(self, kernel: KernelAccesses) -> list[Row]:
-        """The split variants of rows, by their number of partial results."""
+        """The split_persistent variants for rows, by number of partial results."""
         rows = []
         for name, most in (("split_persistent", self.few_parts), ("split_persistent_many", self.most_parts)):
             held = self._held_part(kernel, 1, most)
@@ -150,8 +151,8 @@ class PlanReductions(Pass):
         return rows
 
     def _held_columns(self, kernel: KernelAccesses) -> list[Row]:
-        """In tiles as wide as there are columns, up to ``part_bytes``; of several tensors in half of the warps, which
-        read as much at once."""
+        """The split_persistent variants for columns: tiles as wide as the columns, up to ``part_bytes``. If several
+        tensors are read, half the warps have as many bytes in flight."""
         rows = []
         wide = max(self.narrow[-1], self.part_bytes // element_bytes(kernel))
         warps = self.part_warps if row_bytes(kernel) == element_bytes(kernel) else self.part_warps // 2
@@ -165,7 +166,8 @@ class PlanReductions(Pass):
         return rows
 
     def _held_part(self, kernel: KernelAccesses, width: int, most: int) -> Condition | None:
-        """The condition for at most ``most`` parts of ``width`` rows to be held at once; None if it never holds."""
+        """The condition under which at most ``most`` parts of ``width`` rows are held at once; None if it never
+        holds."""
         rblock = self.part // width
         split = self.split(kernel, width, rblock)
         if split is None:
@@ -175,8 +177,8 @@ class PlanReductions(Pass):
         return all_of(split[0], at_most(kernel.rnumel, rblock * most), room)
 
     def _rungs(self, kernel: KernelAccesses, column: bool) -> list[tuple[int, int]]:
-        """Reduced points of the variants that hold a row: of the block, and of the one behind it. Where the longest row
-        is known, the last holds just that."""
+        """Pairs of block sizes (first block, second block or 0) of the variants that hold a row, in reduced points,
+        ascending. If the length of the longest row is known, the last pair holds just that."""
         once = kernel.sweeps == 1
         ladder = [(rung, 0) for rung in (self.column if column else self.persistent)]
         if not column and not (once and row_bytes(kernel) > _ELEMENT):
@@ -196,7 +198,7 @@ class PlanReductions(Pass):
         return rungs
 
     def _least(self, points: int) -> tuple[int, int]:
-        """The smallest blocks that hold so many points."""
+        """The smallest blocks that hold ``points``."""
         block = 1 << (points - 1).bit_length()
         head = block // 2
         if head < self.head or points == block:
@@ -210,7 +212,7 @@ class PlanReductions(Pass):
             name = f"headed{rblock + behind}"
             return Row(name, "headed", all_of(whole, condition), 1, behind, rblock=rblock, num_warps=warps)
         if column and rblock <= 4:
-            xblock, warps = 2 * self.tile // rblock, 4  # each thread reduces rows of its own
+            xblock, warps = 2 * self.tile // rblock, 4  # each thread reduces whole rows
         elif not column and rblock < self.tile and writes_points(kernel):
             tile = self.written_tile if rblock <= _LANES else self.tile
             vectors = tile // _LANES // (_VECTOR // element_bytes(kernel))
@@ -223,12 +225,12 @@ class PlanReductions(Pass):
         return Row(f"persistent{rblock}", "persistent", condition, xblock, rblock=rblock, num_warps=warps)
 
     def split(self, kernel: KernelAccesses, xblock: int, rblock: int) -> tuple[Condition, Expr] | None:
-        """When to split rows, and into how many parts each; None where that is never."""
+        """The condition for splitting rows and the number of parts of each; None if rows are never split."""
         if kernel.xnumel.as_int() == 0 or not kernel.partial_bytes:
-            return None  # no rows, or nothing that is combined over them
+            return None  # there are no rows, or nothing is combined over them
         groups = kernel.xnumel if xblock == 1 else ceildiv(kernel.xnumel, xblock)
         if remaining(at_most(2 * kernel.xnumel, self.most_waves * processors() * xblock), kernel) == FALSE:
-            return None  # rows enough for every wave
+            return None  # always enough rows for every wave
         point = row_bytes(kernel) * xblock
         work = groups * kernel.rnumel * point
         share = self.share * processors()
@@ -244,18 +246,18 @@ class PlanReductions(Pass):
 
 
 def is_column(kernel: KernelAccesses) -> bool:
-    """Whether rows, and not their reduced points, lie next to each other in memory."""
+    """Whether neighbouring rows, rather than the reduced points of a row, are contiguous in memory."""
     return kernel.fast is not None and not kernel.fast.reduced
 
 
 def writes_points(kernel: KernelAccesses) -> bool:
-    """Whether something is written for each reduced point, not for each row."""
+    """Whether the kernel stores values at reduced points, besides results per row."""
     names = {d.name for d in kernel.reduced}
     return any(a.store and not names.isdisjoint(a.address.symbols) for a in kernel.accesses)
 
 
 def element_bytes(kernel: KernelAccesses) -> int:
-    """Bytes of the smallest element that is read at each reduced point."""
+    """Bytes of the smallest element type that is read at each reduced point."""
     names = {d.name for d in kernel.reduced}
     read = [a for a in kernel.accesses if not a.store and not names.isdisjoint(a.address.symbols)]
     return max(1, min((kernel.arguments[a.arg].bits // 8 for a in read), default=_ELEMENT))

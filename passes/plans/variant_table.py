@@ -1,4 +1,4 @@
-"""The table of variants in a kernel's function, as plain rows that passes change and write back."""
+"""The table of variants in a kernel's function: read as plain rows, which passes change and write back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_VARIANTS: Final = 44
 
 @dataclass(frozen=True)
 class Row:
-    """One ``symshape.variant``, with its fields; ``op`` is the one it was read from."""
+    """One ``symshape.variant`` with its fields; ``op`` is the operation it was read from, None if new."""
 
     name: str
     form: str
@@ -43,12 +43,12 @@ class Row:
 
     @property
     def base(self) -> str:
-        """The name without what alignment and index width add to it."""
+        """The name without suffixes for alignment and index width."""
         return self.name.removesuffix("_wide").removesuffix("_aligned")
 
 
 class Table:
-    """The table of one kernel function. ``rows`` may be replaced; ``write`` brings the function up to date."""
+    """The table of one kernel function. Passes replace ``rows``; ``write`` updates the function."""
 
     def __init__(self, function: Any, loops: LoopKernel, attributes: dict[Any, ir.Attribute]) -> None:
         self.block = function.regions[0].blocks[0]
@@ -57,7 +57,7 @@ class Table:
         self._attributes = attributes
         self._i1 = ir.IntegerType.get_signless(1)
         self._conditions: dict[Condition, ir.Value] = {}
-        self._made: dict[Condition, tuple[Condition, ...]] = {}  # written here, and the conditions they are made of
+        self._made: dict[Condition, tuple[Condition, ...]] = {}  # conditions written here, with those they combine
         variants = []
         for op in self.operations:
             if op.name == "symshape.variant":
@@ -81,7 +81,7 @@ class Table:
         return Row(condition=self.sizes.condition(condition), splits=expr, op=op, **fields)
 
     def write(self) -> list[ir.Operation]:
-        """Writes the rows that can occur; the variants that are new or have changed."""
+        """Writes the rows that can be taken; returns the new and changed variants, which must be verified."""
         rows = pruned(self.rows, self.kernel)
         if rows == self._old:
             return []
@@ -124,7 +124,7 @@ class Table:
         return found
 
     def _condition(self, condition: Condition) -> ir.Value:
-        """The value of a condition; its parts are shared among the rows."""
+        """The IR value of a condition. Rows share the values of common parts."""
         found = self._conditions.get(condition)
         if found is not None:
             return found
@@ -133,7 +133,8 @@ class Table:
         return self._keep(condition, emit_condition(self.sizes, condition))
 
     def _conjunction(self, condition: Condition) -> ir.Value:
-        """Joined from the end: rows differ in their first parts. What must divide by 16 is tested together."""
+        """The IR value of a conjunction, built from its end, since rows differ in their first parts. All tests for
+        multiples of 16 are one test."""
         operands = condition.operands or (condition,)
         bases = [base for part in operands if (base := multiple_of(part)) is not None]
         parts = [part for part in operands if multiple_of(part) is None]
@@ -157,7 +158,7 @@ class Table:
         return value
 
     def _sweep(self) -> None:
-        """Removes tests that were written for rows that have gone."""
+        """Erases conditions that no row uses any longer."""
         needed: set[Condition] = set()
         pending = [row.condition for row in self.rows]
         for row in self.rows:
@@ -175,10 +176,10 @@ class Table:
 
 
 def tables(module: ir.Module, context: PassContext) -> list[Table]:
-    """The tables of all kernels.
+    """The tables of all planned kernels.
 
-    Passes one after the other work on the same tables; the manager forgets them when another pass has run. What was
-    read of the kernels is kept for code generation as well.
+    Consecutive planning passes share them through ``context.scratch``, which the pass manager clears when another pass
+    has run. The loop programs read for them are kept for code generation.
     """
     if "tables" not in context.scratch:
         attributes: dict[Any, ir.Attribute] = {}
@@ -189,24 +190,24 @@ def tables(module: ir.Module, context: PassContext) -> list[Table]:
 
 
 def _planned(module: ir.Module) -> list[Any]:
-    """The kernels whose variants are planned. Scatters are not: code generation decides theirs."""
+    """The kernels whose variants are planned: all but scatters, whose variants code generation decides."""
     return [function for function in kernel_functions(module) if kernel_kind(function) != "scatter"]
 
 
 def write_all(planned: Iterable[Table]) -> list[ir.Operation]:
-    """Writes every table; the operations that are to be verified."""
+    """Writes all tables; returns the operations to be verified."""
     return [op for table in planned for op in table.write()]
 
 
 def general(kernel: KernelAccesses) -> Row:
-    """The variant that is right at every size."""
+    """The default variant, which is valid at every size."""
     if kernel.reduced:
         return Row("looped", "looped", TRUE, 1, rblock=1024, num_warps=8)
     return Row("block512", "pointwise", TRUE, 512)
 
 
 def pruned(rows: Sequence[Row], kernel: KernelAccesses) -> list[Row]:
-    """The rows that can be taken, with what is left of their conditions."""
+    """The rows that can be taken, up to one that always is, with conditions simplified."""
     kept: list[Row] = []
     for row in rows:
         condition = remaining(row.condition, kernel)
@@ -218,7 +219,7 @@ def pruned(rows: Sequence[Row], kernel: KernelAccesses) -> list[Row]:
 
 
 def remaining(condition: Condition, kernel: KernelAccesses) -> Condition:
-    """The condition without the parts that always hold; FALSE where one never does."""
+    """The condition without parts that always hold; FALSE if a part never holds."""
     parts = condition.operands if condition.kind == "and" else (condition,)
     left = []
     for part in parts:
@@ -230,22 +231,23 @@ def remaining(condition: Condition, kernel: KernelAccesses) -> Condition:
 
 
 def _is_simple(expr: Expr) -> bool:
-    """Worth a proof: what max, min and divisions of products say is rarely known; alignment is proven by its pass."""
+    """Whether a proof is worth trying: conditions with max, min or division are rarely decided, and plan-alignment
+    proves alignment itself."""
     return not any(isinstance(atom, Function) for atom in expr.atoms)
 
 
 def processors() -> Expr:
-    """How many the device has."""
+    """The device's number of multiprocessors, as a symbol."""
     return Expr.symbol(PROCESSORS)
 
 
 def at_most(expr: Expr, limit: Expr | int) -> Condition:
-    """expr <= limit."""
+    """The condition ``expr <= limit``."""
     return at_least(limit, expr)
 
 
 def row_bytes(kernel: KernelAccesses) -> int:
-    """Bytes that are read for a reduced point."""
+    """Bytes that are read per reduced point."""
     names = {d.name for d in kernel.reduced}
     read = {a.arg for a in kernel.accesses if not a.store and not a.row and not names.isdisjoint(a.address.symbols)}
     return max(1, sum(kernel.arguments[arg].bits // 8 for arg in read))

@@ -1,1 +1,1 @@
-"""Triton kernels in this process: compiled, launched, tuned."""
+"""Compiles, launches and tunes Triton kernels in this process."""

@@ -1,4 +1,4 @@
-"""Machine code of one launch: what Triton is told of its arguments, for this machine's GPU or for any other."""
+"""Compiles one launch to machine code with Triton, for this machine's GPU or any other."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import torch
 
 from symshape.artifact.triton_kernels import TritonKernel, TritonStage, TritonVariant
 
-# What Triton assumes of an argument that divides by 16; without it no access is wider than an element.
+# The attribute of arguments that are multiples of 16; without it Triton does not vectorise accesses.
 _ALIGNED: Final = [["tt.divisibility", 16]]
-_ALLOCATED: Final = "workspace"  # allocations of PyTorch's are aligned
+_ALLOCATED: Final = "workspace"  # PyTorch's allocations are aligned
 _LANES: Final = 32  # threads of a warp
-_KEYS: Final = ("triton.runtime.cache", "triton.compiler.compiler")  # where triton_key is, by version
+_KEYS: Final = ("triton.runtime.cache", "triton.compiler.compiler")  # modules that have triton_key, by Triton's version
 
 
 def compile_stage(
     kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, function: Any, target: Any = None
 ) -> Any:
-    """Triton's compiled kernel, for a GPUTarget or for the current GPU; kept in Triton's cache on disk."""
+    """Triton's compiled kernel for a GPUTarget (default: the current GPU). Triton caches it on disk."""
     import triton
     from triton.compiler import ASTSource
 
@@ -36,8 +36,9 @@ def compile_stage(
 
 
 def current_target() -> Any:
-    """The GPUTarget of the current GPU; None where Triton's driver has to say it. That driver is C code, for which a
-    compiler runs when it is first asked, and direct_launch does without it."""
+    """The GPUTarget of the current GPU; None on ROCm, where only Triton's driver knows it. Asking that driver is
+    avoided
+    elsewhere: it compiles C code at its first use, which direct_launch does not need."""
     from triton.backends.compiler import GPUTarget
 
     if torch.version.hip is not None:
@@ -48,10 +49,11 @@ def current_target() -> Any:
 
 @functools.cache
 def hash_of_triton() -> threading.Thread:
-    """A thread that computes the hash of Triton's files, which is part of every key of its cache. That takes half a
-    second once in a process, mostly without the GIL: started with a compile, it ends before the first kernel needs it.
+    """Starts a thread that computes the hash of Triton's files, a part of every key of its cache. That takes half a
+    second once per process, mostly without the GIL; started along with a compile, it ends before the first kernel needs
+    it.
     """
-    import triton.compiler  # here: what two threads import they may see half imported
+    import triton.compiler  # imported here: two threads importing it at once could see it half initialised
 
     del triton
     thread = threading.Thread(target=_hash_of_triton, name="symshape-hash-of-triton", daemon=True)
@@ -60,15 +62,15 @@ def hash_of_triton() -> threading.Thread:
 
 
 def _hash_of_triton() -> None:
-    with contextlib.suppress(Exception):  # the compile computes it again, and says what is wrong
+    with contextlib.suppress(Exception):  # the compile computes it again and reports the error
         for name in _KEYS:
             if key := getattr(importlib.import_module(name), "triton_key", None):
-                key()  # kept by functools.lru_cache
+                key()  # cached by functools.lru_cache
                 return
 
 
 def signature(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage) -> dict[str, Any]:
-    """Types of the arguments, values of the constexprs, and which arguments divide by 16."""
+    """Keyword arguments of ASTSource: types of arguments, values of constexprs, arguments that are multiples of 16."""
     import triton.language as tl
 
     arguments = kernel.arguments(stage.function)

@@ -1,7 +1,7 @@
-"""What a captured program returns, told apart once, when it is captured, so that each replay can make it anew.
+"""Classifies the results of a captured program once, at capture, so that each replay can recreate them.
 
-A result is one of: an input itself, or a view of it; memory that the program made, of which each replay gives a copy;
-anything else, which is the same at each call with these sizes (a size, None, a constant of the graph).
+A result is one of: an input or a view of one; memory that the program allocated, which each replay copies; anything
+else, which is the same for all calls at these sizes (a size, None, a constant of the graph).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from symshape.runtime.torch_c import differentiable_view, reinterpret_tensor, vi
 
 
 class NotCaptured(Exception):
-    """Why a program, or one combination of sizes, is not captured."""
+    """The reason why a program, or one combination of sizes, is not captured."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``offset``: from the beginning of the tensor that it is a view of, in elements."""
+    """The layout of a view. ``offset`` is relative to the start of the base tensor, in elements."""
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
@@ -31,11 +31,11 @@ class Layout:
 
 @dataclass(frozen=True)
 class FromInput:
-    """The input at a position, or a view of it."""
+    """An input, by position, or a view of it."""
 
     position: int
     layout: Layout | None
-    shown: bool  # to autograd, as a view
+    shown: bool  # autograd knows it as a view
 
     def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
         return _view(args[self.position], self.layout, self.shown)
@@ -55,8 +55,8 @@ class FromConstant:
 
 @dataclass(frozen=True)
 class Copied:
-    """A tensor in a copy of memory that the program made; ``root``: the layout of the tensor that autograd knows it as
-    a view of."""
+    """A tensor in a copy of memory that the program allocated. ``root``: layout of the tensor of which autograd knows
+    it as a view."""
 
     memory: int
     layout: Layout
@@ -73,7 +73,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Same:
-    """The same at each call."""
+    """A value that is the same at each call."""
 
     value: Any
 
@@ -92,8 +92,8 @@ Result = FromInput | FromConstant | Copied | Same
 
 @dataclass(frozen=True)
 class Results:
-    """``memory``: a flat tensor of each memory that results are copied from; ``make`` takes the inputs of a call and
-    copies of these; ``flat``: they are one tuple, which needs no pytree."""
+    """All results of a program. ``memory``: a flat tensor for each storage that results are copied from. ``flat``: the
+    results are one plain tuple, which needs no pytree."""
 
     memory: list[torch.Tensor]
     results: list[Result]
@@ -101,7 +101,7 @@ class Results:
     flat: bool
 
     def make(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        """What the program returns."""
+        """The program's result for a call with inputs ``args``; ``made`` are copies of ``memory``."""
         results = [one.make(args, made) for one in self.results]
         return tuple(results) if self.flat else pytree.tree_unflatten(results, self.structure)
 
@@ -113,8 +113,8 @@ def read_results(
     device: torch.device,
     at: Callable[[torch.Tensor], torch.Tensor],
 ) -> Results:
-    """``inputs``: the tensors that the program was given, by position; ``at``: a tensor at the address of another one.
-    NotCaptured where a replay could not make a result anew."""
+    """Classifies what a captured program returned. ``inputs``: its input tensors by position; ``at``: returns a tensor
+    at another one's address that does not own the memory. NotCaptured if a replay could not recreate a result."""
     flat, structure = pytree.tree_flatten(returned)
     bases = [*inputs.items(), *((None, x) for x in constants if isinstance(x, torch.Tensor))]
     memory: dict[Any, int] = {}
@@ -134,11 +134,11 @@ def read_results(
     return Results([at(x) for x in tensors], results, structure, is_flat)
 
 
-Base = tuple[int | None, torch.Tensor]  # the position of an input, None for a constant
+Base = tuple[int | None, torch.Tensor]  # position of an input (None for a constant), and the tensor
 
 
 def _base(x: torch.Tensor, bases: Sequence[Base]) -> Base | None:
-    """The input or constant that a result is, or whose memory it is in."""
+    """The input or constant that a result is, or shares memory with; else None."""
     itself = next((base for base in bases if base[1] is x), None)
     address = _storage(x)
     return itself or next((base for base in bases if address and _storage(base[1]) == address), None)
@@ -151,8 +151,8 @@ def _of_base(x: torch.Tensor, position: int | None, base: torch.Tensor) -> Resul
 
 
 def _copied(x: torch.Tensor, memory: dict[Any, int], tensors: list[torch.Tensor]) -> Copied:
-    """An entry of ``memory`` is all of a storage: results that share memory share its copy."""
-    key = _storage(x) or -1 - len(memory)  # tensors without elements share nothing
+    """A result to be copied. Each entry of ``memory`` is a whole storage: results that share memory share its copy."""
+    key = _storage(x) or -1 - len(memory)  # tensors without memory share nothing
     if key not in memory:
         memory[key] = len(tensors)
         count = x.untyped_storage().nbytes() // x.itemsize
@@ -165,7 +165,7 @@ def _copied(x: torch.Tensor, memory: dict[Any, int], tensors: list[torch.Tensor]
 
 
 def _storage(x: torch.Tensor) -> int:
-    """The address of its memory; 0 where it has none."""
+    """The address of a tensor's storage; 0 if it has no memory."""
     return x.untyped_storage().data_ptr()
 
 

@@ -1,6 +1,6 @@
-"""Where a mask is true, with Triton: counts of blocks, their running sum, then each block writes its own positions.
+"""``nonzero`` of a mask with Triton: count per block, cumulative sum, then each block writes its positions.
 
-Import this module only where triton may be imported (see runtime/triton/launch.py).
+Import this module only if triton may be imported (see runtime/triton/launch.py).
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
@@ -16,7 +16,7 @@ BLOCK = 1024
 
 @triton.jit
 def count_blocks(mask, counts, n, BLOCK: tl.constexpr):
-    """counts[block]: how many of its elements are not 0."""
+    """Stores to counts[block] the number of the block's elements that are not 0."""
     block = tl.program_id(0).to(tl.int64)
     at = block * BLOCK + tl.arange(0, BLOCK)
     chosen = (tl.load(mask + at, mask=at < n, other=0) != 0).to(tl.int32)
@@ -25,7 +25,7 @@ def count_blocks(mask, counts, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def write_positions(mask, counts, ends, positions, n, BLOCK: tl.constexpr):
-    """Each block writes where its elements are not 0, in order, behind what the blocks before it write."""
+    """Writes the positions of each block's nonzero elements in order, after those of the blocks before it."""
     block = tl.program_id(0).to(tl.int64)
     at = block * BLOCK + tl.arange(0, BLOCK)
     chosen = (tl.load(mask + at, mask=at < n, other=0) != 0).to(tl.int32)
@@ -35,8 +35,8 @@ def write_positions(mask, counts, ends, positions, n, BLOCK: tl.constexpr):
 
 
 def positions(mask: torch.Tensor) -> torch.Tensor:
-    """int64: where a bool tensor is true, as row-major positions in it, in order. The host waits once, for their
-    number."""
+    """The row-major positions at which a bool tensor is true, in order, as int64. Synchronises with the host once, to
+    read their number."""
     mask = mask.contiguous().view(torch.uint8)
     n = mask.numel()
     blocks = triton.cdiv(n, BLOCK)

@@ -1,7 +1,8 @@
-"""What CUDA graphs ask of a device: streams, events, capture and a pool of memory.
+"""What CUDA graphs need of a device: streams, events, capture, and a memory pool.
 
-The memory of every graph of a device is one pool, which is scratch: nothing in it outlives a call (`cuda_graphs.py`).
-So graphs may overwrite one another, and they run one after the other: ``lock`` orders the host, an event the streams.
+All graphs of a device share one memory pool, which is scratch: nothing in it outlives a call (`cuda_graphs.py`). Graphs
+may therefore overwrite one another's memory, and must run one after another: ``lock`` orders the host, an event orders
+the streams.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Graph(Protocol):
 
 
 class GraphDevice(Protocol):
-    """See ``CudaDevice``."""
+    """The interface of `CudaDevice`, which tests replace."""
 
     device: torch.device
     lock: threading.RLock  # held while graphs of the device are captured or replayed
-    recording: bool  # whether a capture, or what is run before it, is under way
+    recording: bool  # whether a capture or its warm-up is in progress
 
     def is_capturing(self) -> bool: ...
 
@@ -52,13 +53,13 @@ class CudaDevice:
         self.device = device
         self.lock = threading.RLock()
         self.recording = False
-        self._last: Any = None  # the stream of the last replay
-        self._handle = 0  # of that stream
-        self._done: Any = None  # the event at its end
+        self._last: Any = None  # stream of the last replay
+        self._handle = 0  # raw handle of that stream
+        self._done: Any = None  # event recorded after the last replay
 
     @functools.cached_property
     def _side(self) -> Any:
-        """Every capture runs on one stream: the allocator shares a pool's memory among graphs of one stream only."""
+        """The stream of all captures. The allocator shares a pool's memory only among graphs captured on one stream."""
         stream: Any = torch.cuda.Stream
         return stream(self.device)
 
@@ -67,18 +68,19 @@ class CudaDevice:
         return torch.cuda.graph_pool_handle()
 
     def is_capturing(self) -> bool:
-        """Whether somebody captures the device's current stream: what runs then becomes part of their graph."""
+        """Whether the device's current stream is being captured, so that launches would become part of that graph."""
         if torch.cuda.current_device() == self.device.index:
             return torch.cuda.is_current_stream_capturing()
         with torch.cuda.device(self.device):
             return torch.cuda.is_current_stream_capturing()
 
     def record(self, warm_up: Callable[[], object], work: Callable[[], Result]) -> tuple[Graph, Result]:
-        """``work()`` captured, after ``warm_up()`` has run on the same stream: libraries make handles and choose
-        algorithms there. What is drawn by ``warm_up`` leaves no trace; what ``work`` draws is drawn anew at each replay
-        (the generator's offset is an argument of the graph).
+        """Captures ``work()`` and returns the graph and its result. ``warm_up()`` runs first on the same stream, since
+        libraries create handles and choose algorithms at first use. Random numbers drawn in ``warm_up`` do not advance
+        the generator; those in ``work`` are drawn anew at each replay (the generator's offset is an argument of the
+        graph).
 
-        Whatever is raised, the current stream is what it was, and waits for what was enqueued.
+        Also after an error the current stream is restored, and waits for what was enqueued.
         """
         with torch.cuda.device(self.device), torch.inference_mode(False), torch.no_grad():
             current = torch.cuda.current_stream()
@@ -88,20 +90,20 @@ class CudaDevice:
             try:
                 with torch.cuda.stream(self._side), self._undrawn():
                     warm_up()
-                # A workspace of cuBLAS from before could be freed while the graph lives; one of the pool is scratch.
+                # A cuBLAS workspace from before could be freed while the graph lives; one in the pool cannot.
                 clear_library_workspaces()
                 with torch.cuda.graph(graph, pool=self._pool, stream=self._side, capture_error_mode="thread_local"):
                     result = work()
             finally:
                 self.recording = False
-                torch.cuda.set_stream(current)  # torch.cuda.graph leaves its own where the end of a capture fails
+                torch.cuda.set_stream(current)  # torch.cuda.graph does not restore it if ending the capture fails
                 clear_library_workspaces()
                 current.wait_stream(self._side)
         return graph, result
 
     @contextmanager
     def _undrawn(self) -> Iterator[None]:
-        """What is drawn in here leaves the generator as it is."""
+        """A context after which the random generator is as before."""
         state = torch.cuda.get_rng_state(self.device)
         try:
             yield
@@ -110,12 +112,12 @@ class CudaDevice:
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
-        """While entered, the current stream uses the pool: after what the last one did there."""
+        """A context in which the current stream may use the pool; it waits for the previous user."""
         if self._done is None:
             event: Any = torch.cuda.Event
             self._done = event()
         handle = raw_stream(self.device.index)
-        if self._last is None or handle != self._handle:  # PyTorch's object of a stream takes longer than its handle
+        if self._last is None or handle != self._handle:  # reading the handle is cheaper than a stream object
             stream = torch.cuda.current_stream(self.device)
             if self._last is not None:
                 stream.wait_event(self._done)
@@ -126,26 +128,26 @@ class CudaDevice:
             self._done.record(self._last)
 
     def wait(self) -> None:
-        """Until no replay uses the pool."""
+        """Blocks until no replay uses the pool."""
         if self._done is not None:
             self._done.synchronize()
 
     def at(self, x: torch.Tensor) -> torch.Tensor:
-        """A tensor at the address of one of the pool, which does not keep the memory: the pool's graphs do."""
+        """A tensor at the address of ``x`` that does not own the memory; the graphs own the pool."""
         return tensor_at(x)
 
 
 def why_no_graphs(device: str) -> str:
-    """Why launches on a device cannot be CUDA graphs; "" where they can."""
+    """The reason why launches on a device cannot be captured as CUDA graphs; "" if they can."""
     if torch.device(device).type != "cuda":
         return f"CUDA graphs are for GPUs, and this is {device}"
     backend = torch.cuda.get_allocator_backend()
-    if backend != "native":  # in a graph of cudaMallocAsync's the memory of results is freed when the graph ends
+    if backend != "native":  # cudaMallocAsync frees a graph's results when the graph ends
         return f"memory is allocated by {backend}, not by PyTorch's own allocator"
     return ""
 
 
 @functools.cache
 def device_of_graphs(device: str) -> GraphDevice:
-    """A GPU as graphs need it, which all programs share."""
+    """The device object for CUDA graphs, shared by all programs."""
     return CudaDevice(torch.device(device))

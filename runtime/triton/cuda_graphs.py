@@ -1,21 +1,21 @@
-"""A program whose launches are one CUDA graph: ``mode="reduce-overhead"``, the option ``cuda_graphs``.
+"""Captures the launches of a program as a CUDA graph: ``mode="reduce-overhead"``, the option ``cuda_graphs``.
 
-A graph is captured for each combination of sizes, strides, integers and addresses of parameters, after some calls that
-run as they are (`graph_policy.py`). A replay is three steps, in stream order:
+A graph is captured for each combination of sizes, strides, integers and addresses of parameters, after a few calls
+without one (`graph_policy.py`). A replay has three steps, in stream order:
 
-    inputs that move are copied to where the graph reads them
+    inputs that may move are copied to where the graph reads them
     graph.replay()
-    what the graph has written is copied to new memory, which is what the caller gets
+    what the graph wrote is copied to new memory, which is returned to the caller
 
-All that a graph reads and writes, besides parameters and constants, lies in one pool of memory per device, which is
-scratch between calls: graphs of other sizes and of other programs overwrite it. Results are ordinary memory: they live
-as long as anybody holds them, also what is saved for backward. (The trees of torch/_inductor/cudagraph_trees.py hand
-out the pool's own memory instead, and raise an error where it is read after the next call.) What the copies cost is
-weighed against the launches that are saved; where they cost more the program runs as it is.
+All that a graph reads and writes, except for parameters and constants, lies in one memory pool per device, which is
+scratch between calls: graphs of other sizes and programs overwrite it. Results are ordinary memory and live as long as
+they are referenced, also if saved for backward. (The trees of torch/_inductor/cudagraph_trees.py return the pool's own
+memory instead, and raise an error if it is read after the next call.) The cost of copies is weighed against the
+launches saved; if copies cost more, the program runs without a graph.
 
-What a graph reads at a fixed address (a parameter, a buffer) is part of what a graph is found by: a replay reads what
-the caller passes, or does not happen. An input that lay in one place in all calls so far is read there too (the steps
-of a training loop allocate alike), until it comes from elsewhere: then the graph is captured anew, with a copy of it.
+Addresses that a graph reads directly (of parameters and buffers) are part of the key by which it is found, so that a
+replay never reads another tensor than the caller's. An input that had the same address in all calls so far is read in
+place too (steps of a training loop allocate alike). If it moves later, the graph is captured again, with a copy of it.
 """
 
 from __future__ import annotations
@@ -39,27 +39,28 @@ log = logging.getLogger("symshape.cuda_graphs")
 Key = tuple[Any, ...]
 Run = Callable[[list[Any]], Any]
 _VALUES = (int, bool, type(None), str, torch.dtype, torch.device)
-_STEADY = 3  # calls in which an input lies in one place, before it is expected there
-_MOST_GAPS = 4  # memory that a copy takes, for each element
-_NEVER = -1  # calls of sizes that are not captured
+_STEADY = 3  # number of calls with an input at one address, after which it is read in place
+_MOST_GAPS = 4  # maximum memory of a copied input, in multiples of its elements
+_NEVER = -1  # number of calls of a bucket that is never captured
 
 
 @dataclass(frozen=True)
 class Uncaptured:
-    """A program that runs as it is. ``lasting``: positions of inputs whose memory stays where it is; ``launches``: how
-    many launches and library calls a call makes."""
+    """A program without CUDA graphs. ``lasting``: positions of inputs whose memory does not move; ``launches``: number
+    of launches and library calls per call."""
 
     run: Run
     lasting: Collection[int]
     launches: int
     constants: Sequence[Any] = ()
-    check: Callable[[], None] = lambda: None  # raises the error of a kernel that has found one
+    check: Callable[[], None] = lambda: None  # raises the error that a kernel has reported
 
 
 @dataclass
 class Bucket:
-    """Calls of one combination of sizes, while it has no graph. ``size``: bytes of the last call's results; ``steady``:
-    the addresses that inputs have had in all calls, by position; ``wanders``: that has turned out to be chance."""
+    """Counts calls with one combination of sizes that has no graph yet. ``size``: bytes of the last call's results;
+    ``steady``: addresses, by position, that inputs had in all calls; ``wanders``: they turned out to change after
+    all."""
 
     calls: int = 0
     size: int = 0
@@ -68,18 +69,19 @@ class Bucket:
     wanders: bool = False
 
     def note(self, args: Sequence[Any], lasting: Collection[int]) -> None:
-        """Of a call: where its inputs lie."""
+        """Records the addresses of a call's inputs."""
         found = {i: x.data_ptr() for i, x in enumerate(args) if type(x) in TENSORS and i not in lasting}
         self.steady = found if not self.seen else {i: a for i, a in self.steady.items() if found[i] == a}
         self.seen += 1
 
     def fixed(self) -> dict[int, int]:
-        """Inputs that a graph may read where they are, with their addresses."""
+        """Inputs that a graph may read in place, with their addresses."""
         return {} if self.wanders or self.seen < _STEADY else self.steady
 
 
 class GraphedProgram:
-    """``program(args)``, as ``load_program`` makes it. ``remarks`` takes what is captured, and what is not, and why."""
+    """A program that replays CUDA graphs; called like the result of ``load_program``. ``remarks`` collects what is
+    captured, and why other calls are not."""
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class GraphedProgram:
         self.graphs: OrderedDict[Key, Recording] = OrderedDict()  # the least recently used first
         self.buckets: OrderedDict[Key, Bucket] = OrderedDict()
         self.evicted = 0
-        self.failed = False  # a capture has: none is tried again
+        self.failed = False  # a capture failed; no other is tried
 
     def __call__(self, args: list[Any]) -> Any:
         device = self.device
@@ -101,9 +103,9 @@ class GraphedProgram:
             return self.program.run(args)
         key: Key | None = None
         with device.lock:
-            if device.recording:  # this thread's, which calls the program
+            if device.recording:  # this thread is capturing, and the capture calls the program
                 return self.program.run(args)
-            recording = next(reversed(self.graphs.values()), None)  # of the call before
+            recording = next(reversed(self.graphs.values()), None)  # the last one used
             if recording is None or not recording.expected.test(args):
                 recording, key = None, self._key(args)
                 if key is not None:
@@ -113,11 +115,11 @@ class GraphedProgram:
             if recording is not None:
                 given, args[:] = list(args), []
                 return recording.replay(given)
-        # Without the lock: what runs as it is may take long, and wait for other threads.
+        # Outside of the lock: a call without a graph may take long, and may wait for other threads.
         return self.program.run(args) if key is None else self._run(key, args)
 
     def _key(self, args: Sequence[Any]) -> Key | None:
-        """What a graph is captured for. None where an argument is nothing that can be told apart."""
+        """The key of a graph for these arguments. None if the type of an argument is not supported."""
         lasting = self.program.lasting
         key: list[Any] = [x.data_ptr() for x in self.program.constants if isinstance(x, torch.Tensor)]
         for i, x in enumerate(args):
@@ -133,7 +135,7 @@ class GraphedProgram:
         return tuple(key)
 
     def _run(self, key: Key, args: list[Any]) -> Any:
-        """A call that runs as it is. The size of its results is what a replay would copy."""
+        """A call without a graph. Records the size of its results, which a replay would have to copy."""
         result = self.program.run(args)
         bucket = self.buckets.get(key)
         if bucket is not None:
@@ -141,7 +143,8 @@ class GraphedProgram:
         return result
 
     def _fitting(self, key: Key, args: Sequence[Any]) -> Recording | None:
-        """The graph for these arguments. One that expects an input in another place goes: it will be copied."""
+        """The graph for these arguments. A graph that reads an input in place which has moved is dropped: the next one
+        will copy it."""
         recording = self.graphs.get(key)
         if recording is None or all(args[i].data_ptr() == address for i, address in recording.fixed.items()):
             return recording
@@ -150,9 +153,9 @@ class GraphedProgram:
         return None
 
     def _counted(self, key: Key, args: Sequence[Any]) -> Recording | None:
-        """A graph for these arguments, if it is time for one."""
+        """Counts a call, and captures a graph if it is time for one; else None."""
         bucket = self.buckets.pop(key, None) or Bucket()
-        self.buckets[key] = bucket  # the last one
+        self.buckets[key] = bucket  # moved to the end: most recently used
         if len(self.buckets) > self.policy.buckets:
             self.buckets.popitem(last=False)
         if bucket.calls == _NEVER:
@@ -161,7 +164,7 @@ class GraphedProgram:
         if bucket.calls < self.policy.calls_before(self.evicted):
             bucket.calls += 1
             return None
-        self.program.check()  # what an earlier call has found is no failure of the capture
+        self.program.check()  # raise an earlier call's error here, so that it does not fail the capture
         try:
             recording = self._record(args, bucket)
         except NotCaptured as reason:
@@ -206,8 +209,9 @@ class GraphedProgram:
 
 @dataclass(frozen=True)
 class Copies:
-    """Those around a replay, by type: ``inputs``: where the graph reads, and the positions of what is copied there, of
-    which ``expanded`` are not copied as they are; ``results``: positions in ``memory``, which they are copied from."""
+    """The copies around a replay, grouped by element type. ``inputs``: pairs of where the graph reads and the positions
+    of the inputs copied there; ``expanded``: positions of inputs that are copied without repeated elements;
+    ``results``: positions in ``memory``, from which results are copied."""
 
     moving: list[int]
     expanded: list[int]
@@ -225,8 +229,8 @@ class Copies:
 
 @dataclass
 class Recording:
-    """A captured graph. ``expected``: the arguments, as far as it depends on them; ``fixed``: addresses of inputs that
-    it reads where they are, besides those of the key."""
+    """A captured graph. ``expected``: tests whether arguments match; ``fixed``: addresses of inputs read in place,
+    besides those in the key."""
 
     program: Uncaptured
     device: GraphDevice
@@ -238,7 +242,7 @@ class Recording:
 
     @torch.no_grad()
     def replay(self, args: list[Any]) -> Any:
-        """What the program returns for these arguments."""
+        """Replays the graph; returns the program's result for these arguments."""
         given, copies = list(args), self.copies
         for i in copies.expanded:
             given[i] = one_of_each(given[i])
@@ -256,13 +260,14 @@ class Recording:
 def record(
     program: Uncaptured, device: GraphDevice, args: Sequence[Any], moving: Sequence[int], fixed: dict[int, int]
 ) -> Recording:
-    """Captures a call with these arguments, of which those that are ``moving`` are read from memory of the pool."""
+    """Captures a call with these arguments. The graph reads inputs at the positions ``moving`` from the pool, those of
+    ``fixed`` in place."""
 
     def like(x: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
 
     def warm_up() -> None:
-        """With copies: they are aligned as memory of the pool is, so that kernels of the same variants run."""
+        """Runs on copies, which are aligned as memory of the pool is, so that the same variants run."""
         given = list(args)
         for i in moving:
             given[i] = like(args[i])
@@ -285,7 +290,7 @@ def record(
 
 
 def moving_inputs(args: Sequence[Any], lasting: Collection[int], device: torch.device) -> list[int]:
-    """Positions of the tensors that are copied before a replay. NotCaptured where a copy cannot stand for one."""
+    """Positions of the tensors that are copied before a replay. NotCaptured if one cannot be copied."""
     moving = []
     for i, x in enumerate(args):
         if not isinstance(x, torch.Tensor):
@@ -303,7 +308,7 @@ def moving_inputs(args: Sequence[Any], lasting: Collection[int], device: torch.d
 
 
 def one_of_each(x: torch.Tensor) -> torch.Tensor:
-    """Of an expanded tensor each element once: others can be copied to."""
+    """A view of a tensor without the repeated elements of expanded dims, to which data can be copied."""
     if 0 not in x.stride():
         return x
     sizes = [min(size, 1) if stride == 0 else size for size, stride in zip(x.size(), x.stride())]
@@ -311,12 +316,12 @@ def one_of_each(x: torch.Tensor) -> torch.Tensor:
 
 
 def _reach(x: torch.Tensor) -> int:
-    """How many elements lie between the first and the last one in memory."""
+    """Distance in elements between a tensor's first and last element in memory."""
     return sum(stride * (size - 1) for stride, size in zip(x.stride(), x.size()) if size > 1)
 
 
 def overlaps(x: torch.Tensor) -> bool:
-    """Whether two elements may be one place in memory; False says that they are not."""
+    """Whether two elements may share memory. False is exact; True may be a false alarm."""
     reach = 0
     for stride, size in sorted((stride, size) for stride, size in zip(x.stride(), x.size()) if size > 1):
         if stride <= reach:
@@ -326,7 +331,7 @@ def overlaps(x: torch.Tensor) -> bool:
 
 
 def _size(result: Any) -> int:
-    """Bytes of the memory of results; what is an input counts too, which is more than is copied."""
+    """Bytes of the storages of results; an upper bound on what is copied, since results that are inputs count too."""
     tensors = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
     return sum({x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}.values())
 

@@ -1,8 +1,8 @@
-"""Triton's machine code launched by PyTorch's own launcher, where PyTorch has one.
+"""Launches Triton's machine code with PyTorch's static launcher, if this PyTorch has one.
 
-Triton makes a launcher for each signature: a C compiler runs for the first kernel that has it, and three functions in
-Python stand before each launch. The launcher of PyTorch (torch/csrc/inductor/static_launcher) is one call for any
-signature. It knows neither hooks nor scratch memory: kernels with these are launched as Triton does.
+Triton generates a C launcher for each signature, which runs a C compiler at first use, and three Python functions
+precede each launch. PyTorch's launcher (torch/csrc/inductor/static_launcher) is a single call for all signatures. It
+supports neither launch hooks nor scratch memory: kernels that need them are launched by Triton.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from symshape.runtime.torch_c import raw_stream, static_launcher
 
-Launch = Callable[[int, tuple[Any, ...]], None]  # programs, arguments but constants
-_KINDS: Final = {"i32": "i", "i64": "l", "fp32": "f"}  # of numbers; what begins with "*" is an address
+Launch = Callable[[int, tuple[Any, ...]], None]  # number of programs, arguments without constexprs
+_KINDS: Final = {"i32": "i", "i64": "l", "fp32": "f"}  # type codes of numbers; types that begin with "*" are pointers
 _SCRATCH: Final = ("global_scratch_size", "profile_scratch_size")
-_MOST_ARGUMENTS: Final = 118  # with two addresses of scratch memory
+_MOST_ARGUMENTS: Final = 118  # leaves room for two scratch pointers in PyTorch's limit
 
 
 def direct_launch(compiled: Any, signature: Mapping[str, str], device: int) -> Launch | None:
-    """A launch of Triton's compiled kernel on a GPU, which is the current device then and now; None where it takes
-    Triton's launcher. ``signature``: types of the arguments by name."""
+    """A launch of Triton's compiled kernel on GPU ``device``, which must be current both now and at the launch. None if
+    the kernel needs Triton's own launcher. ``signature``: types of the arguments by name."""
     launcher = static_launcher()
     if launcher is None:
         return None
@@ -49,7 +49,7 @@ def _kind(type_: str) -> str | None:
 
 
 def _hooked() -> bool:
-    """Whether somebody wants to know of each launch of Triton's."""
+    """Whether a hook is registered for Triton's launches."""
     from triton import knobs
 
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)

@@ -1,7 +1,8 @@
-"""When the launches of a program become a CUDA graph, for which sizes, and how many graphs are kept.
+"""Decides when a program's launches become a CUDA graph, for which sizes, and how many graphs are kept.
 
-A bucket of sizes is one combination of sizes, strides and integers, exactly. A batch could be padded to a larger one
-only where no result reads what was padded; nothing proves that of a whole program (docs/decisions.md), so none is.
+A bucket of sizes is one exact combination of sizes, strides and integers. Padding a batch to a larger bucket would be
+valid only if no result depended on the padding. That cannot be proven for a whole program (docs/decisions.md), so there
+is no padding.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GraphPolicy:
-    """``calls``             how many calls with the same sizes run as they are before one is captured: kernels are
-                          compiled, tuned and loaded in them
-    ``graphs``            the most graphs of a program; the least recently used goes
-    ``buckets``           for how many combinations of sizes calls are counted
-    ``launch_seconds``    what the host takes for a launch, from Python; NVIDIA's figure for a launch from C++ is 2 to
-                          4 us ("Getting started with CUDA graphs", "Constant time launch for straight-line graphs")
-    ``bytes_per_second``  of a copy within a GPU's memory, each byte read and written: half the bandwidth of an A100
-    ``margin``            how many times what copies take must be saved: copies are the GPU's time, launches are the
-                          host's, which counts only where the GPU waits for it
+    """``calls``             number of calls with the same sizes that run without a graph before one is captured; they
+                          compile, tune and load kernels
+    ``graphs``            maximum number of graphs of a program; the least recently used is evicted
+    ``buckets``           maximum number of combinations of sizes for which calls are counted
+    ``launch_seconds``    host time of a launch from Python; NVIDIA's figure for a launch from C++ is 2 to 4 us
+                          ("Getting started with CUDA graphs", "Constant time launch for straight-line graphs")
+    ``bytes_per_second``  speed of a copy in GPU memory, where each byte is read and written: half of an A100's
+                          bandwidth
+    ``margin``            ratio by which the launch time saved must exceed the copy time: copies take GPU time, launches
+                          take host time, which matters only if the GPU waits for it
     """
 
     calls: int = 2
@@ -30,12 +32,12 @@ class GraphPolicy:
     margin: float = 4.0
 
     def pays(self, launches: int, copies: int, size: int) -> bool:
-        """Whether one launch of a graph of so many ``launches``, with so many ``copies`` of ``size`` bytes in all
-        before and after it, costs clearly less than the launches."""
+        """Whether replacing ``launches`` by one graph launch, with ``copies`` of ``size`` bytes in total around it,
+        clearly saves time."""
         saved = (launches - copies - 1) * self.launch_seconds
         return saved > self.margin * size / self.bytes_per_second
 
     def calls_before(self, evicted: int) -> int:
-        """How many calls come before a capture. They double each time that a full set of graphs was evicted: a program
-        that meets more sizes than it has graphs would capture all the time."""
+        """Number of calls before a capture. Doubles each time that as many graphs as are kept were evicted: a program
+        with more sizes than graphs would otherwise capture all the time."""
         return self.calls << min(evicted // self.graphs, 20)

@@ -1,4 +1,4 @@
-"""A correction of Triton's interpreter, which kernels are tested with where there is no GPU."""
+"""A correction of Triton's interpreter, which runs kernels in tests on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 
 def comparisons_are_bools() -> None:
-    """Comparisons give values of type int1, as compiled ones do. The interpreter's have their operands' type: a scalar
-    one that meets a block (``mask & (n > 0)``) is then spread as integers or floats, and is no mask any more.
+    """Patches the interpreter so that comparisons return int1, as in compiled code. Unpatched, they return the
+    operands' type, and a scalar comparison combined with a block (``mask & (n > 0)``) is broadcast as a number, not as
+    a mask.
 
-    Of this process, for good; without effect the second time. See ``InterpreterBuilder.binary_op`` and ``create_splat``
-    in triton/runtime/interpreter.py.
+    The patch is permanent for this process; applying it again has no effect. See ``InterpreterBuilder.binary_op`` and
+    ``create_splat`` in triton/runtime/interpreter.py.
     """
     import numpy
     import triton.language as tl

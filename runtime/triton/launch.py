@@ -1,4 +1,4 @@
-"""Runs generated Triton kernels: on a GPU, or on CPU tensors under TRITON_INTERPRET=1."""
+"""Loads and runs generated Triton kernels: on a GPU, or on CPU tensors under TRITON_INTERPRET=1."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from symshape.runtime.triton.binary import compile_stage, signature
 from symshape.runtime.triton.direct_launch import Launch, direct_launch
 from symshape.runtime.triton.interpreter import comparisons_are_bools
 
-# What a launcher sees as the number of multiprocessors where there is none.
+# Number of multiprocessors that launchers see in interpreter mode on CPU tensors.
 INTERPRETED_PROCESSORS: Final = 16
 _NONE: Final[Mapping[str, Callable[..., None]]] = MappingProxyType({})
 _ON: Final = ("1", "true", "on", "yes")
-_INTERPRETER: Final = threading.Lock()  # it replaces functions of triton.language while it runs a kernel
+_INTERPRETER: Final = threading.Lock()  # while it runs a kernel, the interpreter replaces functions of triton.language
 _DTYPES: Final = {
     "f32": torch.float32,
     "f64": torch.float64,
@@ -37,7 +37,7 @@ _DTYPES: Final = {
 
 
 def interpreting() -> bool:
-    """Whether kernels are interpreted. KernelError where the variable was set after triton had been imported."""
+    """Whether kernels are interpreted. KernelError if TRITON_INTERPRET changed after triton was imported."""
     wanted = os.environ.get("TRITON_INTERPRET", "0").lower() in _ON
     import triton.language as tl
     from triton.runtime.interpreter import InterpretedFunction
@@ -53,7 +53,7 @@ def interpreting() -> bool:
 
 
 def load_source(kernel: TritonKernel) -> dict[str, Any]:
-    """The namespace of the executed source. Triton reads functions' text again, hence the entry in linecache."""
+    """Executes a kernel's source and returns its namespace. The source is added to linecache, where Triton reads it."""
     file = f"<triton {kernel.name} {hash(kernel.source) & 0xFFFFFFFF:08x}>"
     linecache.cache[file] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {"__name__": f"symshape_triton_{kernel.name}"}
@@ -64,10 +64,11 @@ def load_source(kernel: TritonKernel) -> dict[str, Any]:
 def load_triton(
     kernel: TritonKernel, processors: int | None = None, others: Mapping[str, Callable[..., None]] = _NONE
 ) -> Callable[..., None]:
-    """A callable of tensors, symbols and, if the kernel checks indices, the error slot (an int64 tensor).
+    """The kernel as a callable of tensors, symbols and, if it checks indices, the error slot (an int64 tensor).
 
-    A variant is compiled when it is first chosen; until then its source is not even executed. ``processors``: the
-    number that conditions and split counts see instead of the device's own; ``others``: the kernels that it calls.
+    A variant is compiled when it is first chosen; the source is executed only then. ``processors``: overrides the
+    device's number of multiprocessors in conditions and split counts. ``others``: kernels that this one launches, by
+    name.
     """
     interpreted = interpreting()
     if interpreted:
@@ -89,7 +90,7 @@ def load_triton(
 
 
 def launcher_source(kernel: TritonKernel, addresses: bool) -> str:
-    """The launcher with tensors as they are launched: as ``addresses``, or as themselves."""
+    """The launcher with tensors passed as ``addresses`` (compiled code), or as tensors (interpreter)."""
     names = [name for name, _ in kernel.tensors]
     given = {name: f"address{i}" if addresses else name for i, name in enumerate(names)}
     return functools.reduce(lambda text, name: text.replace(f"{{{name}}}", given[name]), names, kernel.launcher)
@@ -99,7 +100,7 @@ Functions = Callable[[], dict[str, Any]]
 
 
 class _Interpreted:
-    """One launch under the interpreter, on CPU or GPU tensors."""
+    """One launch of a variant in the interpreter, on CPU or GPU tensors."""
 
     def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, functions: Functions) -> None:
         import triton.language as tl
@@ -117,14 +118,15 @@ class _Interpreted:
             if not -(1 << 31) <= args[i] < 1 << 31:
                 problem = f"argument {i} is {args[i]}: a GPU would take its last 32 bits"
                 raise KernelError(problem, where=self.stage.function, next_step="this is a bug of the code generator")
-        with _INTERPRETER, numpy.errstate(all="ignore"):  # lanes beyond the end compute with zeros
+        with _INTERPRETER, numpy.errstate(all="ignore"):  # lanes out of bounds compute with zeros
             function[(programs,)](*args, **self.constants)
 
 
 class _Compiled:
-    """One launch on a GPU: machine code for each device, made when it is first needed.
+    """One launch of a variant on a GPU; compiled for each device at its first launch there.
 
-    Triton's own dispatch would look at every argument again to find what it may assume; here the variant says that.
+    Bypasses Triton's dispatch, which would inspect every argument to find its specialisation: the variant determines
+    it.
     """
 
     def __init__(self, kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, functions: Functions) -> None:
@@ -143,7 +145,7 @@ class _Compiled:
                 launch(programs, args)
 
     def load(self, device: torch.device) -> Launch:
-        """Compiles for a device; Triton's cache on disk makes that quick the second time."""
+        """Compiles and loads the launch for a device, with Triton's cache on disk. KernelError for a CPU."""
         if device.type != "cuda":
             step = "set TRITON_INTERPRET=1 before triton is imported, or use target 'cpu'"
             raise KernelError("a Triton kernel was launched on CPU tensors", where=self.stage.function, next_step=step)
@@ -161,7 +163,7 @@ class _Compiled:
 
 @functools.cache
 def processor_count(device: torch.device) -> int:
-    """Multiprocessors of a GPU."""
+    """Number of multiprocessors of a GPU."""
     if device.type != "cuda":
         return INTERPRETED_PROCESSORS
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

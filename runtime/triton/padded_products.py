@@ -1,13 +1,14 @@
-"""Products of half-type matrices on GPUs whose rows are not aligned, computed on aligned copies where that is faster.
+"""Pads matrix products of half types with unaligned rows on GPUs, if that is faster.
 
-cuBLAS reads 16 bytes at a time where every row begins at a multiple of 16 bytes, and an element at a time elsewhere. A
-product in which the leading dimension of an operand or of the result is no multiple of 8 elements is computed on copies
-with dims of multiples of 16, and cut out:
+cuBLAS reads 16 bytes at a time if every row begins at a multiple of 16 bytes, else one element at a time. A product in
+which the leading dimension of an operand or of the result is no multiple of 8 elements is computed on copies padded to
+multiples of 16, and cropped:
 
     a (m, k), b (k, n)  ->  (a, 0) (m, K) @ (b; 0) (K, N), of which [:, :n]
 
-What is added along k is zeros on both sides, so that an infinity meets none; what is added along m and n is anything,
-and is cut off. Sums may be in another order. The decision is arithmetic on the sizes of each call (`PadRule`).
+The padding along k is zero in both operands, so that no infinity is multiplied by zero. Padding along m and n is
+uninitialised, and cropped. The order of summation may change. The decision is arithmetic on each call's sizes
+(`PadRule`).
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ import torch
 Sizes = tuple[int, int, int]  # m, k, n
 _HALF = (torch.float16, torch.bfloat16)
 _READ = 8  # elements in 16 bytes
-# 16 elements: on an RTX 4090 products of dims that are 8 times an odd number are the slowest of all (pytorch#181718).
+# Multiples of 16, not 8: on an RTX 4090 products with dims of 8 times an odd number are slowest (pytorch#181718).
 _MULTIPLE = 16
 
 
 @dataclass(frozen=True)
 class PadRule:
-    """Whether copies cost less than an aligned product saves.
+    """Decides whether copies cost less than an aligned product saves.
 
-    ``gain``     what an unaligned product takes more, as a part of an aligned one's time. 0.35: 2055 x 2055 runs at
-                 115.6 TFLOPS on an RTX 4090, 2040 x 2040 at 155.9 (pytorch#181718)
-    ``balance``  operations of the GPU in the time of a byte: 312e12 / 1.555e12 for an A100
-    ``launch``   operations in the time that a launch takes, 4 us
+    ``gain``     extra time of an unaligned product, relative to an aligned one. 0.35: on an RTX 4090 2055 x 2055 runs
+                 at 115.6 TFLOPS, 2040 x 2040 at 155.9 (pytorch#181718)
+    ``balance``  operations that take as long as moving one byte: 312e12 / 1.555e12 on an A100
+    ``launch``   operations that take as long as a launch, 4 us
     """
 
     gain: float = 0.35
@@ -41,26 +42,26 @@ class PadRule:
     launch: float = 4e-6 * 312e12
 
     def pays(self, operations: int, size: int, launches: int) -> bool:
-        """``operations``: of the product, two for each of its points; ``size``: bytes that copies read and write."""
+        """``operations``: of the product, 2*m*k*n per matrix; ``size``: bytes that copies read and write."""
         return self.gain * operations > self.balance * size + self.launch * launches
 
 
-# Of Hopper. An unaligned product of 4097 x 4095 x 4097 in bfloat16 runs at 131 TFLOPS on an H200
-# (bench/results/gpu_h200_padding.json). 2.5 takes an aligned one to run at 460, less than half of the data sheet's
-# 989; a byte of an H100's memory takes the time of 180 such operations.
+# For Hopper. An unaligned product of 4097 x 4095 x 4097 in bfloat16 runs at 131 TFLOPS on an H200
+# (bench/results/gpu_h200_padding.json). A gain of 2.5 assumes 460 for an aligned one, less than half of the data
+# sheet's 989. Moving a byte in an H100's memory takes as long as 180 such operations.
 _HOPPER: Final = PadRule(gain=2.5, balance=180.0, launch=4e-6 * 600e12)
-_RULES: Final = {8: PadRule(), 9: _HOPPER}  # by the major number of the compute capability
+_RULES: Final = {8: PadRule(), 9: _HOPPER}  # by major compute capability
 
 
 @functools.cache
 def rule_of(device: torch.device) -> PadRule | None:
-    """None where products are never padded: of other GPUs nothing is known."""
+    """The rule for a GPU; None if products are never padded, since there is no measurement for it."""
     major, _ = torch.cuda.get_device_capability(device)
     return _RULES.get(major)
 
 
 def cuda_products(rule_of: Callable[[torch.device], PadRule | None] = rule_of) -> dict[str, Callable[..., Any]]:
-    """What replaces products on a GPU, padded where the device's rule says that it pays: target -> callable."""
+    """Replacements for products on a GPU, by target; they pad if the device's rule says so."""
 
     def sizes_of(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> Sizes | None:
         rule = rule_of(a.device) if a.dtype in _HALF else None
@@ -95,7 +96,7 @@ def cuda_products(rule_of: Callable[[torch.device], PadRule | None] = rule_of) -
 
 
 def padded_sizes(a: torch.Tensor, b: torch.Tensor, rule: PadRule, more: int = 0) -> Sizes | None:
-    """The sizes of a padded product; None where it is computed as it is. ``more``: elements that are copied besides."""
+    """The sizes of the padded product; None if it is not padded. ``more``: number of further elements to copy."""
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = a.shape[0] if a.dim() == 3 else 1
     operations = 2 * batch * m * k * n
@@ -116,13 +117,13 @@ def padded_sizes(a: torch.Tensor, b: torch.Tensor, rule: PadRule, more: int = 0)
 
 
 def _unaligned_dim(x: torch.Tensor) -> int | None:
-    """The dim (0 or 1 of a matrix) whose elements are neighbours in memory, where the other's are not aligned."""
+    """The contiguous dim of a matrix (0 or 1) if the other dim's stride is unaligned; else None."""
     rows, columns = x.stride()[-2:]
     if columns == 1:
         return 1 if rows % _READ and x.shape[-2] > 1 else None
     if rows == 1:
         return 0 if columns % _READ and x.shape[-1] > 1 else None
-    return 1 if x.shape[-1] % _READ else None  # is copied in any case, to rows without gaps
+    return 1 if x.shape[-1] % _READ else None  # the product copies it anyway, to contiguous rows
 
 
 def _up(size: int) -> int:
@@ -135,8 +136,8 @@ def _padded(a: torch.Tensor, b: torch.Tensor, sizes: Sizes) -> tuple[torch.Tenso
 
 
 def _copy(x: torch.Tensor, sizes: tuple[int, int], summed: int) -> torch.Tensor:
-    """A copy in the corner of a matrix of these sizes, in the order of ``x`` in memory, with zeros along the dim that
-    is ``summed`` over; ``x`` where it is aligned and has the sizes."""
+    """A copy of ``x`` padded to ``sizes``, in the same memory order, with zeros in the padding along the dim
+    ``summed``. ``x`` itself if it is aligned and has these sizes."""
     rows, columns = x.shape[-2:]
     if (rows, columns) == sizes and _unaligned_dim(x) is None:
         return x
@@ -151,7 +152,7 @@ def _copy(x: torch.Tensor, sizes: tuple[int, int], summed: int) -> torch.Tensor:
 
 
 def _like_result(c: torch.Tensor, m: int, n: int, sizes: Sizes) -> torch.Tensor:
-    """What is added to a product, so that it broadcasts to the padded one."""
+    """The summand ``c``, padded so that it broadcasts to the padded product."""
     rows, _, columns = sizes
     shape = list(c.shape)
     if c.dim() > 1 and shape[-2] == m != 1:
@@ -166,5 +167,5 @@ def _like_result(c: torch.Tensor, m: int, n: int, sizes: Sizes) -> torch.Tensor:
 
 
 def _cut(whole: torch.Tensor, m: int, n: int) -> torch.Tensor:
-    """The result's own corner, in memory of its own and contiguous, as a product is."""
+    """The result without padding, copied to contiguous memory as an unpadded product would be."""
     return whole if whole.shape[-2:] == (m, n) else whole[..., :m, :n].clone(memory_format=torch.contiguous_format)

@@ -1,7 +1,7 @@
-"""Whether the arguments of a call are like those of an earlier one, by a few calls of C++ code.
+"""Tests whether the arguments of a call match those of an earlier one, with a few calls of C++ code.
 
-A loop calls a program with the same sizes again and again. Reading and hashing the sizes, strides and address of each
-of 60 inputs in Python made a replay slower than Inductor's, which the comparison of all of them at once is not.
+Loops call a program with the same sizes again and again. Reading and hashing sizes, strides and addresses of 60 inputs
+in Python made a replay slower than Inductor's; comparing all of them at once does not.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import torch
 
 from symshape.runtime.torch_c import tensor_check
 
-TENSORS = (torch.Tensor, torch.nn.Parameter)  # others (fake tensors, subclasses) have no memory of their own
+TENSORS = (torch.Tensor, torch.nn.Parameter)  # fake tensors and subclasses have no memory of their own
 _ADDRESS = torch.Tensor.data_ptr
 
 
 class SameInputs:
-    """``test(args)``: whether each argument is what ``args`` were when this was made: a tensor of the same class,
-    dtype, sizes and strides; at the same address, for positions that are ``placed`` and for ``constants``; or an equal
-    value.
+    """``test(args)`` tells whether each argument matches the one at construction: a tensor of equal class, dtype, sizes
+    and strides, at the same address if its position is in ``placed``; or an equal value. ``constants`` must be at the
+    same addresses too.
 
-    False where it does not know: of the same tensor in two places, of floats, of what is no plain value.
+    False if that cannot be decided: for one tensor passed twice, for floats, and for values of other types.
     """
 
     def __init__(self, args: Sequence[Any], placed: Collection[int], constants: Sequence[Any] = ()) -> None:

@@ -1,7 +1,7 @@
-"""Launches Triton kernels with the variant, and the number of warps, that was measured to be fastest.
+"""Launches Triton kernels with the variant and number of warps measured to be fastest.
 
-Any variant whose condition holds is right (``kernel_types.TritonVariant``); which one is fastest is found at the
-first launch for a bucket of sizes (powers of two), and remembered on disk.
+Every variant whose condition holds is correct (``kernel_types.TritonVariant``). The fastest is measured at the first
+launch for a bucket of sizes (powers of two), and stored on disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Launch = Callable[..., None]
 
 
 def load_tuned(kernel: TritonKernel, tuner_of: Callable[[torch.device], Autotuner] | None = None) -> Launch:
-    """Like ``load_triton``, but the variant is chosen by measured time. ``tuner_of`` is for tests."""
+    """Like ``load_triton``, but chooses the variant by measured time. ``tuner_of`` is replaced in tests."""
     candidates = [v for variant in kernel.variants for v in _with_warps(variant, not interpreting())]
     launch_of = functools.cache(lambda i: load_triton(_only(kernel, candidates[i])))
     facts = _facts(kernel, candidates)
@@ -46,7 +46,7 @@ def load_tuned(kernel: TritonKernel, tuner_of: Callable[[torch.device], Autotune
         chosen = known.get((device, holding, bucket))
         if chosen is None:
             able = _worth_measuring(candidates, [i for i, holds in enumerate(holding) if holds])
-            if _is_captured(device):  # nothing can be measured here, and nothing is remembered
+            if _is_captured(device):  # measuring is impossible during capture, so the choice is not stored
                 chosen = able[0]
             else:
                 chosen = known[device, holding, bucket] = choose(device, bucket, able, args)
@@ -61,14 +61,15 @@ def _tuner(device: torch.device) -> Autotuner:
 
 
 def _worth_measuring(candidates: list[TritonVariant], able: list[int]) -> list[int]:
-    """Without blocks that hold a whole row and are more than twice as long as the shortest that does."""
+    """The candidates in ``able``, without persistent variants whose block is more than twice the smallest such
+    block."""
     held = {i: dict(candidates[i].stages[0].constants)["RBLOCK"] for i in able if candidates[i].form == "persistent"}
     least = min(held.values(), default=0)
     return [i for i in able if held.get(i, 0) <= 2 * least]
 
 
 def _with_warps(variant: TritonVariant, warps: bool) -> list[TritonVariant]:
-    """The variant, and the same with half and twice the warps in its first launch."""
+    """The variant, and copies of it with half and twice the warps in the first launch."""
     stage, *rest = variant.stages
     own = stage.num_warps
     others = [n for n in (own // 2, own * 2) if 1 <= n <= _MOST_WARPS] if warps else []
@@ -84,7 +85,7 @@ def _with_warps(variant: TritonVariant, warps: bool) -> list[TritonVariant]:
 
 
 def _only(kernel: TritonKernel, variant: TritonVariant) -> TritonKernel:
-    """The kernel with one variant, which is launched whatever the sizes."""
+    """The kernel with a single variant, which is launched unconditionally."""
     body, own = _readings(kernel), []
     if variant.splits:
         body.append(f"splits = {variant.splits}")
@@ -101,7 +102,8 @@ def _only(kernel: TritonKernel, variant: TritonVariant) -> TritonKernel:
 
 
 def _facts(kernel: TritonKernel, variants: list[TritonVariant]) -> Callable[..., tuple[int, int, tuple[bool, ...]]]:
-    """A function of the launch's arguments: points of the parallel dims, of the reduced ones, which conditions hold."""
+    """A function of a launch's arguments that returns the numbers of parallel and of reduced points, and for each
+    variant whether its condition holds."""
     holding = ", ".join(f"bool({v.condition})" for v in variants)
     text = _text(kernel, "facts", [*_readings(kernel), f"return xnumel, rnumel, ({holding},)"])
     scope: dict[str, Any] = {"processor_count": processor_count, "max": max, "min": min}
@@ -111,7 +113,7 @@ def _facts(kernel: TritonKernel, variants: list[TritonVariant]) -> Callable[...,
 
 
 def _readings(kernel: TritonKernel) -> list[str]:
-    """Lines that define what conditions, split counts and grids are made of."""
+    """Lines that define the names used in conditions, split counts and grids."""
     addresses = [f"address{i} = {name}.data_ptr()" for i, name in kernel.placed]
     device = [f"device = {kernel.placed[0][1]}.device", "processors = processor_count(device)"]
     return [f"xnumel = {kernel.xnumel}", f"rnumel = {kernel.rnumel}", *addresses, *device]
@@ -126,7 +128,7 @@ def _text(kernel: TritonKernel, name: str, body: list[str]) -> str:
 
 
 def _scratch(kernel: TritonKernel, tensors: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The tensors, with copies of those that the kernel writes to: one may be an input as well."""
+    """The tensors, with outputs replaced by copies, since an output may also be an input."""
     return [_copy(tensor) if name.startswith("out") else tensor for (name, _), tensor in zip(kernel.tensors, tensors)]
 
 
@@ -136,8 +138,8 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_captured(device: torch.device) -> bool:
-    """Whether what is launched on a device becomes part of a graph: by its own stream, which is not that of the current
-    device."""
+    """Whether launches on a device are being captured in a CUDA graph. Asks about that device's current stream, not the
+    current device's."""
     if device.type != "cuda":
         return False
     with torch.cuda.device(device):

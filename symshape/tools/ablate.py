@@ -1,14 +1,14 @@
-"""What a pass is worth: a model with the pass left out, or with one more, beside the whole pipeline.
+"""Ablation of passes, ``symshape ablate``: measures models without a pass, or with an additional one.
 
     symshape ablate bert t5                                    each pass of the pipeline left out
     symshape ablate bert --without fuse-kernels,reuse-buffers
     symshape ablate model.py:fn --load-pass mine.py --with my-pass --with "my-pass{limit=1}"
 
-All variants of a model have the same weights and inputs, and are timed in turns. ``x`` is the time over the
-pipeline's of the same turn: the median, and the bounds that it lies between with a confidence of 0.95. Bounds on
-both sides of 1 say that no difference was measured, and equal code that there is none. ``error`` is the largest
-difference to eager mode over the largest value of a result; beyond what rounding explains the results are wrong,
-and the command fails. Nothing of the repository is needed.
+All variants of a model have the same weights and inputs, and are timed in turns. Column ``x`` is the time of the
+variant divided by the pipeline's in the same turn: the median, with a confidence interval of 95% (``from``, ``to``). An
+interval that contains 1 means that no difference was measured; variants with equal code are not compared. ``error`` is
+the largest difference to eager mode, relative to the largest value of the result. If it is larger than rounding
+explains, the results count as wrong and the command fails. No checkout of the repository is needed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _COUNTS = ("graphs", "kernels", "launches", "library_calls", "fallbacks")
 
 @dataclass(frozen=True)
 class Variant:
-    """A pipeline: ``options`` are those of ``symshape.compile``."""
+    """A variant of the pipeline, as the ``options`` of ``symshape.compile`` that select it."""
 
     name: str
     options: dict[str, Any]
@@ -64,7 +64,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class How:
-    """``rounds`` samples of each variant, of at least so many seconds of a clock (``measure.CLOCKS``)."""
+    """How variants are timed: ``rounds`` samples of each, of ``at_least`` seconds on a clock of ``measure.CLOCKS``."""
 
     rounds: int = 7
     at_least: float = 0.05
@@ -73,20 +73,21 @@ class How:
 
 @dataclass(frozen=True)
 class Row:
-    """What was compiled, and how fast it is.
+    """One model compiled with one variant: what was compiled, how fast it runs, and whether its results are right.
 
-    ``fallbacks``        what failed, so that less was compiled
-    ``bytes``            read and written by kernels and library calls, at the sizes of the inputs; None where a size is
-                         in the data
-    ``backend_seconds``  of the steps of ``symshape/pipeline.py``
-    ``seconds``          of a call, the median
-    ``ratio``            over the pipeline's of the same turn, the median
-    ``ratio_from``       of it, with a confidence of 0.95 (``measure.median_interval``)
-    ``ratio_to``         the same
-    ``same_code``        programs and kernels are the pipeline's: a ratio of another size than 1 is noise
-    ``error``            the largest difference to eager mode over the largest value of a result
-    ``wrong``            the error is beyond the square root of what the results' type can tell from 1
-    ``statistics``       what an added pass has counted
+    ``fallbacks``        number of steps of the compiler that failed, so that less of the graph was compiled
+    ``bytes``            bytes that kernels and library calls read and write at the inputs' sizes; None if a size is
+                         unbacked
+    ``backend_seconds``  compile time: the sum over the steps of ``symshape/pipeline.py``
+    ``seconds``          median time per call
+    ``ratio``            median over the turns of this variant's time divided by the unchanged pipeline's
+    ``ratio_from``       lower bound of ``ratio`` at a confidence of 0.95 (``measure.median_interval``)
+    ``ratio_to``         upper bound, likewise
+    ``same_code``        whether host programs and kernels equal the unchanged pipeline's, so that ``ratio`` is only
+                         noise
+    ``error``            largest difference to eager mode, relative to the largest value of the result
+    ``wrong``            whether ``error`` exceeds the square root of the result type's machine epsilon
+    ``statistics``       the statistics of the added pass
     """
 
     subject: str
@@ -109,7 +110,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """In words; "" for the pipeline itself."""
+        """The row's conclusion in words; "" for the unchanged pipeline."""
         if self.wrong:
             return "wrong results"
         if self.variant == PIPELINE:
@@ -122,13 +123,14 @@ class Row:
 
 
 def pipeline_passes() -> list[str]:
-    """Names of the passes that the pipeline runs."""
+    """Names of the passes that the pipeline runs, in order."""
     return [element.split("{")[0] for elements in STAGES.values() for element in elements]
 
 
 def variants(left_out: Sequence[str], added: Sequence[str], pass_files: Sequence[str]) -> list[Variant]:
-    """The pipeline as it is, without each of some passes, and with each of ``added`` at the end of stage linalg. An
-    added pass that fails is an error."""
+    """The unchanged pipeline, then one variant without each pass of ``left_out``, then one with each pass of ``added``
+    at the end of stage ``linalg``. Strict mode is on for added passes, so that a failing one is an error. OptionError
+    for a name in ``left_out`` that the pipeline does not run."""
     unknown = [name for name in left_out if name not in pipeline_passes()]
     if unknown:
         known = ", ".join(pipeline_passes())
@@ -145,7 +147,7 @@ def variants(left_out: Sequence[str], added: Sequence[str], pass_files: Sequence
 
 
 def measure(subject: Subject, variants: Sequence[Variant], how: How, progress: Progress) -> list[Row]:
-    """One row for each variant. A variant that gives no result is an error of its own: nothing is left out."""
+    """One row per variant, in order. A variant that fails raises; none is skipped."""
     reports: dict[str, Report] = {}
     errors: dict[str, float] = {}
     with torch.no_grad():
@@ -181,24 +183,26 @@ def measure(subject: Subject, variants: Sequence[Variant], how: How, progress: P
 
 
 def _ratios(seconds: Sequence[float], usual: Sequence[float]) -> dict[str, Any]:
-    """Of each turn: a slow minute of the machine hits both."""
+    """The ratio of each turn, as median and bounds. Pairing by turn cancels noise of the machine that hits both."""
     ratios = [a / b for a, b in zip(seconds, usual, strict=True)]
     low, high = median_interval(ratios)
     return {"ratio": statistics.median(ratios), "ratio_from": low, "ratio_to": high}
 
 
 def _code(report: Report) -> list[Any]:
+    """The generated code of all graphs, to be compared for equality."""
     return [(graph.program_source, [kernel.source for kernel in graph.kernels]) for graph in report.graphs]
 
 
 def _rounding(output: Any) -> float:
-    """The relative error that a result in another order of operations may have: half the digits of the coarsest type.
-    Integers have none."""
+    """The relative error that reordered operations may cause: the square root of the machine epsilon of the coarsest
+    type in ``output``; 0 if all tensors are integers."""
     types = {tensor.dtype for tensor in tensors_of(output)}
     return max((math.sqrt(torch.finfo(one).eps) for one in types if one.is_floating_point or one.is_complex), default=0)
 
 
 def _statistics(report: Report, added: str) -> dict[str, int]:
+    """The statistics of pass ``added``, summed over all graphs."""
     found: Counter[str] = Counter()
     for graph in report.graphs:
         found.update(graph.statistics.get(added, {}))
@@ -206,9 +210,10 @@ def _statistics(report: Report, added: str) -> dict[str, int]:
 
 
 def _bytes(report: Report) -> int | None:
+    """Bytes that kernels and library calls access; None if a size is unbacked."""
     try:
         return sum(graph.bytes_accessed() + graph.library_bytes_accessed() for graph in report.graphs)
-    except OptionError:  # no size is known
+    except OptionError:  # an unbacked size has no value to compute with
         return None
 
 
@@ -220,16 +225,17 @@ def ablate(
     how: How,
     out: str | None,
 ) -> list[Row]:
-    """The rows, which ``out`` gets as JSON. Without names all models of the zoo; with neither passes to leave out nor
-    to add, each pass of the pipeline is left out."""
+    """Measures the models ``names`` and returns the rows; they are also written to file ``out`` as JSON. No names mean
+    all models of the zoo. If ``left_out`` and ``added`` are both empty, each pass of the pipeline is left out in
+    turn."""
     if not left_out and not added:
         left_out = pipeline_passes()
     chosen = variants(left_out, added, pass_files)
     names = names or list(zoo.MODELS)
-    found = [find_subject(name) for name in names]  # a wrong name is said before anything is measured
+    found = [find_subject(name) for name in names]  # an unknown name is reported before anything is measured
     rows: list[Row] = []
     with warnings.catch_warnings(), Progress("ablation", len(names) * len(chosen)) as progress:
-        warnings.simplefilter("ignore", FallbackWarning)  # they are counted
+        warnings.simplefilter("ignore", FallbackWarning)  # fallbacks are counted in the rows
         for build in found:
             rows += measure(build(), chosen, how, progress)
     if out:
@@ -238,7 +244,7 @@ def ablate(
 
 
 def shown(rows: Sequence[Row]) -> str:
-    """As a table, with what added passes have counted."""
+    """The rows as a text table, followed by the statistics of added passes."""
     counted = [
         f"{row.subject} {row.variant}: " + ", ".join(f"{name}: {count}" for name, count in row.statistics.items())
         for row in rows

@@ -1,4 +1,4 @@
-"""``symshape cache``: what is kept on disk, for people."""
+"""``symshape cache``: lists or removes what the cache on disk holds."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _MOST_ROWS = 40
 
 @contextlib.contextmanager
 def _errors_that_name_the_file() -> Iterator[None]:
+    """Turns an OSError into a CacheError that names the file."""
     try:
         yield
     except OSError as error:
@@ -25,8 +26,8 @@ def _errors_that_name_the_file() -> Iterator[None]:
 
 @_errors_that_name_the_file()
 def show() -> str:
-    """The directory, its entries, the most recently used first, and how much room they take. CacheError where it
-    cannot be used."""
+    """A listing of the cache: its directory, size, and entries, most recently used first. CacheError if the directory
+    cannot be read."""
     lines = [f"{default_directory()} (at most {limit_bytes() >> 20} MiB of each kind)"]
     if not is_enabled():
         return "\n".join([*lines, "switched off: SYMSHAPE_CACHE=0"])
@@ -47,20 +48,21 @@ def show() -> str:
 
 @_errors_that_name_the_file()
 def clear() -> str:
-    """Removes everything, also where the cache is switched off, and says how much it was. CacheError where that is not
-    allowed."""
+    """Removes all entries, even if the cache is disabled, and returns a line with their number. CacheError if a file
+    cannot be removed."""
     removed = sum(cache.clear() for _, cache in _caches())
     return f"{default_directory()}: {removed} entries removed"
 
 
 def _caches() -> Iterator[tuple[str, Cache]]:
-    """Those that are there: nothing is made."""
+    """The caches whose directory exists, with their kinds. Creates no directory."""
     for kind in KINDS:
         if (default_directory() / kind).is_dir():
             yield kind, Cache(default_directory() / kind)
 
 
 def _age(used: float) -> str:
+    """How long ago time ``used`` (seconds since the epoch) was, in words."""
     minutes = max(0.0, time.time() - used) / 60
     for unit, length in (("days", 24 * 60), ("hours", 60)):
         if minutes >= 2 * length:
@@ -69,6 +71,7 @@ def _age(used: float) -> str:
 
 
 def _what(cache: Cache, key: str) -> str:
+    """What an entry contains, in a few words for the last column."""
     sections = cache.peek(key)
     if sections is None:
         return "damaged"

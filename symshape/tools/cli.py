@@ -1,4 +1,4 @@
-"""The ``symshape`` command: each subcommand is one function here, and a module of ``symshape/tools/``."""
+"""The ``symshape`` command. Each subcommand is one function here, which calls a module of ``symshape/tools/``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from symshape.passes.stages import STAGES
 from symshape.tools.command_line import exit_status, require_folder_of
 
 BENCHES = Path(__file__).resolve().parents[2] / "bench"
-_PARSED_BY_THEMSELVES = ("reduce", "corpus")  # the rest of their command lines; a benchmark's is its script's
+_PARSED_BY_THEMSELVES = ("reduce", "corpus")  # subcommands with argument parsers of their own
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status 0; 1 for an error, which is printed; 2 for a wrong command line."""
+    """Runs the command line and returns its exit status: 0; 1 after an error, which is printed; 2 for wrong usage."""
     parser = argparse.ArgumentParser(prog="symshape", description="One compile serves every size.")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="T5 generates text at many sizes, eager against symshape")
@@ -103,12 +103,13 @@ def _explain(args: Any, _rest: list[str]) -> int:
 
 
 def _origin(kernel: Any) -> str:
-    """The lines of comments above a kernel's source."""
+    """The comment lines printed above a kernel's source."""
     return f"# {kernel.name} ({kernel.kind}), of" + "".join(f"\n# {line}" for line in kernel.lines)
 
 
 def _kernels_called(name: str, report: Any) -> Iterator[tuple[int, Any]]:
-    """The kernels of this name with the numbers of their graphs; each graph may have one. OptionError for none."""
+    """The kernels called ``name``, each with the index of its graph; kernel names are unique only within a graph.
+    OptionError if there is none."""
     found = [(i, kernel) for i, graph in enumerate(report.graphs) for kernel in graph.kernels]
     if name not in {kernel.name for _, kernel in found}:
         known = ", ".join(dict.fromkeys(kernel.name for _, kernel in found)) or "there are none"
@@ -122,7 +123,7 @@ def _report(args: Any, _rest: list[str]) -> int:
     from symshape.tools.subjects import subject
 
     for needed in ("jinja2", "pygments"):
-        library(needed)  # an error before anything is compiled
+        library(needed)  # a missing package is reported before anything is compiled
     for model, file in zip(args.models, _pages(args.models, args.output)):
         found = subject(model)
         print(symshape.explain(found.fn, *found.inputs, **found.keywords).html(file, model))
@@ -130,7 +131,8 @@ def _report(args: Any, _rest: list[str]) -> int:
 
 
 def _pages(models: Sequence[str], output: str | None) -> list[Path]:
-    """A file for each model."""
+    """The path of the HTML page of each model. OptionError if ``output`` is not a folder and there are several
+    models."""
     if output is not None and len(models) == 1 and not Path(output).is_dir():
         require_folder_of(output)
         return [Path(output)]
@@ -166,7 +168,7 @@ def _set_threads(args: Any) -> None:
 
 
 def _ablate(args: Any, _rest: list[str]) -> int:
-    """1 where a variant gives wrong results."""
+    """Prints the table. Exit status 1 if a variant gives wrong results."""
     from symshape.tools.ablate import How, ablate, shown
 
     _set_threads(args)

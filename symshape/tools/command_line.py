@@ -1,4 +1,4 @@
-"""What the command lines of the tools share: errors in a line; an argument that would silently do nothing is one."""
+"""Helpers of all command-line tools: printing errors in one line, and rejecting arguments that would have no effect."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from symshape.errors import OptionError, SymshapeError
 
 
 def exit_status(tool: str, words: Sequence[str], run: Callable[[], int]) -> int:
-    """That of ``run``; 1 for an error of ours, and for a file that one of the command line's ``words`` names and that
-    cannot be read or written: it is printed. 1 without a word where nobody reads the output any longer."""
+    """Calls ``run`` and returns its exit status, or 1 after an error that is printed in one line: a SymshapeError, or
+    an OSError about a file named in ``words`` (the command line). Other exceptions propagate. A closed output pipe
+    gives 1 without a message."""
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # tables have lines that ASCII lacks
+        sys.stdout.reconfigure(errors="replace")  # tables use box-drawing characters, which ASCII lacks
     try:
         status = run()
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # What is left in the buffer would be written once more when the interpreter ends.
+        # Otherwise the interpreter flushes the buffer at exit and fails once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        cause = getattr(error, "inner_exception", error)  # of what Dynamo says of a backend
+        cause = getattr(error, "inner_exception", error)  # Dynamo wraps exceptions of a backend
         told = isinstance(cause, SymshapeError) or (isinstance(cause, OSError) and _is_named(cause.filename, words))
         if not told:
             raise
@@ -35,7 +36,7 @@ def exit_status(tool: str, words: Sequence[str], run: Callable[[], int]) -> int:
 
 
 def _is_named(file: Any, words: Sequence[str]) -> bool:
-    """Whether a file is one of these, or a folder on the way to one."""
+    """Whether ``file`` is one of the paths in ``words``, or a parent folder of one."""
     if not isinstance(file, (str, os.PathLike)):
         return False
     named = [Path(word).absolute() for word in words]
@@ -43,14 +44,15 @@ def _is_named(file: Any, words: Sequence[str]) -> bool:
 
 
 def require_folder_of(file: str | os.PathLike[str] | None) -> None:
-    """OptionError where a file cannot be written because there is no folder for it: before anything is computed."""
+    """OptionError if the parent folder of ``file`` does not exist. Called before a long computation, so that writing
+    its result cannot fail for this reason."""
     if file is not None and not Path(file).absolute().parent.is_dir():
         folder = Path(file).parent
         raise OptionError(f"{file} cannot be written: there is no folder {folder}", next_step=f"mkdir -p {folder}")
 
 
 def read_input(file: str) -> str:
-    """The text of a file; of standard input for "-". OptionError for what is no text."""
+    """The text of a file, or of standard input for "-". OptionError if it cannot be decoded."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
     except UnicodeDecodeError as error:
@@ -58,8 +60,8 @@ def read_input(file: str) -> str:
 
 
 class Once(argparse.Action):
-    """Stores a value, as argparse does by default, but a second one is an error instead of taking the first one's
-    place."""
+    """An argparse action that stores a value and rejects an option given twice; argparse's default silently keeps the
+    last value."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -72,13 +74,13 @@ class Once(argparse.Action):
 
 
 def given(args: argparse.Namespace, parser: argparse.ArgumentParser, names: Sequence[str]) -> list[str]:
-    """Which of these options, named as on the command line, have another value than their default."""
+    """Those of the options ``names``, spelled as on the command line, whose value differs from the default."""
     found = {option: action.dest for action in parser._actions for option in (action.option_strings or [action.dest])}
     return [name for name in names if getattr(args, found[name]) != parser.get_default(found[name])]
 
 
 def forbid(options: Sequence[str], why: str, next_step: str) -> None:
-    """OptionError where there is one."""
+    """OptionError if ``options`` is not empty; ``why`` completes the sentence "... do nothing"."""
     if options:
         raise OptionError(
             f"{', '.join(options)} {'does' if len(options) == 1 else 'do'} nothing {why}", next_step=next_step

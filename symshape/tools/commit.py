@@ -1,4 +1,4 @@
-"""Which code is measured: the commit of a checkout, and what is changed since."""
+"""Identifies the code that is measured: the commit of a checkout and a digest of uncommitted changes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 
 from symshape.errors import OptionError
 
-# What a run writes is no change of the code.
+# Writing measurements must not count as a change of the code.
 _RESULTS = ":(exclude)bench/results"
 _NEXT = "run it in a checkout of symshape's repository"
 
 
 def current(root: Path) -> str:
-    """The commit's short hash; where the working tree differs, with ``+`` and a digest of the difference.
+    """The short hash of HEAD, followed by ``+`` and a digest if the working tree differs from it.
 
-    OptionError where ``root`` is no checkout: a folder in one, such as where packages are installed, is none."""
+    OptionError if ``root`` is not the top folder of a checkout. A subfolder of some other checkout, for example a
+    site-packages folder inside of one, is rejected too."""
     if inside := _git(root, "rev-parse", "--show-prefix").strip():
         raise OptionError(f"{root} is {inside} of another checkout", next_step=_NEXT)
     head = _git(root, "rev-parse", "--short=10", "HEAD").strip()
@@ -27,11 +28,12 @@ def current(root: Path) -> str:
 
 
 def of_file(root: Path, path: Path) -> str:
-    """The commit that last changed a file; "" where none has it."""
+    """The short hash of the commit that last changed a file; "" if no commit has it."""
     return _git(root, "log", "-1", "--format=%h", "--", str(path)).strip()
 
 
 def _git(root: Path, *arguments: str) -> str:
+    """The output of a git command. OptionError if git is missing or fails."""
     try:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:

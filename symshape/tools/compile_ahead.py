@@ -1,4 +1,4 @@
-"""Compiles a Triton kernel ahead of time to PTX and machine code, without a GPU, and reads what it costs."""
+"""Compiles Triton kernels to PTX and machine code without a GPU, and reads their register and memory usage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _USAGE: Final = {"registers": r"REG:(\d+)", "stack": r"STACK:(\d+)", "shared": r
 
 @dataclass(frozen=True)
 class CompiledVariant:
-    """Machine code of one variant. ``spills`` are bytes stored and loaded because registers did not suffice."""
+    """Machine code of one variant for architecture sm_``arch``, and its resource usage.
+
+    ``registers`` is per thread; ``stack`` is bytes per thread; ``shared`` is bytes of shared memory per program;
+    ``spills`` is the number of bytes stored and loaded per thread because registers did not suffice."""
 
     kernel: str
     variant: str
@@ -34,8 +37,8 @@ class CompiledVariant:
 
 
 def compile_variant(kernel: TritonKernel, variant: TritonVariant, arch: int = 90) -> CompiledVariant:
-    """One variant for sm_``arch``; of one with several launches the PTX is one text after the other, costs are added
-    (spills) or the largest (all others)."""
+    """Compiles all launches of one variant for sm_``arch``. With several launches, their PTX is concatenated, spills
+    are added, and the other figures are the maximum; ``cubin`` is the first launch's."""
     stages = [compile_for(kernel, variant, stage, arch) for stage in variant.stages]
     costs = {name: max(getattr(one, name) for one in stages) for name in ("registers", "stack", "shared")}
     return CompiledVariant(
@@ -50,7 +53,7 @@ def compile_variant(kernel: TritonKernel, variant: TritonVariant, arch: int = 90
 
 
 def compile_for(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage, arch: int) -> CompiledVariant:
-    """One launch of a variant for sm_``arch``."""
+    """Compiles one launch of a variant for sm_``arch``. KernelError if Triton is in interpreter mode."""
     if interpreting():
         raise KernelError(
             "the Triton compiler is not available under TRITON_INTERPRET=1",
@@ -77,14 +80,14 @@ def compile_for(kernel: TritonKernel, variant: TritonVariant, stage: TritonStage
 
 
 def _tool(name: str) -> str:
-    """A CUDA tool of the triton wheel."""
+    """Path of a CUDA tool in the triton wheel."""
     from triton import knobs
 
     return str(getattr(knobs.nvidia, name, knobs.nvidia.ptxas).path)
 
 
 def _resource_usage(cubin: bytes) -> dict[str, int]:
-    """Registers and memory per thread, as the machine code says."""
+    """Registers and bytes of memory per thread, as ``cuobjdump --dump-resource-usage`` prints them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
@@ -95,7 +98,8 @@ def _resource_usage(cubin: bytes) -> dict[str, int]:
 
 
 def _spills(ptx: str) -> int:
-    """Spilled bytes, as the assembler says: the stack alone also holds arrays of slow paths (sin of a large number)."""
+    """Bytes spilled, as ``ptxas -v`` prints them. Stack size is no measure of spills: slow paths of math functions keep
+    arrays there (sin of large arguments)."""
     target = re.search(r"\.target (sm_\w+)", ptx)
     if target is None:
         raise KernelError("PTX without a .target line", next_step="this is a bug of triton_compile")

@@ -1,4 +1,4 @@
-"""The constraints of a graph as the report shows them."""
+"""Constraints of a graph, converted to entries of the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from symshape.tools.report import ConstraintReport
 
 
 def read_constraints(module: ir.Module, context: PassContext) -> list[ConstraintReport]:
-    """All constraints of a module that the passes of ``context`` have run on: those that are left, then the others."""
+    """All constraints of a module after the passes of ``context``: first those still in the IR, then the removed
+    ones."""
     return [_report(entry) for entry in read_entries(module, context)]
 
 

@@ -1,7 +1,7 @@
 """``make demo``: T5 generates text at many sizes, eager and compiled, and every token must be the same.
 
-What a user does: ``model.generate`` with the forward of the model and of its encoder compiled, and the key-value cache
-on. Weights are random, from a configuration: nothing is downloaded.
+Follows normal usage: ``model.generate`` with the forward of the model and of its encoder compiled, and the key-value
+cache enabled. Weights are random and made from a configuration, so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ BATCH_SIZES = (2, 5, 8)
 TOKENS = 20
 CASES = len(PROMPT_LENGTHS) * len(BATCH_SIZES)
 TITLE = "T5, 4 layers, width 256, random weights"
-# Enough to read; the report of `symshape.explain` has all of it.
+# As much as a reader takes in; the report of `symshape.explain` has all of it.
 MOST_LINES = 60
 Forward = Callable[..., Any]
 
 
 @dataclass
 class Outcome:
-    """What the runs add up to; filled in as they go."""
+    """Totals over all generations, updated as they run. ``compiled_for`` labels the calls that compiled each report;
+    ``compiling`` and ``wrong`` label the generations that compiled and those with other tokens than eager mode;
+    ``difference`` is the largest absolute difference of logits."""
 
     reports: list[Any] = field(default_factory=list)
     compiled_for: list[str] = field(default_factory=list)
@@ -45,7 +47,7 @@ class Outcome:
 
 
 def build() -> Any:
-    """The model, without an end token: every prompt generates all of its tokens."""
+    """The T5 model of the zoo, without an end-of-sequence token, so that each prompt generates ``TOKENS`` tokens."""
     from transformers import GenerationConfig
 
     from symshape.tools.zoo import MODELS
@@ -58,7 +60,7 @@ def build() -> Any:
 
 
 def prompt(batch: int, length: int) -> dict[str, Any]:
-    """Random tokens; the rows are padded to the longest, as a tokenizer does."""
+    """Random token ids of shape (batch, length) with an attention mask: rows are right-padded, as a tokenizer does."""
     import torch
 
     from symshape.tools.zoo import VOCABULARY
@@ -71,7 +73,7 @@ def prompt(batch: int, length: int) -> dict[str, Any]:
 
 
 def generate(model: Any, inputs: dict[str, Any]) -> tuple[Any, Any, float]:
-    """Greedy tokens, the logits they were chosen by, and the seconds it took."""
+    """Generated tokens, their stacked logits, and the time in seconds; decoding is greedy."""
     import torch
 
     start = time.perf_counter()
@@ -87,7 +89,7 @@ def generate(model: Any, inputs: dict[str, Any]) -> tuple[Any, Any, float]:
 
 
 def compile_model(model: Any, outcome: Outcome) -> None:
-    """``model.forward = symshape.compile(model.forward)``, also for the encoder, and with the reports kept."""
+    """Compiles the forward of the model and of its encoder in place, and collects the reports in ``outcome``."""
     from symshape.backend import symshape_backend
     from symshape.frame_compiler import compile_with
 
@@ -98,7 +100,7 @@ def compile_model(model: Any, outcome: Outcome) -> None:
 
 
 def _watch(forward: Forward, describe: Callable[[dict[str, Any]], str], outcome: Outcome) -> Forward:
-    """``forward``, which counts its calls and notes what each new graph was compiled for."""
+    """Wraps a compiled ``forward``: counts calls, and records call labels and seconds of those that compile a graph."""
 
     @functools.wraps(forward)
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -124,7 +126,7 @@ def _decoder_call(kwargs: dict[str, Any]) -> str:
 
 
 def run() -> Outcome:
-    """Every prompt length at every batch size, eager and compiled in turns."""
+    """Runs each prompt length at each batch size, eager and compiled in turns."""
     from symshape.tools.measure import Graphs
 
     outcome, eager, ours = Outcome(), build(), build()
@@ -143,7 +145,8 @@ def run() -> Outcome:
 
 
 def _compare(eager: Any, ours: Any, inputs: dict[str, Any], label: str, outcome: Outcome) -> None:
-    """One prompt: the same tokens, how far the logits are apart, and the time, unless something was compiled in it."""
+    """Runs one prompt both ways, compares tokens and logits, and adds up the times. If the compiled run compiled
+    something, a second run is timed."""
     expected, expected_logits, eager_seconds = generate(eager, inputs)
     known, before = len(outcome.reports), outcome.calls
     tokens, logits, seconds = generate(ours, inputs)
@@ -159,7 +162,7 @@ def _compare(eager: Any, ours: Any, inputs: dict[str, Any], label: str, outcome:
 
 
 def show(outcome: Outcome) -> None:
-    """The tables, then the guard stub and one kernel."""
+    """Prints the tables, then the guard stub and one kernel of the last graph."""
     print(heading("One compile, every size"))
     eager, ours = (1e3 * seconds / outcome.timed_calls for seconds in (outcome.eager_seconds, outcome.symshape_seconds))
     kernels = sum(len(report.kernels) for report in outcome.reports)
@@ -186,18 +189,18 @@ def show(outcome: Outcome) -> None:
 
 
 def show_code(report: Any, label: str) -> None:
-    """The stub and one kernel of a graph: the shortest reduction, for it shows the most in the fewest lines."""
+    """Prints the guard stub and the shortest reduction kernel of a graph, which shows most in fewest lines."""
     print(heading(f"Guard stub ({label})"))
     print_code(report.stub_source)
     if report.kernels:
         kernel = min(report.kernels, key=lambda k: (k.kind == "pointwise", len(k.source)))
-        # CPU code is LLVM's dialect, which few read for pleasure; both are printed from the same loops.
+        # CPU kernels are LLVM dialect, which is hard to read; Triton code is printed from the same loop program.
         print(heading(f"Kernel {kernel.name} ({kernel.kind}), as Triton code"))
         print_code(kernel.triton_source)
 
 
 def print_code(source: str) -> None:
-    """Numbered lines, cut at the edge of the terminal and after ``MOST_LINES``."""
+    """Prints numbered lines, truncated to the width of the terminal; at most ``MOST_LINES``."""
     lines, columns = source.strip().splitlines(), max(shutil.get_terminal_size((120, 24)).columns - 6, 40)
     for number, line in enumerate(lines[:MOST_LINES], 1):
         print(style(f"{number:4d} ", "dim") + (line if len(line) <= columns else line[: columns - 1] + "…"))
@@ -206,7 +209,7 @@ def print_code(source: str) -> None:
 
 
 def main() -> int:
-    """0 if every token equals eager's; 1 otherwise."""
+    """Runs the demo. Exit status 0 if all tokens equal eager mode's, else 1."""
     warnings.filterwarnings("ignore")
     outcome = run()
     show(outcome)

@@ -1,8 +1,8 @@
-"""``--verify-diagnostics``: what a test file says must be reported, against what was.
+"""``symshape-opt --verify-diagnostics``: compares reported diagnostics with the comments of a test file.
 
-``// expected-error@+1 {{text}}`` on some line expects an error on the next line whose message contains the text or
-matches it as a regular expression. Positions: none (this line), ``@+N``, ``@-N``, ``@above`` and ``@below`` (the
-nearest line that holds no expectation) and ``@unknown`` (an error without a position).
+``// expected-error@+1 {{text}}`` expects an error on the next line whose message contains the text, or matches it as a
+regular expression. The position may be left out (this line), ``@+N``, ``@-N``, ``@above`` or ``@below`` (the nearest
+line without an expectation), or ``@unknown`` (a diagnostic without a location).
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ _EXPECTATION = re.compile(
 
 @dataclass(frozen=True)
 class Expectation:
+    """One ``expected-...`` comment. ``line`` is where the diagnostic must be, ``written_at`` where the comment is."""
+
     severity: str
-    line: int  # 0: no position
+    line: int  # 0: no location
     text: str
     written_at: int
 
@@ -36,7 +38,7 @@ class Expectation:
 
 
 def parse_expectations(text: str) -> list[Expectation]:
-    """All expectations in a source text, with the lines they are about."""
+    """All expectations in a source text."""
     lines = text.split("\n")
     found = []
     for number, line in enumerate(lines, start=1):
@@ -47,7 +49,8 @@ def parse_expectations(text: str) -> list[Expectation]:
 
 
 def check(file: str, text: str, diagnostics: Sequence[Diagnostic]) -> list[str]:
-    """Complaints, as ``file:line: error: ...``: what was reported but not expected, then what was expected in vain."""
+    """Mismatches, formatted as ``file:line: error: ...``: unexpected diagnostics, then expectations that were not
+    met."""
     waiting = parse_expectations(text)
     complaints = []
     reported = [d for diagnostic in diagnostics for d in (diagnostic, *diagnostic.notes)]

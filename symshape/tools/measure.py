@@ -1,4 +1,4 @@
-"""What tests, benchmarks and the demo measure with: differences of outputs, graphs compiled, times per call."""
+"""Measurements for tests, benchmarks and the demo: errors of outputs, counts of graphs, times per call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from symshape.frontend.bridge.dynamo_counters import (
 
 @contextlib.contextmanager
 def no_synchronisation(on_gpu: bool) -> Iterator[None]:
-    """On a GPU whatever waits for it is an error while this is entered; elsewhere there is nothing to wait for."""
+    """A context in which synchronising with the GPU is an error; without effect if ``on_gpu`` is false."""
     if not on_gpu:
         yield
         return
@@ -45,12 +45,13 @@ def no_synchronisation(on_gpu: bool) -> Iterator[None]:
 
 
 def tensors_of(output: Any) -> list[torch.Tensor]:
-    """Every tensor in an output, in order; model outputs are dictionaries of nested tuples."""
+    """All tensors in an output (a pytree), in order."""
     return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
 
 def relative_error(actual: Any, expected: Any) -> float:
-    """The largest over all tensors of ``max|actual - expected| / max|expected|``; infinite where they cannot match."""
+    """The largest ``max|actual - expected| / max|expected|`` over all tensors; infinity if number, shape or type
+    differ."""
     pairs = tensors_of(actual), tensors_of(expected)
     if len(pairs[0]) != len(pairs[1]) or not pairs[1]:
         return float("inf")
@@ -68,14 +69,14 @@ def _relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
     scale = b[b.isfinite()].abs().max().item() if b.isfinite().any() else 0.0
     if difference == 0.0:
         return 0.0
-    # NaN or infinity on one side only: the comparison must fail, and `nan <= tolerance` alone would not say so.
+    # NaN or infinity on one side only becomes an infinite error: a NaN could get lost in `max`.
     return difference / scale if scale > 0.0 and difference < float("inf") else float("inf")
 
 
 def compile_for(backend: str, fn: Any, **options: Any) -> Any:
-    """``fn`` compiled by a backend with our settings, for any of them, so that only the backend differs.
+    """``fn`` compiled by ``backend`` under symshape's Dynamo settings, so that a comparison varies only the backend.
 
-    Unless ``cache=True`` is asked for, symshape compiles: nothing is taken from its cache on disk.
+    symshape's cache on disk is off unless ``cache=True`` is passed. ``options`` are ignored for other backends.
     """
     if backend != "symshape":
         return compile_with(fn, backend)
@@ -86,7 +87,8 @@ def compile_for(backend: str, fn: Any, **options: Any) -> Any:
 
 @dataclass
 class Graphs:
-    """Counts what Dynamo does inside a ``with`` block, from a clean slate: graphs, recompiled frames, graph breaks."""
+    """A context that counts what Dynamo does: graphs, recompiled frames, graph breaks by reason. Resets Dynamo
+    first."""
 
     graphs: int = 0
     recompiles: int = 0
@@ -95,7 +97,7 @@ class Graphs:
     def __enter__(self) -> Graphs:
         torch._dynamo.reset()
         forget_counts()
-        # Beyond its limit Dynamo silently runs eager code, and the count would stand still.
+        # At its recompile limit Dynamo silently runs eager code, and recompiles would no longer be counted.
         self._limits = with_limits_of_recompiles(1000, 100_000)
         self._limits.__enter__()
         return self
@@ -107,7 +109,7 @@ class Graphs:
         self._limits.__exit__(kind, error, trace)
 
     def read(self) -> Graphs:
-        """The counts so far."""
+        """Updates the counts and returns ``self``."""
         self.graphs = graph_count()
         self.breaks = break_counts()
         self.recompiles = len(_recompiled_frames())
@@ -115,7 +117,7 @@ class Graphs:
 
 
 def _recompiled_frames() -> set[str]:
-    """Dynamo numbers each compilation ``frame/attempt``; every attempt after 0 is a recompile."""
+    """Compile ids of recompiled frames. Dynamo writes an id as ``frame/attempt``; attempts after 0 are recompiles."""
     return {name for name in compile_ids() if "/" in name and not name.endswith("/0")}
 
 
@@ -126,7 +128,8 @@ CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "processor": time.process
 def seconds_per_call(
     run: Callable[[], Any], *, at_least: float = 0.05, most_calls: int = 1000, clock: Clock = time.perf_counter
 ) -> float:
-    """One sample: the mean over as many calls as fill ``at_least`` seconds."""
+    """One timing sample: mean seconds per call, over as many calls as take ``at_least`` seconds (at most
+    ``most_calls``)."""
     calls, start = 0, clock()
     while True:
         run()
@@ -139,7 +142,8 @@ def seconds_per_call(
 def samples(
     runs: dict[str, Callable[[], Any]], rounds: int, at_least: float = 0.05, clock: Clock = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds per call of each run, a sample a round, in turns so that a slow minute of the machine hits all alike."""
+    """Seconds per call of each run, one sample per round. Runs alternate and their order rotates, so that noise of the
+    machine hits all of them alike."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         names = list(runs)
@@ -154,10 +158,10 @@ def interleaved(runs: dict[str, Callable[[], Any]], rounds: int, at_least: float
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Bounds between which the median of what is sampled lies with this confidence, whatever its distribution.
+    """A confidence interval of the median, valid for any distribution.
 
-    They are two of the samples, equally many places from the ends (H. A. David, H. N. Nagaraja: Order Statistics, 7.1).
-    Five samples or fewer are too few for 0.95: then the smallest and the largest.
+    Its bounds are two order statistics, equally far from both ends (H. A. David, H. N. Nagaraja: Order Statistics,
+    7.1). Five samples or fewer do not suffice for 0.95; the bounds are then minimum and maximum.
     """
     ordered, count = sorted(values), len(values)
     left_out, outside = 0, 2 * 0.5**count
@@ -168,11 +172,12 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
 
 def geometric_mean(values: Iterable[float]) -> float:
+    """Geometric mean of positive numbers."""
     return statistics.geometric_mean(list(values))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:
-    """Of sorted values; None for none."""
+    """The quantile at ``share`` (0 to 1) of sorted values; None if there are none."""
     if not ordered:
         return None
     if share == 0.5:
@@ -181,7 +186,8 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def environment() -> dict[str, Any]:
-    """What a figure depends on besides the code; written beside every result."""
+    """What measurements depend on besides the code: date, machine, threads, package versions. Stored with each
+    result."""
     packages = ("torch", "torch-mlir", "transformers", "triton", "islpy", "llvmlite")
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -195,7 +201,7 @@ def environment() -> dict[str, Any]:
 
 
 def _version(package: str) -> str:
-    """Of an installed package; "" for one that is not there, or is there without its metadata."""
+    """Version of an installed package; "" if it or its metadata is missing."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -205,6 +211,7 @@ def _version(package: str) -> str:
 
 
 def _processor() -> str:
+    """Name of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -214,7 +221,7 @@ def _processor() -> str:
 
 
 def write_result(path: str | os.PathLike[str], name: str, rows: Sequence[Any], **summary: Any) -> None:
-    """One JSON file: what was measured, where, the rows, the summary."""
+    """Writes a result as JSON: benchmark name, `environment`, summary, rows. Creates missing folders."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     record = {"benchmark": name, "environment": environment(), "summary": summary, "rows": list(rows)}

@@ -1,6 +1,6 @@
-"""``symshape-opt``: reads MLIR, runs passes (ours and MLIR's), writes MLIR. Its habits are those of mlir-opt.
+"""``symshape-opt``: reads MLIR, runs passes (symshape's and MLIR's), writes MLIR. Works like mlir-opt.
 
-It never imports torch, and loads MLIR only after the arguments have been read.
+Never imports torch, and imports MLIR only after parsing the arguments, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _OF_LISTS = (*_LISTS, "--load-pass")
 
 @dataclass(frozen=True)
 class Source:
-    """One part of the input. ``text`` starts with as many empty lines as precede it in the file."""
+    """One part of the input. ``text`` is padded with empty lines so that line numbers match the file."""
 
     file: str
     text: str
@@ -81,7 +81,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a part: its printed IR (None after an error), and everything that was reported."""
+    """The result of one part: its printed IR (None after an error) and all diagnostics."""
 
     text: str | None
     diagnostics: Sequence[Diagnostic]
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 1 after any error (nothing is then written to the output file)."""
+    """Runs the tool and returns its exit status: 0, or 1 after any error. After an error no output is written."""
     args, rest = _parser().parse_known_args(argv)
     words = [args.input, args.output, args.debug_dir, *args.load_pass]
     return exit_status("symshape-opt", words, lambda: _run(args, rest))
@@ -135,7 +135,8 @@ def _run(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
 
 def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
-    """The passes to run: of --pass-pipeline, of --to-stage, or of flags named like passes, in the order given."""
+    """The passes to run, in order: from ``--pass-pipeline``, from ``--to-stage``, or from flags named like passes.
+    OptionError if more than one of these is used."""
     from symshape.passes.framework.manager import parse_pipeline
     from symshape.passes.framework.pipeline_text import parse_step
     from symshape.passes.stages import passes_between
@@ -160,7 +161,8 @@ def read_steps(args: argparse.Namespace, rest: Sequence[str]) -> list[Step]:
 
 
 def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
-    """OptionError for what would have nothing to act on: no passes at all, or not the one it names."""
+    """OptionError for flags without effect: flags of passes if no pass runs, or flags naming a pass that does not
+    run."""
     from symshape.passes.framework.pipeline_text import step_name
     from symshape.passes.stages import last_pass
 
@@ -182,6 +184,7 @@ def _check_printing(args: argparse.Namespace, steps: Sequence[Step]) -> None:
 
 
 def _flag_as_element(flag: str) -> str:
+    """A flag such as ``--cse`` or ``--NAME=options`` as an element of a pipeline text."""
     name, equals, options = flag.removeprefix("--").partition("=")
     if not flag.startswith("--") or not name:
         raise OptionError(f"unknown argument '{flag}'", next_step="see symshape-opt --help")
@@ -189,6 +192,7 @@ def _flag_as_element(flag: str) -> str:
 
 
 def _read(args: argparse.Namespace) -> list[Source]:
+    """The input, split at ``// -----`` lines if ``--split-input-file`` is given."""
     text = read_input(args.input)
     file = "<stdin>" if args.input == "-" else args.input
     if not args.split_input_file:
@@ -268,11 +272,11 @@ def _hooks(args: argparse.Namespace, timings: list[tuple[str, float]]) -> Hooks:
 
 
 def _report(source: Source, outcome: Outcome) -> None:
-    """What MLIR reported, with the source line it is about; then what to do about a failed pass."""
+    """Prints diagnostics with their source lines, then the pass failure with its next step."""
     lines = source.text.split("\n")
     for diagnostic in outcome.diagnostics:
         for d in (diagnostic, *diagnostic.notes):
-            own = d.location.file == "-"  # the name MLIR has for text that it did not read from a file
+            own = d.location.file == "-"  # MLIR's file name for text parsed from a string
             location = f"{source.file}:{d.location.line}:{d.location.column}" if own else str(d.location)
             print(f"{location}: {d.severity}: {d.message}", file=sys.stderr)
             if own and 0 < d.location.line <= len(lines):
@@ -286,6 +290,7 @@ def _report(source: Source, outcome: Outcome) -> None:
 
 
 def _complain(source: Source, outcome: Outcome) -> bool:
+    """Prints mismatches of ``--verify-diagnostics``; returns whether there are any."""
     from symshape.tools.expectations import check
 
     complaints = check(source.file, source.text, outcome.diagnostics)
@@ -310,7 +315,7 @@ def _list_pipeline() -> int:
 
 
 def _print_statistics(counted: Mapping[str, Mapping[str, int]]) -> None:
-    """As mlir-opt does: ``(S)`` for a statistic, its value, its name, what it means."""
+    """Prints statistics as mlir-opt does: ``(S)``, value, name, meaning."""
     from symshape.passes.framework import registry
 
     print("  ... Pass statistics report ...", file=sys.stderr)

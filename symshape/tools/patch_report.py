@@ -1,4 +1,4 @@
-"""``symshape patches``: what is changed of PyTorch while it traces, and whether the installed one is fit for it."""
+"""``symshape patches``: lists the patches of PyTorch, and probes whether the installed PyTorch supports them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from symshape.frontend.patches.registry import CURRENT, PATCHES, probe_all
 
 
 def show() -> int:
-    """Prints the table. The exit status is 0."""
+    """Prints the table of patches. Returns exit status 0."""
     for patch in PATCHES:
         print(f"{patch.name}: {patch.why}")
         for label, text in patch.facts():
@@ -18,7 +18,7 @@ def show() -> int:
 
 
 def probe() -> int:
-    """Prints what has changed. The exit status is 1 if something has."""
+    """Runs all probes and prints those that fail. Returns exit status 1 if one fails, else 0."""
     wrong = {name: text for name, text in probe_all().items() if text}
     for name, text in wrong.items():
         print(f"{name}: {text}")

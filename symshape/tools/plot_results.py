@@ -1,7 +1,7 @@
-"""Results that are kept as JSON (`measure.write_result`) as plots: ``symshape plot FILE.json``.
+"""``symshape plot FILE.json``: draws results that `measure.write_result` wrote.
 
-The rows are tidy, so a plot says only which column is what. Kinds: those of ``symshape sweep`` and ``symshape ablate``,
-and of ``bench/kernels.py``.
+Supports results of ``symshape sweep``, ``symshape ablate`` and ``bench/kernels.py``. Rows are tidy data (one row per
+measurement), so a plot only names the columns to draw.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from symshape.errors import OptionError
 from symshape.tools.plots import Axes, Row, Series, lines, panels, points, save
 
 _YARDSTICK = "inductor_static"
-_PIPELINE = "pipeline"  # the variant that others of an ablation are compared with
+_PIPELINE = "pipeline"  # the variant that the others of an ablation are compared with
 
 
 def regret(rows: Sequence[Row]) -> Any:
-    """Of ``symshape sweep``: each sample over the best value's median at its size, over the number of points; a line
-    for each value, with the range of its samples."""
+    """Plots ``symshape sweep``: the time of each sample divided by the best value's median at the same size, over the
+    number of points. One line per value, with the range of its samples."""
     samples: dict[tuple[str, str], dict[str, list[float]]] = {}
     for row in rows:
         samples.setdefault((row["program"], row["size"]), {}).setdefault(row["value"], []).append(row["seconds"])
@@ -40,7 +40,7 @@ def regret(rows: Sequence[Row]) -> Any:
 
 
 def ablation(rows: Sequence[Row]) -> Any:
-    """Of ``symshape ablate``: the time of each variant over the whole pipeline's, a point for each model."""
+    """Plots ``symshape ablate``: the time of each variant divided by the whole pipeline's, one point per model."""
     others = [row for row in rows if row["variant"] != _PIPELINE]
     variants = list(dict.fromkeys(row["variant"] for row in others))
     series = []
@@ -51,7 +51,7 @@ def ablation(rows: Sequence[Row]) -> Any:
 
 
 def kernels(rows: Sequence[Row]) -> Any:
-    """Of ``bench/kernels.py``: time over Inductor static at each size, a panel for each kernel."""
+    """Plots ``bench/kernels.py``: time divided by that of Inductor with static sizes, one panel per kernel."""
     tidy = [
         {
             "kernel": row["kernel"].replace("_", " "),
@@ -71,7 +71,8 @@ KINDS: dict[str, Callable[[Sequence[Row]], Any]] = {"sweep": regret, "ablation":
 
 
 def draw(file: str | Path, image: str | Path | None = None) -> Path:
-    """The plot of a result, by default beside it as PNG. OptionError for a file that is no such result."""
+    """Plots a result file and returns the path of the image, by default a PNG beside it. OptionError if the file is not
+    a result or its kind has no plot."""
     path = Path(file)
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -1,8 +1,7 @@
-"""Plots of measurements: panels of lines or points over sizes, and points over names. One look for all; where points
-lie on one another, the first series is seen.
+"""Plots of measurements in one style: panels of lines or points over sizes, and points over names.
 
-Results are tidy: a row for each measurement, with its parameters as columns. `panels` groups such rows; `lines` and
-`points` draw; `save` writes the files. matplotlib is imported when something is drawn (``pip install
+Input is tidy data: one row per measurement, with parameters as columns. `panels` groups rows; `lines` and `points`
+draw, with the first series on top; `save` writes files. matplotlib is imported when something is drawn (``pip install
 'symshape[bench]'``).
 """
 
@@ -20,19 +19,19 @@ from typing import Any
 
 from symshape.errors import OptionError
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; shapes differ too.
+# The palette of Okabe and Ito, safe for colour-blind readers; markers differ too.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DPI = 110
-_CHARACTER, _HANDLE = 0.085, 0.5  # inches of a legend
-_NARROW = 6  # a logarithmic axis over less has a number at every tick
+_CHARACTER, _HANDLE = 0.085, 0.5  # width in inches of a legend's character, and of a handle with its padding
+_NARROW = 6  # a logarithmic axis whose ends have a smaller ratio gets a number at every minor tick
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Series:
-    """``y`` over ``x``; ``low`` and ``high`` are the ends of a range around each ``y``, or empty."""
+    """Values ``y`` over ``x``. ``low`` and ``high`` are the bounds of a range around each ``y``, or empty."""
 
     label: str
     x: Sequence[Any]
@@ -43,14 +42,16 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
+    """One plot of a figure."""
+
     title: str
     series: Sequence[Series]
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Labels and scales. ``reference``: a value of y that gets a line of its own; ``limits``: of y; ``whole_x``: the
-    ticks of x are whole numbers."""
+    """Labels and scales of the axes. ``reference`` is a value of y marked by a line; ``limits`` are the bounds of y;
+    ``whole_x`` restricts ticks of x to integers."""
 
     x: str
     y: str
@@ -70,8 +71,9 @@ def panels(
     y: str | Callable[[Row], float],
     merged: bool = True,
 ) -> list[Panel]:
-    """A panel for each value of column ``panel``, a series for each of column ``series``. ``merged``: rows of one ``x``
-    become their median, with the least and the largest as its range; else each is a point."""
+    """One panel per value of column ``panel``, with one series per value of column ``series``. ``x`` and ``y`` name
+    columns, or compute from a row. If ``merged``, rows with equal x become their median with minimum and maximum as its
+    range; otherwise each row is a point."""
     found: dict[str, dict[str, list[tuple[Any, float]]]] = {}
     for row in rows:
         line = found.setdefault(str(row[panel]), {}).setdefault(str(row[series]), [])
@@ -98,7 +100,8 @@ def _merged(label: str, pairs: Sequence[tuple[Any, float]]) -> Series:
 
 
 def lines(shown: Sequence[Panel], axes: Axes, *, columns: int = 4, joined: bool = True) -> Any:
-    """A figure with a panel for each; they share their axes and one legend."""
+    """A figure with one plot per panel, in at most ``columns`` columns, with shared axes and one legend. ``joined``
+    connects the points by lines."""
     columns = max(min(columns, len(shown)), 1)
     down = -(-len(shown) // columns) or 1
     figure = _library("matplotlib.figure").Figure(
@@ -123,8 +126,8 @@ def lines(shown: Sequence[Panel], axes: Axes, *, columns: int = 4, joined: bool 
 
 
 def points(names: Sequence[str], series: Sequence[Series], axes: Axes) -> Any:
-    """A figure with a line for each name, from the top down, and a point of each series in it; ``x`` of a series are
-    names. ``axes.y`` names the values, which go to the right."""
+    """A dot plot: one row per name from the top down, with one point per series; ``x`` of a series holds names. Values
+    are on the horizontal axis, which ``axes.y`` labels."""
     figure = _library("matplotlib.figure").Figure(figsize=(8.0, 0.21 * len(names) + 1.4), layout="constrained")
     place = figure.subplots()
     styles = _styles(one.label for one in series)
@@ -154,7 +157,7 @@ def points(names: Sequence[str], series: Sequence[Series], axes: Axes) -> Any:
 
 
 def _styles(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """A colour and a shape for each label, in the order in which they come."""
+    """Colour and marker of each label, in order of first appearance."""
     distinct = list(dict.fromkeys(labels))
     return {label: (_COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)]) for i, label in enumerate(distinct)}
 
@@ -187,7 +190,7 @@ def _legend(figure: Any, places: Sequence[Any], styles: Mapping[str, Any]) -> No
 
 
 def save(figure: Any, path: str | Path) -> Path:
-    """A file of the kind that its suffix says: ``.png`` or ``.svg``."""
+    """Writes the figure as PNG or SVG, by the suffix of ``path``, and returns the path. Creates missing folders."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=_DPI, facecolor="white", metadata=_undated(target.suffix))
@@ -195,7 +198,7 @@ def save(figure: Any, path: str | Path) -> Path:
 
 
 def as_uri(figure: Any) -> str:
-    """The figure as SVG inside of a ``data:`` address, for a page that is one file."""
+    """The figure as an SVG ``data:`` URI, to be embedded in an HTML page."""
     text = io.BytesIO()
     with _library("matplotlib").rc_context({"svg.hashsalt": "symshape"}):
         figure.savefig(text, format="svg", facecolor="white", metadata=_undated(".svg"))
@@ -203,11 +206,12 @@ def as_uri(figure: Any) -> str:
 
 
 def _undated(suffix: str) -> dict[str, None]:
-    """So that equal figures are equal files."""
+    """Metadata without the date, so that equal figures are equal files."""
     return {"Date": None} if suffix == ".svg" else {}
 
 
 def _library(name: str) -> Any:
+    """Imports a module of matplotlib. OptionError if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

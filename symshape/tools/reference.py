@@ -1,4 +1,4 @@
-"""Writes docs/reference from declarations: ``python -m symshape.tools.reference`` (``make docs``).
+"""Generates the pages of docs/reference from declarations: ``python -m symshape.tools.reference`` (``make docs``).
 
 ``ops``          the op classes of ``dialects/``: fields and docstrings
 ``passes``       the passes of the registry: docstrings, and dataclass fields as options; the stages that run them
@@ -6,9 +6,9 @@
 ``environment``  ``symshape.knobs``
 ``report``       the dataclasses of ``symshape.tools.report``
 ``patches``      the rows of ``frontend/patches/tables/``
-``operators``    which operators of ATen have a rule, are taken apart, or are library calls
+``operators``    which ATen operators have a lowering rule, are decomposed, or stay library calls
 
-With ``--check`` nothing is written: the exit status is 1 where a page is not what its declarations say.
+With ``--check`` nothing is written, and the exit status is 1 if a page differs from its declarations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GENERATED = "<!-- Written by `make docs` from {source}. Do not edit. -->"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Writes the pages; with ``--check`` says which of them are out of date."""
+    """Writes all pages. With ``--check``, prints which are out of date and returns 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m symshape.tools.reference", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where a page is out of date")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pages are")
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def pages(*names: str) -> dict[str, str]:
-    """Pages by name, as Markdown; all of them where none is named."""
+    """The pages ``names`` (default: all) as Markdown, by name."""
     return {name: "\n".join(_PAGES[name]()).rstrip() + "\n" for name in names or _PAGES}
 
 
@@ -81,8 +81,8 @@ def _line(cls: type) -> int:
 
 
 def _op_fields(cls: Any) -> Iterable[str]:
-    """The short form, attributes, operands and results; the ops of ``host`` take operands of all types and declare
-    none."""
+    """An op's short form, attributes, operands and results. Ops of ``host`` have no declared fields: they take operands
+    of any type."""
     from torch_mlir.dialects import ext
 
     from symshape.dialects.short_form import FORMS
@@ -205,12 +205,12 @@ def _report() -> Iterable[str]:
         yield _markdown(text) + "\n"
         rows = [(f"`{f.name}`", f"`{f.type}`", _inline(meanings.get(f.name, ""))) for f in fields]
         rows += _members(cls)
-        told = any(meaning for _, _, meaning in rows)  # else the docstring's text has it all
+        told = any(meaning for _, _, meaning in rows)  # no column of meanings if the docstring describes no field
         yield from _table(("field", "type", "meaning")[: 2 + told], [row[: 2 + told] for row in rows])
 
 
 def _members(cls: type) -> Iterable[tuple[str, str, str]]:
-    """Public properties and methods, as rows: name, type of the result, first paragraph of the docstring."""
+    """Table rows of the public properties and methods: name, return type, first paragraph of the docstring."""
     for name, member in vars(cls).items():
         function = member.fget if isinstance(member, property) else member
         if name.startswith("_") or not inspect.isfunction(function):
@@ -304,7 +304,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[str
 
 
 def _markdown(docstring: str) -> str:
-    """A docstring as Markdown: double backticks become single ones, a block after ``::`` a fenced one of MLIR."""
+    """A docstring as Markdown: double backticks become single ones, and a block after ``::`` a fenced block of MLIR."""
     parts = re.split(r"\n\n(?=    )|\n\n(?! )", inspect.cleandoc(docstring))
     lines: list[str] = []
     code = False
@@ -322,15 +322,15 @@ def _code_marks(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """The first paragraph, on one line."""
+    """The first paragraph of ``text`` in one line, for a cell of a table."""
     return _code_marks(" ".join(text.split("\n\n")[0].split()))
 
 
 def _split_fields(docstring: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """A docstring without the lines that describe fields, and these by field.
+    """Splits a docstring into its text and its descriptions of fields, by name of the field.
 
-    A description begins in the first column with the field in double backticks and two spaces; indented lines continue
-    it.
+    A description begins in the first column with the field in double backticks and two spaces, and continues in
+    indented lines.
     """
     kept: list[str] = []
     found: dict[str, str] = {}

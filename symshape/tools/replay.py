@@ -1,4 +1,4 @@
-"""``symshape replay``: recorded graphs (``symshape.recording``) are compiled from their IR, without the model."""
+"""``symshape replay``: compiles recorded graphs (``symshape.recording``) again from their IR, without the model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from symshape.signature_inputs import random_inputs
 from symshape.stage_header import without_header
 from symshape.tools.report import Fallback
 
-_SHOWN = 40  # lines of a difference
-_TIMED = 5  # calls
+_SHOWN = 40  # lines shown of a difference
+_TIMED = 5  # number of calls timed
 
 
 @dataclass(frozen=True)
 class How:
-    """``check``: the result must be the recorded one; ``run``: it is run, with ``sizes`` ("s0=7") for symbols."""
+    """What to do after compiling. ``check``: compare the generated code with the recorded one. ``run``: run it on
+    random inputs drawn from ``seed``, with the values ``sizes`` ("s0=7") for symbols."""
 
     check: bool = False
     run: bool = False
@@ -39,7 +40,7 @@ class How:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A recorded graph that was compiled again."""
+    """A recorded graph and the result of compiling it again."""
 
     recorded: Recorded
     ready: ReadyIR
@@ -48,8 +49,8 @@ class Replayed:
 
 
 def replay(folder: Path, how: How) -> int:
-    """Of a recording, or of all that a folder has. 0, or 1 where something differs or fails. OptionError for no
-    recording, or a size that is none."""
+    """Replays one recording, or all recordings in a folder. Returns exit status 0, or 1 if a graph fails or differs.
+    OptionError if there is no recording or a size is malformed."""
     if how.sizes and not how.run:
         raise OptionError("--size does nothing without --run", next_step="add --run, or leave it out")
     folders = [folder] if (folder / ABOUT).exists() else recordings_in(folder) if folder.is_dir() else []
@@ -66,6 +67,7 @@ def replay(folder: Path, how: How) -> int:
 
 
 def _about(recorded: Recorded) -> str:
+    """One line on the recording: graph, target, outcome, and packages whose versions have changed since."""
     about = recorded.about
     other = recorded.other_versions()
     versions = f"; made with another {', '.join(other)}" if other else ""
@@ -73,7 +75,7 @@ def _about(recorded: Recorded) -> str:
 
 
 def _replayed(recorded: Recorded, how: How) -> bool:
-    """Whether all that was asked for went well."""
+    """Replays one recording and prints what happens; returns whether all requested steps succeeded."""
     try:
         made = compile_recorded(recorded, run=how.run)
         report = made.built.report
@@ -88,15 +90,15 @@ def _replayed(recorded: Recorded, how: How) -> bool:
             _run(made, how)
     except OptionError:
         raise
-    except Exception as error:  # whatever it is, it is what the graph does
+    except Exception as error:  # any failure is a result of the replay
         print(_indented(f"{type(error).__name__}: {error}"))
         return False
     return True
 
 
 def compile_recorded(recorded: Recorded, *, run: bool = False) -> Replayed:
-    """Compiles a graph from its IR of stage ``imported``; with ``run`` it has constants, and can be loaded.
-    CompileError where there is none."""
+    """Compiles a graph from its recorded IR of stage ``imported``. ``run`` also reads its constants, which loading it
+    needs. CompileError if the recording has no IR."""
     text = recorded.stages.get("imported")
     if text is None:
         raise CompileError(
@@ -118,7 +120,7 @@ def compile_recorded(recorded: Recorded, *, run: bool = False) -> Replayed:
 
 
 def differences(made: Replayed) -> Iterator[str]:
-    """What of the program and the kernels is not as recorded, as unified differences."""
+    """Unified diffs between the recorded and the new host program and kernels; none if all are equal."""
     recorded, report = made.recorded, made.built.report
     yield from _difference("program.py", recorded.program, report.program_source)
     kernels = {kernel.name: kernel.source for kernel in report.kernels}
@@ -134,7 +136,7 @@ def _difference(name: str, recorded: str, found: str) -> Iterator[str]:
 
 
 def _check(made: Replayed) -> None:
-    """CompileError with what is not as recorded, from which stage on."""
+    """CompileError with the differences and the first stage that differs, if the code is not the recorded one."""
     if not made.recorded.is_compiled:
         raise CompileError(
             f"there is nothing to compare with: {made.recorded.about['outcome']}", where=str(made.recorded.folder)
@@ -152,6 +154,7 @@ def _check(made: Replayed) -> None:
 
 
 def _first_other_stage(made: Replayed) -> str:
+    """The first stage whose IR differs from the recorded one; "" if none does."""
     for stage in STAGES:
         recorded, found = made.recorded.stages.get(stage), made.built.report.stages.get(stage)
         if recorded is not None and found is not None and _plain(recorded) != _plain(found):
@@ -164,7 +167,7 @@ def _plain(text: str) -> str:
 
 
 def _run(made: Replayed, how: How) -> None:
-    """Prints what a run gives. CompileError where something of the graph was not recorded."""
+    """Runs the graph and prints time and result types. CompileError if the recording lacks constants of the graph."""
     missing = list(missing_constants(made.recorded))
     if missing:
         raise CompileError(
@@ -196,6 +199,7 @@ def _shown(value: Any) -> str:
 
 
 def _sizes(given: Sequence[str]) -> Mapping[str, int]:
+    """Parses ``NAME=NUMBER`` arguments of ``--size``. OptionError for other text or a repeated name."""
     found = {}
     for text in given:
         name, _, number = text.partition("=")

@@ -1,4 +1,5 @@
-"""What ``symshape.explain`` tells of a compile."""
+"""The report of a compile that ``symshape.explain`` returns: dataclasses for graphs, kernels, constraints,
+fallbacks."""
 
 from __future__ import annotations
 
@@ -27,17 +28,18 @@ from symshape.prover.numbers.condition import TRUE, Condition
 from symshape.prover.numbers.expr import Expr
 from symshape.tools.traffic import call_bytes, kernel_bytes, workspace_bytes
 
-PROCESSORS = 132  # of an H100: what a report counts with
+PROCESSORS = 132  # multiprocessors of an H100, which figures of a report assume
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to run a kernel: a form (CPU) or a variant (GPU). Of a kernel's the first is run whose condition holds.
+    """One way to run a kernel: a form (CPU) or a variant (GPU). A launch runs the kernel's first one whose condition
+    holds.
 
-    ``name``       of the form or variant
-    ``condition``  over the kernel's index arguments (``loops.symbols``); of a variant also over "processors" of the GPU
-                   and "addressK", of the data of argument K
-    ``does``       how the points are computed, in a few words
+    ``name``       name of the form or variant
+    ``condition``  condition over the kernel's index arguments (``loops.symbols``). For a variant also over
+                   "processors", the GPU's number of multiprocessors, and "addressK", the data address of argument K
+    ``does``       a short description of how the points are computed
     """
 
     name: str
@@ -49,15 +51,16 @@ class Choice:
 class KernelReport:
     """One kernel.
 
-    ``name``     of its function in the IR
-    ``kind``     "pointwise", "reduction", "scan", "scatter" or "mixed": what it launches, at once (mix-reductions)
+    ``name``     name of the kernel's function in the IR
+    ``kind``     "pointwise", "reduction", "scan", "scatter", or "mixed" (a mixture of several kernels in one launch,
+                 made by ``mix-reductions``)
     ``target``   "cpu" or "triton"
     ``source``   MLIR text (cpu) or Python (triton)
-    ``loops``    its loop program, which the source was printed from
-    ``planned``  the ways to run it on a GPU; none for the target "cpu"
-    ``module``   MLIR text from which the ways to run a CPU kernel on a GPU are planned when they are asked for; kept by
+    ``loops``    the loop program that the source was printed from
+    ``planned``  the variants on a GPU; empty for the target "cpu"
+    ``module``   MLIR text of the kernels, from which the GPU variants of a CPU kernel are planned on demand; kept by
                  ``explain`` only
-    ``cpu``      the instructions that a CPU kernel may use (``Options.cpu``)
+    ``cpu``      the instruction set that a CPU kernel may use (``Options.cpu``)
     """
 
     name: str
@@ -71,17 +74,17 @@ class KernelReport:
 
     @property
     def triton_source(self) -> str:
-        """The same kernel as Triton code, whatever the target."""
+        """The kernel as Triton code, also if its target is the CPU."""
         return str(self._triton().source)
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the ways to run it; the host program chooses among them at each call."""
+        """Names of the variants, among which the host program chooses at each call; ("default",) on a CPU."""
         return ("default",) if self.target == "cpu" else tuple(v.name for v in self._triton().variants)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The ways to run it on its target, in the order in which a launch tries them."""
+        """The forms or variants on the kernel's target, in the order in which a launch tries them."""
         if self.target != "cpu":
             return tuple(Choice(v.name, v.condition, _of_variant(v)) for v in self.plans)
         if self.loops.scatter is not None:
@@ -96,12 +99,12 @@ class KernelReport:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """``file:line`` of the user's lines that the kernel's operations come from, in order, each once; of a kernel
-        that ``explain`` has compiled."""
+        """The lines of user code that the kernel's operations come from, as ``file:line``, in order and without
+        duplicates. Empty unless ``explain`` compiled the kernel."""
         return _lines(self.module).get(self.name, ()) if self.module else ()
 
     def ptx(self, arch: int = 90, variant: str | None = None) -> str:
-        """PTX for sm_``arch`` of a variant of the Triton code (by default the first), whatever the target.
+        """PTX of one variant (default: the first) of the Triton code for sm_``arch``, also if the target is the CPU.
 
         Needs triton, but no GPU.
         """
@@ -117,9 +120,11 @@ class KernelReport:
         return compile_variant(kernel, chosen, arch).ptx
 
     def bytes_accessed(self, **symbols: int) -> int:
-        """Bytes that a launch reads and writes, for values of the kernel's own index arguments (``loops.symbols``).
+        """Bytes that one launch reads and writes. ``symbols`` are values of the kernel's index arguments
+        (``loops.symbols``).
 
-        With the workspace of a split reduction on a GPU of 132 multiprocessors; on a CPU that stays in the caches.
+        On a GPU the workspace of a split reduction is included, for 132 multiprocessors. On a CPU it is not: it stays
+        in the caches.
         """
         own = 0 if self.target == "cpu" else workspace_bytes(self._triton(), symbols, PROCESSORS)
         return kernel_bytes(self.loops, symbols) + own
@@ -131,12 +136,13 @@ class KernelReport:
 
     @property
     def plans(self) -> tuple[Variant, ...]:
-        """The ways to run the Triton code, whatever the target."""
+        """The GPU variants, also if the target is the CPU."""
         plans = {} if self.planned or not self.module else _plans(self.module)
         return self.planned or for_loops(plans.get(self.name, ()), self.loops)
 
 
 def _of_variant(variant: Variant) -> str:
+    """A variant's form, block sizes, warps and index width, in words."""
     if variant.form == SEPARATE:
         return "separate, the kernels that it is made of one after the other"
     blocks = {"x": variant.xblock, "y": variant.yblock, "r": variant.rblock}
@@ -145,7 +151,7 @@ def _of_variant(variant: Variant) -> str:
 
 
 def _of_form(form: Any) -> str:
-    """How a CPU kernel's points are divided, in words."""
+    """How a CPU form vectorises, tiles and splits the points, in words."""
     division = form.division
     words = [f"lanes along {division.lane.name}" if division.lane is not None else "no lanes"]
     words += [f"{division.copies} vectors at once"] if division.copies > 1 else []
@@ -168,7 +174,7 @@ def _parsed(module: str) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=4)
 def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
-    """The variants that the kernels of a module would have on a GPU."""
+    """The GPU variants of each kernel in a module, planned now."""
     from symshape.passes.framework.manager import run_pipeline
 
     with _parsed(module) as parsed:
@@ -178,7 +184,7 @@ def _plans(module: str) -> dict[str, tuple[Variant, ...]]:
 
 @functools.lru_cache(maxsize=4)
 def _lines(module: str) -> dict[str, tuple[str, ...]]:
-    """The user's lines that the kernels of a module come from."""
+    """The lines of user code that each kernel in a module comes from."""
     with _parsed(module) as parsed:
         found = {function_name(k): [op.location for op in body_of(k)] for k in kernel_functions(parsed)}
         return {
@@ -189,16 +195,16 @@ def _lines(module: str) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class ConstraintReport:
-    """One constraint on sizes, and what became of it.
+    """One constraint on sizes, and what the compiler did with it.
 
-    ``text``     the condition, over symbols
-    ``kind``     "assume" (a guard of the tracer, checked before the compiled code runs), "expect_true" (must hold) or
-                 "guard" (of this entry)
-    ``status``   "assumed", "proven" (from facts), "implied" (by other constraints too), "hoisted" (checked at each
-                 call, earlier than written) or "checked" (at each call)
-    ``source``   ``file:line``: the user's where one exists, else the framework's
-    ``message``  what the user said in case it does not hold
-    ``sources``  those of all constraints that were merged into this one
+    ``text``     the condition over symbols
+    ``kind``     "assume" (a guard of the tracer, checked before compiled code runs), "expect_true" (must hold), or
+                 "guard" (holds for calls that this entry serves)
+    ``status``   "assumed"; "proven" (follows from facts); "implied" (follows from facts and other constraints);
+                 "hoisted" (checked at each call, earlier than written); or "checked" (checked at each call)
+    ``source``   ``file:line`` in user code if known, else in the framework
+    ``message``  the user's message for a violation
+    ``sources``  the ``source`` of each constraint that was merged into this one
     """
 
     text: str
@@ -210,7 +216,7 @@ class ConstraintReport:
 
     @property
     def source_text(self) -> str:
-        """What stands at ``source``; "" if it cannot be read."""
+        """The line of code at ``source``; "" if it cannot be read."""
         file, _, line = self.source.rpartition(":")
         return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
@@ -222,12 +228,12 @@ class ConstraintReport:
 
 @dataclass(frozen=True)
 class Fallback:
-    """One failure and what was done instead.
+    """One failure of the compiler, and what was done instead.
 
     ``step``     the pass or step of code generation that failed
-    ``reason``   what it said
+    ``reason``   the error message
     ``action``   what was done instead
-    ``command``  how to meet it again, or the file that shows it
+    ``command``  a command that reproduces the failure, or a file that shows it
     """
 
     step: str
@@ -241,11 +247,11 @@ class Fallback:
 
 @dataclass(frozen=True)
 class StageFile:
-    """A file that was to take the place of a stage of a graph.
+    """A file given to replace a stage of a graph (option ``stage``).
 
-    ``stage``       its name
-    ``file``        its path
-    ``difference``  why it was left out, with both signatures; "" where it was taken
+    ``stage``       name of the stage
+    ``file``        path of the file
+    ``difference``  why the file was not used, with both signatures; "" if it was used
     """
 
     stage: str
@@ -263,25 +269,25 @@ class GraphReport:
     """One compiled graph.
 
     ``kind``             "inference", "forward" or "backward"
-    ``target``           "cpu", "triton", or "calls" for a graph that is run operator by operator
+    ``target``           "cpu", "triton", or "calls" if the graph is run operator by operator
     ``symbols``          the symbols of sizes: name, range, divisor, hint and source of each
-    ``timings``          (step, seconds), in the order in which the steps ran: see ``symshape/pipeline.py``
+    ``timings``          (step, seconds) of each step of ``symshape/pipeline.py``, in the order in which they ran
     ``stages``           the IR text after each stage; kept by ``explain`` only
-    ``statistics``       what passes counted, by the name of the pass and of the statistic
-    ``remarks``          what passes say of single operations, by the name of the pass
-    ``kernels``          the kernels, each once however often it is launched
-    ``launched``         for each launch in the host program the kernel, and the sizes that it gets
-    ``called``           for each library call the op, and its buffers
+    ``statistics``       counters of passes, by pass and statistic
+    ``remarks``          remarks of passes on single operations, by pass
+    ``kernels``          the kernels, each listed once
+    ``launched``         for each launch in the host program, the kernel's name and its index arguments
+    ``called``           for each library call, the operator and its buffers
     ``constraints``      the constraints on sizes; kept by ``explain`` only
-    ``specialisations``  which line pinned which size; kept by ``explain`` only
-    ``stage_files``      which stages were to be taken from files (option ``stage``), and what became of it
-    ``fallbacks``        what failed, and what was done instead (``symshape.fallbacks``)
-    ``cuda_graphs``      with the option ``cuda_graphs``: which calls are replayed, and which are not, and why. It grows
+    ``specialisations``  sizes that lines of code fixed to a value or made equal; kept by ``explain`` only
+    ``stage_files``      files that were to replace stages (option ``stage``), and whether they were used
+    ``fallbacks``        failures of the compiler, and what was done instead (``symshape.fallbacks``)
+    ``cuda_graphs``      with the option ``cuda_graphs``: which calls are replayed, and why others are not. Extended
                          while the graph is called
-    ``cache``            "hit", "stored", why the graph cannot be kept on disk, or "" where the cache is switched off
+    ``cache``            "hit", "stored", the reason why the graph cannot be cached, or "" if the cache is disabled
     ``program_source``   the host program as Python text
-    ``stub_source``      its first part, the guard stub: symbols are bound, and what is not proven is checked, before
-                         any work
+    ``stub_source``      the guard stub, its first part, which binds symbols and checks unproven conditions before any
+                         other work
     """
 
     kind: str
@@ -305,21 +311,22 @@ class GraphReport:
 
     @property
     def library_calls(self) -> list[str]:
-        """The ops that are called, in order."""
+        """Names of the operators called, in order."""
         return [call.target for call in self.called]
 
     @property
     def launches(self) -> int:
-        """How many kernels a call launches."""
+        """Number of kernel launches per call, each launch in the host program counted once."""
         return len(self.launched)
 
     @property
     def mask_remarks(self) -> list[str]:
-        """What passes say of boolean masks: which stay, and why."""
+        """Remarks of the passes for boolean masks: which masks remain, and why."""
         return [one for name in ("mask-to-where", "compact-masks") for one in self.remarks.get(name, ())]
 
     def stage(self, name: str) -> str:
-        """The IR text after a stage; where no pass ran in it, that of the stage before."""
+        """The IR text after a stage; if no pass ran in that stage, of the stage before it. SymshapeError if no IR is
+        kept."""
         names = list(STAGES)
         if name in names:
             for stage in reversed(names[: names.index(name) + 1]):
@@ -329,9 +336,10 @@ class GraphReport:
         raise SymshapeError(f"no IR is kept for stage {name!r}", next_step=f"stages: {known}")
 
     def bytes_accessed(self, **sizes: int) -> int:
-        """Bytes that the kernels read and write in a call: for each launch, the distinct elements of its tensors.
+        """Bytes that the kernels read and write in one call: per launch, the distinct elements of its tensors.
 
-        Library calls are not in it. ``sizes`` are values of symbols by name; for one left out the size first seen.
+        Library calls are not included. ``sizes`` are values of symbols by name; the default is the size first seen.
+        OptionError for an unknown symbol, or an unbacked one without a value.
         """
         values = self._values(sizes, self._launch_sizes())
         kernels = {k.name: k for k in self.kernels}
@@ -342,14 +350,16 @@ class GraphReport:
         return total
 
     def library_bytes_accessed(self, **sizes: int) -> int:
-        """Bytes of the buffers that library calls read and make in a call of the graph; ``sizes`` as above.
+        """Bytes of the buffers that library calls read and return in one call; ``sizes`` as in `bytes_accessed`.
 
-        Each buffer counts once and whole for each call: what a call does inside is its own.
+        Each call counts each of its buffers once and in full; memory used inside a call is not known.
         """
         values = self._values(sizes, self._call_sizes())
         return sum(call_bytes(call, values) for call in self.called)
 
     def _values(self, sizes: Mapping[str, int], exprs: Iterable[Expr]) -> dict[str, int]:
+        """Values of all symbols in ``exprs``: ``sizes``, else hints. OptionError for a symbol unknown or without
+        one."""
         used = {symbol for expr in exprs for symbol in expr.symbols}
         every = {symbol for expr in (*self._launch_sizes(), *self._call_sizes()) for symbol in expr.symbols}
         sources = {row.name: row.source for row in self.symbols} | dict.fromkeys(every - self._names(), "")
@@ -390,7 +400,7 @@ class GraphReport:
 
 
 def _longest(timings: Sequence[tuple[str, float]], shown: int = 6) -> list[tuple[str, float]]:
-    """The steps that took longest, the others as one."""
+    """The ``shown`` longest steps, then one entry for all others."""
     steps: dict[str, float] = {}
     for name, seconds in timings:
         steps[name] = steps.get(name, 0.0) + seconds
@@ -408,10 +418,10 @@ def _counts(words: Iterable[str]) -> str:
 class FrameReport:
     """One frame that Dynamo traced.
 
-    ``function``  its name
-    ``line``      ``file:line`` of it
-    ``seconds``   from the call until it was compiled: tracing, and the steps of its graphs
-    ``graphs``    how many graphs there were when it was done, of all frames
+    ``function``  name of the function
+    ``line``      ``file:line`` of its definition
+    ``seconds``   time from the call until the frame was compiled: tracing, and all steps for its graphs
+    ``graphs``    number of graphs compiled in total, over all frames, when this frame was done
     """
 
     function: str
@@ -422,12 +432,12 @@ class FrameReport:
 
 @dataclass
 class Report:
-    """What ``symshape.explain`` returns.
+    """The result of ``symshape.explain``.
 
     ``graphs``    all graphs, in the order in which they were compiled
-    ``further``   why a function has another graph: each time that one was compiled again
-    ``frames``    the frames that were traced, in order
-    ``result``    what the function returned, at the last call
+    ``further``   for each recompile, the reason
+    ``frames``    the traced frames, in order
+    ``result``    the function's result at the last call
     ``compiled``  the compiled function
     """
 
@@ -438,15 +448,15 @@ class Report:
     compiled: Callable[..., Any] | None = field(default=None, repr=False)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the compiled function again. What that compiles is added to the report."""
+        """Calls the compiled function. Anything compiled by that is added to the report."""
         assert self.compiled is not None
         self.result = self.compiled(*args, **kwargs)
         return self.result
 
     def html(self, path: str | os.PathLike[str], title: str = "") -> Path:
-        """Writes all of it as one HTML file that needs nothing else; the path of it.
+        """Writes the report as one self-contained HTML file and returns its path.
 
-        OptionError where a library that makes it is missing (``pip install 'symshape[report]'``).
+        OptionError if a required library is missing (``pip install 'symshape[report]'``).
         """
         from symshape.tools.html_report.page import html_page
 
@@ -461,11 +471,11 @@ class Report:
 
     @property
     def specialisations(self) -> list[Specialisation]:
-        """Which line pinned which size, over all graphs, each once."""
+        """The specialisations of all graphs, without duplicates."""
         return list(dict.fromkeys(one for graph in self.graphs for one in graph.specialisations))
 
     def totals(self) -> Mapping[str, int]:
-        """Numbers over all graphs."""
+        """Counts over all graphs: graphs, kernels, launches, library calls, fallbacks."""
         return {
             "graphs": len(self.graphs),
             "kernels": sum(len(g.kernels) for g in self.graphs),

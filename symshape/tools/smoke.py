@@ -1,7 +1,7 @@
-"""``make smoke``: the least that shows the compiler works on this machine. No test tools are needed.
+"""``make smoke``: a minimal check that the compiler works on this machine. Needs no test tools.
 
-A small model runs at several sizes for each target: compiled CPU code, Triton kernels (interpreted), and Triton kernels
-on a GPU if there is one. Every result is compared with eager, and one compile must have served all sizes.
+Runs a small model at several sizes on each target: CPU code, Triton kernels in Triton's interpreter, and Triton kernels
+on a GPU if there is one. Each result is compared with eager mode, and a single compile must serve all sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDTH = 32
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs each target in a process of its own: the interpreter must be chosen before triton is imported."""
+    """Runs each target in its own process, since TRITON_INTERPRET must be set before triton is imported."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments:
         return run(arguments[0])
@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(target: str) -> int:
-    """One target: 0 if every size agrees with eager and there was one compile."""
+    """Checks one target. Returns 0 if all sizes agree with eager mode after exactly one compile, else 1."""
     import torch
 
     if target == "gpu" and not torch.cuda.is_available():
@@ -70,7 +70,7 @@ def _model() -> torch.nn.Module:
     import torch
 
     class Block(torch.nn.Module):
-        """Normalisation, a gated product, a softmax over the sequence, a residual: row, column, pointwise."""
+        """Layer norm, a gated product, a softmax over the sequence, a residual: reductions of rows and of columns."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""What a command works on: a model of the zoo, or a function of the user's file or module."""
+"""Looks up the program that a command works on: a model of the zoo, or a function in a file or module of the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from symshape.tools import zoo
 
 @dataclass(frozen=True)
 class Subject:
-    """``fn(*inputs, **keywords)``"""
+    """A program with its arguments: the call ``fn(*inputs, **keywords)``."""
 
     name: str
     fn: Any
@@ -28,13 +28,14 @@ class Subject:
 
 
 def subject(name: str) -> Subject:
-    """A model of ``symshape.tools.zoo`` at its first shape, or FILE.py:FUNCTION or MODULE:FUNCTION with ``inputs()``
-    beside it: a tuple of the function's arguments. OptionError for anything else."""
+    """The model ``name`` of ``symshape.tools.zoo`` at its first shape, or the function of FILE.py:FUNCTION or
+    MODULE:FUNCTION. The file or module must also define ``inputs()``, which returns a tuple of the function's
+    arguments. OptionError for any other name."""
     return find_subject(name)()
 
 
 def find_subject(name: str) -> Callable[[], Subject]:
-    """``subject``, whose model is built when it is called; the name is looked up at once."""
+    """Like `subject`, but returns a function that builds the model; only the name is checked now."""
     if name in zoo.MODELS:
         return lambda: _of_zoo(name)
     found, make = _function(name)
@@ -42,7 +43,7 @@ def find_subject(name: str) -> Callable[[], Subject]:
 
 
 def _arguments(name: str, given: Any) -> Sequence[Any]:
-    """What ``inputs`` has returned. A tensor is a sequence too, of its rows."""
+    """The result of ``inputs()``. OptionError unless it is a tuple or list; a tensor would unpack into its rows."""
     if not isinstance(given, (tuple, list)):
         hint = "it returns a tuple of the function's arguments: (x,)"
         raise OptionError(f"inputs() of {name} returns a {type(given).__name__}", next_step=hint)
@@ -55,7 +56,8 @@ def _of_zoo(name: str) -> Subject:
 
 
 def _function(name: str) -> tuple[Any, Callable[..., Any]]:
-    """The function of FILE.py:FUNCTION or MODULE:FUNCTION, and what makes its arguments."""
+    """The function of FILE.py:FUNCTION or MODULE:FUNCTION, and the function ``inputs`` beside it. OptionError if one is
+    missing."""
     file, _, function = name.partition(":")
     module = _module(file) if function else None
     if module is None:
@@ -72,8 +74,8 @@ def _function(name: str) -> tuple[Any, Callable[..., Any]]:
 
 @dataclass(frozen=True)
 class Sized:
-    """A program at any sizes: ``make(size)`` gives its arguments and keywords; ``sizes`` are those that it is measured
-    at where none are asked for."""
+    """A program that runs at any size. ``make(size)`` returns its arguments and keywords; ``sizes`` are the default
+    sizes to measure."""
 
     name: str
     fn: Any
@@ -81,16 +83,17 @@ class Sized:
     sizes: Sequence[tuple[int, ...]] = ()
 
     def on(self, device: str) -> Any:
-        """The program; a module is moved."""
+        """The function; a module is moved to ``device``."""
         return self.fn.to(device) if isinstance(self.fn, torch.nn.Module) else self.fn
 
     def inputs(self, size: tuple[int, ...], device: str) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Arguments and keywords for ``size``, on ``device``."""
         return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), self.make(size))
 
 
 def sized(name: str) -> Sized:
-    """A model of ``symshape.tools.zoo``, or FILE.py:FUNCTION or MODULE:FUNCTION with ``inputs(*sizes)`` beside it.
-    OptionError for anything else."""
+    """A model of ``symshape.tools.zoo``, or FILE.py:FUNCTION or MODULE:FUNCTION with a function ``inputs(*sizes)``
+    beside it. OptionError for any other name."""
     if name in zoo.MODELS:
         model = zoo.MODELS[name]
 
@@ -109,7 +112,7 @@ def sized(name: str) -> Sized:
 
 
 def _module(file: str) -> Any:
-    """A file, or what can be imported by a dotted name; None if there is neither."""
+    """The module of a file, or of a dotted name that can be imported; None if there is neither."""
     if not Path(file).is_file():
         if not all(part.isidentifier() for part in file.split(".")):
             return None
@@ -118,11 +121,11 @@ def _module(file: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name is not None and f"{file}.".startswith(f"{error.name}."):
                 return None
-            raise  # of what the module imports
+            raise  # the module exists, but one of its own imports is missing
     spec = importlib.util.spec_from_file_location("symshape_subject", file)
     if spec is None or spec.loader is None:
         raise OptionError(f"{file} is no Python file", next_step="give FILE.py:FUNCTION")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look for their module there
+    sys.modules[spec.name] = module  # dataclasses look up their module here
     spec.loader.exec_module(module)
     return module

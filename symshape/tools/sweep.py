@@ -1,14 +1,13 @@
-"""One parameter at several values over sizes of a program, and what each value costs against the best of them.
+"""``symshape sweep``: measures a program with one parameter at several values, over several sizes.
 
     symshape sweep bert fuse-kernels.max-members 1,4,64 --sizes 2x8,4x64 --plot sweep.png
     symshape sweep model.py:fn opt-level 0,2,3 --sizes 64,4096 --out sweep.json
     symshape sweep llama plan-tiles.tile 16,32,64 --device cuda
 
-A parameter is an option of a pass of the pipeline (PASS.OPTION) or a number, a switch or a text among the options of a
-compile. Every value is compiled and has met all sizes, and its numbers are compared with eager mode's, before anything
-is timed; samples are taken in turns. Regret is the time at a value over that at the best value for the same size.
-Passes that plan kernels of GPUs change nothing on a CPU: they are swept on a GPU only. Nothing of the repository is
-needed.
+A parameter is an option of a pass (PASS.OPTION), or an option of the compiler that is a number, a switch or a text.
+Each value is compiled, run at all sizes and compared with eager mode before anything is timed; samples alternate
+between values. Regret is the time at a value divided by the time at the best value for the same size. Passes that plan
+GPU kernels have no effect on CPUs and are swept on a GPU only. No checkout of the repository is needed.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _NO_EFFECT = ("cache", "debug_dir", "target", "strict", "probe_custom_operators"
 
 @dataclass(frozen=True)
 class Parameter:
-    """``owner``: a pass, or "" for an option of a compile."""
+    """A parameter to sweep: option ``option`` of the pass ``owner``, or of the compiler if ``owner`` is ""."""
 
     owner: str
     option: str
@@ -55,11 +54,11 @@ class Parameter:
 
     @property
     def stage(self) -> str:
-        """That the pass belongs to; "" for an option of a compile."""
+        """The stage that the pass belongs to; "" for an option of the compiler."""
         return next((stage for stage, names in STAGES.items() if self.owner in names), "")
 
     def options(self, value: str) -> dict[str, Any]:
-        """Those of a compile at this value."""
+        """The options of ``symshape.compile`` that set the parameter to ``value``."""
         if self.owner:
             return {"pass_options": {self.owner: f"{self.option}={value}"}, "cache": False, "strict": True}
         kind = next(str(one.type) for one in fields(Options) if one.name == self.option)
@@ -67,6 +66,7 @@ class Parameter:
 
 
 def _read(name: str, kind: str, value: str) -> Any:
+    """``value`` converted to type ``kind``. OptionError if it cannot be."""
     readers: dict[str, Callable[[str], Any]] = {
         "int": int,
         "str": str,
@@ -79,7 +79,7 @@ def _read(name: str, kind: str, value: str) -> Any:
 
 
 def parameters() -> list[str]:
-    """All that can be swept."""
+    """Names of all parameters that can be swept."""
     of_passes = []
     for name in (name for names in STAGES.values() for name in names):
         cls = registry.lookup(name)
@@ -89,8 +89,8 @@ def parameters() -> list[str]:
 
 
 def parameter(text: str, values: Sequence[str], device: str) -> Parameter:
-    """OptionError for one that does not exist, for a value that it does not take, and for one that does nothing on
-    this device."""
+    """Parses a parameter's name. OptionError if it does not exist, does not take one of ``values``, or has no effect on
+    ``device``."""
     owner, _, option = text.rpartition(".")
     if text.replace("_", "-") not in parameters():
         raise OptionError(f"nothing is called {text!r}", next_step=f"parameters: {', '.join(parameters())}")
@@ -110,8 +110,9 @@ def parameter(text: str, values: Sequence[str], device: str) -> Parameter:
 
 @dataclass(frozen=True)
 class Row:
-    """One sample. ``points``: the product of the sizes; ``seconds``: of a call; ``error``: the largest difference to
-    eager mode over the largest value; ``code``: equal where two values have made the same code."""
+    """One timing sample. ``points`` is the product of the sizes; ``seconds`` is per call; ``error`` is the largest
+    difference to eager mode, relative to the largest value; values of one pass that gave the same code have equal
+    ``code``."""
 
     program: str
     size: str
@@ -127,7 +128,7 @@ class Row:
 
 
 def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequence[str], how: How) -> list[Row]:
-    """All values at all sizes."""
+    """Compiles and checks all values at all sizes, then times them; one row per sample."""
     inputs = {size: program.inputs(size, how.device) for size in sizes}
     with torch.no_grad(), Progress("sweep", len(values) + len(sizes)) as progress:
         fn = program.on(how.device)
@@ -156,7 +157,8 @@ def measure(program: Sized, sizes: Sequence[Size], what: Parameter, values: Sequ
 
 @dataclass(frozen=True)
 class How:
-    """``rounds`` samples of each value at each size, of at least so many seconds of a clock."""
+    """How values are timed: ``rounds`` samples of each at each size, of ``at_least`` seconds on a clock of
+    ``measure.CLOCKS``."""
 
     device: str = "cpu"
     rounds: int = 7
@@ -165,6 +167,7 @@ class How:
 
 
 def _called(report: Report | None, fn: Any, options: dict[str, Any], given: Any, named: Any) -> Report:
+    """Calls the compiled function, after compiling it with ``options`` if ``report`` is None."""
     if report is None:
         return explain(fn, *given, options=options, **named)
     report.run(*given, **named)
@@ -172,6 +175,7 @@ def _called(report: Report | None, fn: Any, options: dict[str, Any], given: Any,
 
 
 def _run(report: Report, given: Any, named: Any, device: str) -> Callable[[], Any]:
+    """A function that makes one call and, on a GPU, waits for it."""
     run = functools.partial(report.run, *given, **named)
     if device == "cpu":
         return run
@@ -184,8 +188,8 @@ def _run(report: Report, given: Any, named: Any, device: str) -> Callable[[], An
 
 
 def _codes(compiled: dict[str, Report], what: Parameter) -> dict[str, int]:
-    """A number for each value, the same for those of a pass that made the same programs and kernels. What an option
-    of a compile changes may come after their text."""
+    """A number for each value. Values of a pass's option have equal numbers if they gave equal programs and kernels. An
+    option of the compiler may act after the text is generated, so that each of its values has its own number."""
     texts: dict[Any, int] = {}
     found = {}
     for value, report in compiled.items():
@@ -196,7 +200,7 @@ def _codes(compiled: dict[str, Report], what: Parameter) -> dict[str, int]:
 
 
 def _origin() -> tuple[str, str]:
-    """Commit and machine."""
+    """The commit (or version) of symshape, and a description of the machine."""
     here = environment()
     try:
         code = commit.current(Path(__file__).resolve().parents[2])
@@ -206,7 +210,7 @@ def _origin() -> tuple[str, str]:
 
 
 def regrets(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For each size and value the median time, and over that of the value with the least: tidy rows."""
+    """Per size and value, the median time and the regret, as tidy rows."""
     times: dict[tuple[str, int], dict[str, list[float]]] = {}
     for row in rows:
         times.setdefault((row.size, row.points), {}).setdefault(row.value, []).append(row.seconds)
@@ -222,7 +226,7 @@ def regrets(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def sizes_of(text: str) -> list[Size]:
-    """``2x8,4x64``. OptionError for anything else."""
+    """Parses sizes written as ``2x8,4x64``. OptionError for other text or negative sizes."""
     try:
         found = [tuple(int(one) for one in part.split("x")) for part in text.split(",") if part]
     except ValueError as error:
@@ -235,8 +239,8 @@ def sizes_of(text: str) -> list[Size]:
 def sweep(
     name: str, text: str, values: Sequence[str], sizes: Sequence[Size], how: How, out: str | None, image: str | None
 ) -> str:
-    """Tables of times and regrets; ``out`` gets the rows as JSON, ``image`` the plot. Without sizes those that a model
-    is measured at."""
+    """Runs a sweep and returns its tables of times and regrets. ``out`` receives the rows as JSON, ``image`` the plot.
+    If ``sizes`` is empty, the program's default sizes are used. OptionError for fewer than two different values."""
     if len(set(values)) < 2 or len(set(values)) < len(values):
         raise OptionError(f"the values of {text} are {', '.join(values)}", next_step="give two or more different ones")
     what = parameter(text, values, how.device)

@@ -1,4 +1,4 @@
-"""Terminal output of the tools: a live progress bar, tables, colours. Plain text when piped."""
+"""Terminal output of the tools: progress bar, tables, colours. Falls back to plain text if output is not a terminal."""
 
 from __future__ import annotations
 
@@ -14,50 +14,51 @@ from typing import Final, TextIO
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-# Eighths of a cell, so that the bar moves smoothly.
+# Block characters in steps of an eighth of a cell, so that the bar moves smoothly.
 _PARTS = " ▏▎▍▌▋▊▉█"
 
-CLEAR: Final = "\r\x1b[2K"  # the line that the cursor is in
-LINE: Final = threading.Lock()  # of who draws the line of the terminal that is drawn again and again
+CLEAR: Final = "\r\x1b[2K"  # erases the cursor's line
+LINE: Final = threading.Lock()  # held by whoever redraws a line of the terminal
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that wants colours (https://no-color.org)."""
+    """Whether a stream is a terminal that accepts colours (https://no-color.org)."""
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def may_draw(stream: TextIO) -> bool:
-    """Whether a line may be drawn there unasked: on a terminal, by a process in its foreground, and by the first of
-    a machine's ranks."""
+    """Whether the compiler may draw a progress line there without being asked: on a terminal, in a foreground process,
+    and, in distributed runs, by local rank 0 only."""
     if os.environ.get("LOCAL_RANK", "0") != "0":
         return False
     try:
         return is_live(stream) and not _is_in_background(stream)
-    except (AttributeError, ValueError):  # there is no stderr, it is closed, or a program has put its own there
+    except (AttributeError, ValueError):  # stderr is missing, closed, or replaced by the program
         return False
 
 
 def _is_in_background(stream: TextIO) -> bool:
-    """Whether a shell's prompt, or another program, has the terminal."""
+    """Whether another process group, such as the shell, is in the terminal's foreground."""
     try:
         return os.tcgetpgrp(stream.fileno()) != os.getpgrp()
-    except OSError:  # it is not the terminal of this session, which has no jobs there
+    except OSError:  # not this session's controlling terminal: no job control
         return False
 
 
 def style(text: str, *names: str, stream: TextIO | None = None) -> str:
-    """``text`` in the given styles, unchanged when the stream is not a terminal."""
+    """``text`` in the given styles; unchanged if the stream (default: stdout) is not a terminal."""
     if not names or not is_live(stream or sys.stdout):
         return text
     return f"\x1b[{';'.join(_STYLES[name] for name in names)}m{text}\x1b[0m"
 
 
 def width_of(text: str) -> int:
+    """Number of visible characters, without escape sequences."""
     return len(_ESCAPE.sub("", text))
 
 
 class Progress:
-    """A progress bar with elapsed time on stderr; one line per quarter where stderr is not a terminal."""
+    """A progress bar with elapsed time on stderr; if stderr is not a terminal, one line per quarter of the work."""
 
     def __init__(self, title: str, total: int, stream: TextIO | None = None) -> None:
         self.title, self.total, self.stream = title, max(total, 1), stream or sys.stderr
@@ -79,11 +80,12 @@ class Progress:
             LINE.release()
 
     def say(self, note: str) -> None:
-        """What is being done now, without a step forward."""
+        """Shows what is being done, without advancing the bar."""
         self.note = note
         self._draw()
 
     def step(self, note: str = "") -> None:
+        """Advances the bar by one of ``total`` steps."""
         self.done += 1
         self.note = note or self.note
         self._draw()
@@ -113,7 +115,7 @@ class Progress:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, stream: TextIO | None = None) -> str:
-    """A table with one rule under the header; a column is right-aligned when all its cells are numbers."""
+    """A text table with a rule below the header. Columns of numbers are right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     columns = range(len(header))
     widths = [max([len(header[i]), *(width_of(row[i]) for row in cells)]) for i in columns]
@@ -132,6 +134,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, stream: Te
 
 
 def _rule(stream: TextIO) -> str:
+    """The character of a horizontal rule that the stream's encoding has."""
     try:
         "─".encode(stream.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""How many bytes a kernel moves, from its loop program, and a library call, from its buffers."""
+"""Memory traffic in bytes: of a kernel, from its loop program, and of a library call, from its buffers."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from symshape.prover.numbers.expr import Expr, minimum, product
 
 
 def kernel_bytes(loops: Any, values: Mapping[str, int], *, whole: bool = False) -> int:
-    """Bytes of distinct elements that one launch reads and writes, for values of the kernel's symbols.
+    """Bytes of the distinct elements that one launch reads and writes, for ``values`` of the kernel's symbols.
 
-    An element counts once for each tensor argument, however often the code reads it: this is what must be moved, not
-    what a target moves. Elements under a mask count as read, up to the size of the tensor; so do gathered ones.
-    ``whole``: every argument counts with its whole size, as Inductor counts what a fused kernel reads and writes.
+    Each element counts once per tensor argument, however often the code reads it: a lower bound on the traffic, not
+    what a target moves. Masked and gathered elements count as read, limited by the size of the tensor.
+    ``whole``: each argument counts in full, as Inductor counts the traffic of a fused kernel.
     """
     return kernel_bytes_expr(loops, whole=whole).evaluate(values)
 
 
 def kernel_bytes_expr(loops: Any, *, whole: bool = False) -> Expr:
-    """The same over the kernel's symbols: right for sizes from 0 on."""
+    """`kernel_bytes` as an expression over the kernel's symbols, valid for non-negative sizes."""
     touched: dict[int, dict[Any, Expr]] = {}
     for instr in loops.code:
         if instr.op in ("load", "store"):
@@ -39,8 +39,8 @@ def kernel_bytes_expr(loops: Any, *, whole: bool = False) -> Expr:
 
 
 def workspace_bytes(kernel: Any, values: Mapping[str, int], processors: int) -> int:
-    """Bytes of partial results that one launch of a Triton kernel writes and reads again: those of a reduction whose
-    rows are split, with this many multiprocessors; 0 where the variant that is chosen splits nothing."""
+    """Bytes of partial results that one launch of a Triton kernel writes and reads back, on a GPU with ``processors``
+    multiprocessors. 0 if the chosen variant does not split its rows."""
     numbers = _Numbers({**values, "processors": processors, "max": max, "min": min})
     numbers["xnumel"] = eval(kernel.xnumel, {}, numbers)
     numbers["rnumel"] = eval(kernel.rnumel, {}, numbers)
@@ -52,7 +52,7 @@ def workspace_bytes(kernel: Any, values: Mapping[str, int], processors: int) -> 
 
 
 class _Numbers(dict[str, Any]):
-    """Values by name; what is missing is an address, and all are aligned."""
+    """Values by name. A missing name of an argument or address is 0, that is, an aligned address."""
 
     def __missing__(self, name: str) -> int:
         if name.startswith(("in", "out", "address")):
@@ -61,23 +61,23 @@ class _Numbers(dict[str, Any]):
 
 
 def call_bytes(call: Any, values: Mapping[str, int]) -> int:
-    """Bytes of the buffers that a library call reads and makes, each once and whole, for values of the symbols."""
+    """Bytes of the buffers that a library call reads and returns, each once and in full, for values of the symbols."""
     return call_bytes_expr(call).evaluate(values)
 
 
 def call_bytes_expr(call: Any) -> Expr:
-    """The same over the symbols."""
+    """`call_bytes` as an expression over the symbols."""
     return sum((product(sizes) * item_size(dtype) for sizes, dtype in call.buffers), Expr.const(0))
 
 
 def _points(address: Expr, dims: Any) -> Expr:
-    """Over how many points of the space the address differs: those of the dims that it mentions. A dim that is not
-    mentioned counts as one point, or none where it is empty."""
+    """Number of points of the iteration space with distinct addresses: the product of the dims that the address uses.
+    Other dims count as one point, or none if empty."""
     return product(d.size if d.name in address.symbols else minimum(d.size, 1) for d in dims)
 
 
 def item_size(dtype: str) -> int:
-    """Bytes of an element; ``dtype`` is MLIR's text ("f32", "i1", "complex<f32>", "f8E4M3FN")."""
+    """Bytes per element; ``dtype`` is an MLIR type as text ("f32", "i1", "complex<f32>", "f8E4M3FN")."""
     bits = re.search(r"\d+", dtype)
     if bits is None:
         raise KernelError(f"element type {dtype} has no size")

@@ -1,8 +1,8 @@
-"""One small model of many families of Hugging Face's transformers, each from a configuration: nothing is downloaded.
+"""Small models of many families of Hugging Face transformers, made from configurations: nothing is downloaded.
 
-``full`` has two layers of width 64, what the dashboard measures; ``tiny`` one of width 16, for tests. No model has
-dropout, so that two runs draw nothing. Kinds of inputs: token ids with a padding mask, the same with ids for a
-decoder, a spectrogram with ids for a decoder, sound, images, and images with token ids.
+Size ``full`` (two layers of width 64) is what the dashboard measures; ``tiny`` (one layer of width 16) is for tests.
+Dropout is off in all models, so that results are deterministic. Kinds of inputs: token ids with a padding mask, the
+same with decoder ids, a spectrogram with decoder ids, audio samples, images, and images with token ids.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from symshape.tools.zoo import Kwargs, Model, Shape, Size
 
 POSITIONS = 128
-# Ids below are special: padding, begin, end.
+# Ids below this are special: padding, begin, end.
 _SPECIAL = 3
 _IMAGE = 32
 _MELS, _FRAMES = 8, 40
@@ -25,7 +25,7 @@ _MELS, _FRAMES = 8, 40
 
 @dataclass(frozen=True)
 class Dimensions:
-    """Of a transformer; ``inner`` is the width between the two layers of a feed-forward network."""
+    """Dimensions of a transformer; ``inner`` is the hidden width of the feed-forward network."""
 
     vocabulary: int
     layers: int
@@ -44,7 +44,7 @@ def _ids(d: Dimensions) -> Settings:
 
 
 def _core(d: Dimensions) -> Settings:
-    """Under the names of BERT's configuration."""
+    """The dimensions under BERT's names."""
     return {
         "hidden_size": d.width,
         "num_hidden_layers": d.layers,
@@ -66,7 +66,7 @@ def _one_key_head(d: Dimensions) -> Settings:
 
 
 def _pair(d: Dimensions) -> Settings:
-    """Under the names of BART's configuration."""
+    """Settings of an encoder-decoder, under BART's names."""
     return {
         **_ids(d),
         "d_model": d.width,
@@ -83,6 +83,7 @@ def _pair(d: Dimensions) -> Settings:
 
 
 def _seen(d: Dimensions) -> Settings:
+    """Settings of a vision transformer."""
     return {**_core(d), "image_size": _IMAGE, "patch_size": 8}
 
 
@@ -195,7 +196,7 @@ def _clip(d: Dimensions) -> Settings:
 
 
 def _make(kind: str, settings: Callable[[Dimensions], Settings], size: Size) -> torch.nn.Module:
-    """The model of a class of transformers, by its name."""
+    """A model of the class ``kind`` of transformers."""
     import transformers
 
     made: Any = getattr(transformers, kind)
@@ -208,12 +209,12 @@ def _make(kind: str, settings: Callable[[Dimensions], Settings], size: Size) -> 
 
 
 def _tokens(shape: Shape, generator: torch.Generator) -> torch.Tensor:
-    """Of the smallest vocabulary, so that each size of a model takes them."""
+    """Random ids of the smallest vocabulary, which models of all sizes accept."""
     return torch.randint(_SPECIAL, DIMENSIONS["tiny"].vocabulary, shape, generator=generator)
 
 
 def _text_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
-    """Row i is padded by ``i % 3`` tokens."""
+    """Token ids and mask of shape (batch, length); row i ends in ``i % 3`` tokens of padding."""
     batch, length = shape
     mask = (torch.arange(length) < length - torch.arange(batch)[:, None] % 3).long()
     return {"input_ids": _tokens(shape, generator), "attention_mask": mask}
@@ -226,7 +227,7 @@ def _pair_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
 
 
 def _image_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
-    """Of the one size that most of these models take: the batch differs."""
+    """Images of the one height and width that most of these models take; only the batch size varies."""
     return {"pixel_values": torch.randn(shape[0], 3, _IMAGE, _IMAGE, generator=generator)}
 
 
@@ -250,7 +251,8 @@ def _image_and_text_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
 
 @dataclass(frozen=True)
 class _Kind:
-    """``shapes``: the first of them is what a model is first called with; the last has a size of 1."""
+    """One kind of inputs: names of the sizes, a function that makes inputs, and the shapes for ``full`` and ``tiny``
+    models. A model is called first with the first shape; the last shape has a size of 1."""
 
     axes: tuple[str, ...]
     make_inputs: Callable[[Shape, torch.Generator], Kwargs]
@@ -259,7 +261,7 @@ class _Kind:
 
 
 _TEXT_SHAPES: tuple[Shape, ...] = ((2, 16), (5, 37), (8, 96), (3, 63), (1, 24))
-# Of a model with a loop over positions in Python, which is unrolled: a graph for each length.
+# For a model with a Python loop over positions, which tracing unrolls: it has a graph per length.
 _SHORT_SHAPES: tuple[Shape, ...] = ((2, 6), (3, 9), (5, 14), (4, 11), (1, 7))
 _TEXT = _Kind(("batch", "sequence"), _text_inputs, _TEXT_SHAPES, ((2, 7), (3, 5), (1, 6)))
 _KINDS: dict[str, _Kind] = {
@@ -288,7 +290,7 @@ _KINDS: dict[str, _Kind] = {
     "image and text": replace(_TEXT, make_inputs=_image_and_text_inputs),
 }
 
-# Family: class of transformers, settings of its configuration, kind of inputs.
+# Family: class of transformers, settings of its configuration, kind of inputs (a key of _KINDS).
 _FAMILIES: dict[str, tuple[str, Callable[[Dimensions], Settings], str]] = {
     "bert": ("BertForMaskedLM", _text, "text"),
     "roberta": ("RobertaForMaskedLM", _text, "text"),

@@ -1,7 +1,7 @@
-"""``symshape-translate``: prints what a module becomes: kernel code for a target, or the host program.
+"""``symshape-translate``: prints the code generated for a module: kernels for a target, or the host program.
 
-The input is MLIR in any stage (``--from-stage``, by default ``imported``); the compiler's own passes bring it to the
-last.
+The input is MLIR in any stage (``--from-stage``, by default ``imported``); the remaining passes of the compiler run on
+it first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _functions(module: Any) -> list[Any]:
 
 
 def _some(functions: list[Any]) -> list[Any]:
-    """CompileError for no kernels: nothing would be printed."""
+    """The kernels, unchanged. CompileError if there are none, since nothing would be printed."""
     if not functions:
         raise CompileError(
             "there are no kernels in the module",
@@ -40,7 +40,8 @@ def _some(functions: list[Any]) -> list[Any]:
 
 
 def cpu(module: Any, level: str | None = None) -> str:
-    """MLIR's llvm dialect, one C function per kernel, for a level of `cpu_level`."""
+    """CPU kernels in MLIR's llvm dialect, one C function per kernel. ``level`` is an instruction set of
+    ``symshape.machine.instruction_sets``; None means the default of the process."""
     from symshape.codegen.cpu.emit.kernel import emit_cpu
     from symshape.codegen.cpu.objects.target import default, target_of
 
@@ -58,7 +59,7 @@ def triton(module: Any) -> str:
 
 
 def program(module: Any) -> str:
-    """The host program of CPU tensors: Python that binds sizes, checks, allocates, launches and calls."""
+    """The host program for CPU tensors as Python text. CompileError unless the module has exactly one main function."""
     from symshape.codegen.host.host_program import Callees, emit_program
     from symshape.dialects.accessors import is_subgraph, main_functions
 
@@ -72,7 +73,7 @@ def program(module: Any) -> str:
 
 
 def loops(module: Any) -> str:
-    """The loop programs that every target prints from."""
+    """The loop programs that all targets are printed from, as text."""
     import pprint
 
     return "\n".join(pprint.pformat(kernel, width=120) for kernel in _kernels(module)) + "\n"
@@ -82,7 +83,7 @@ TARGETS: dict[str, Callable[[Any], str]] = {"cpu": cpu, "triton": triton, "progr
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0, or 1 after any error."""
+    """Runs the tool and returns its exit status: 0, or 1 after any error."""
     args = _parser().parse_args(argv)
     return exit_status("symshape-translate", [args.input, args.output], lambda: _run(args))
 
@@ -97,7 +98,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def translate(text: str, to: str, from_stage: str = "imported", level: str | None = None) -> str:
-    """MLIR text in a stage to the text of a target (one of ``TARGETS``). ``level``: for "cpu", see `cpu_level`."""
+    """The code for target ``to`` (a key of ``TARGETS``) of MLIR text in a stage. ``level``, for "cpu" only, is an
+    instruction set (``symshape.machine.instruction_sets``)."""
     from torch_mlir import ir
 
     from symshape.dialects import load

@@ -1,8 +1,8 @@
-"""Six models with random weights, the sizes they are measured at, and their inputs: one table for tests and benchmarks.
+"""Six models with random weights, their inputs, and the sizes they are measured at. Used by tests and benchmarks.
 
-Every model is built from a `transformers` configuration, so nothing is downloaded. The ``full`` size (4 layers, width
-256; ResNet-18 as published) is what the benchmarks measure; ``tiny`` is for interpreters, where each element costs
-microseconds.
+Each model is built from a `transformers` configuration, so nothing is downloaded. Size ``full`` (4 layers, width 256;
+ResNet-18 as published) is what benchmarks measure; ``tiny`` is for interpreted kernels, which take microseconds per
+element.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ Shape = tuple[int, ...]
 Kwargs = dict[str, torch.Tensor]
 
 VOCABULARY = 1000
-# Positions are learned in BERT and GPT-2: the table must be as long as the longest sequence below.
+# BERT and GPT-2 have learned position embeddings, so this must be at least the longest sequence below.
 POSITIONS = 512
 PATCH = 16
 
 
 @dataclass(frozen=True)
 class Model:
-    """One model: how to build it, its inputs for a shape, and the shapes it is measured at."""
+    """One model: how to build it, how to make its inputs, and the shapes it is measured at.
+
+    ``axes`` names the sizes of a shape. Each of ``first_shapes`` is used for a first call; ``tiny_shapes`` are for the
+    tiny model."""
 
     name: str
     axes: tuple[str, ...]
@@ -47,7 +50,7 @@ class Model:
 
     @property
     def large_shapes(self) -> tuple[Shape, ...]:
-        """The shapes without a size of 1, which frameworks specialise on."""
+        """The shapes without a size of 1; frameworks specialise on size 1."""
         return tuple(shape for shape in self.shapes if min(shape) >= 2)
 
     @property
@@ -56,7 +59,7 @@ class Model:
         return tuple(shape for shape in self.shapes if min(shape) < 2)
 
     def describe(self, shape: Shape) -> str:
-        """``batch=2 sequence=7``."""
+        """A shape with the names of its sizes: ``batch=2 sequence=7``."""
         return " ".join(f"{axis}={size}" for axis, size in zip(self.axes, shape, strict=True))
 
 
@@ -65,7 +68,7 @@ def _tokens(shape: Shape, generator: torch.Generator) -> torch.Tensor:
 
 
 def _padding_mask(shape: Shape) -> torch.Tensor:
-    """Row i keeps all but its last ``i % 3`` tokens, and at least one: padding without an all-masked row."""
+    """A padding mask: row i keeps all but its last ``i % 3`` tokens, but at least one."""
     batch, length = shape
     kept = (length - torch.arange(batch) % 3).clamp(min=1)
     return (torch.arange(length)[None, :] < kept[:, None]).to(torch.int64)
@@ -92,7 +95,7 @@ def _patch_inputs(shape: Shape, generator: torch.Generator) -> Kwargs:
 
 
 def _dimensions(size: Size) -> dict[str, int]:
-    """Layers, width, heads and inner width of a transformer, under the names of BERT's configuration."""
+    """Layers, width, heads and inner width of a transformer, under BERT's names."""
     layers, width, heads = {"full": (4, 256, 4), "tiny": (1, 32, 2)}[size]
     return {
         "num_hidden_layers": layers,
@@ -151,7 +154,7 @@ def _llama(size: Size) -> torch.nn.Module:
 
 
 class _AnySizeVit(torch.nn.Module):
-    """ViT with its position table interpolated, which `transformers` does only when asked at each call."""
+    """ViT that always interpolates its position embeddings; `transformers` does so only on request at each call."""
 
     def __init__(self, vit: torch.nn.Module) -> None:
         super().__init__()
@@ -182,7 +185,7 @@ def _resnet(size: Size) -> torch.nn.Module:
 
 
 def _randomise_statistics(model: torch.nn.Module) -> None:
-    """Fresh running statistics are 0 and 1, at which a wrong batch normalisation can look right."""
+    """Randomises running statistics of batch norm in place: at their defaults 0 and 1 a wrong result can look right."""
     for name, buffer in model.named_buffers():
         if name.endswith("running_mean"):
             buffer.normal_(std=0.1)

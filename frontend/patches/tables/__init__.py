@@ -1,1 +1,1 @@
-"""The rows of the table of changes to PyTorch, by what is being traced: each file is one flat list."""
+"""The tables of patches to PyTorch, one file per subject. Each file is one flat list, ``ROWS``."""

@@ -1,4 +1,4 @@
-"""Checks, their messages, and errors of tracing."""
+"""Checks and their messages, and errors while tracing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         torch_checks.targets(torch_checks.CHECK),
         torch_checks.messages_show_sizes,
-        "a message of torch._check with sizes in it would break the graph",
+        "a message of torch._check that contains sizes would break the graph",
         (*torch_checks.probes(torch_checks.CHECK), *torch_checks.MESSAGE_PROBES),
         issue="pytorch/pytorch#163668",
     ),
@@ -22,7 +22,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         torch_checks.targets(torch_checks.OTHER_CHECKS),
         torch_checks.messages_of_others_show_sizes,
-        "a message of torch._check_value and its like with sizes in it would break the graph",
+        "a message of torch._check_value and similar functions that contains sizes would break the graph",
         (*torch_checks.probes(torch_checks.OTHER_CHECKS), *torch_checks.MESSAGE_PROBES),
         issue="pytorch/pytorch#181552",
         versions=Versions(first="2.13"),  # before, Dynamo traces them as calls like any other
@@ -32,7 +32,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{OUTPUT}.insert_deferred_runtime_asserts",),
         assert_messages.asserts_keep_messages,
-        "an assertion for a torch._check that is decided at call time has not the message of the check",
+        "the assertion that is inserted for a torch._check decided at call time lacks the check's message",
         (
             Takes(f"{OUTPUT}.insert_deferred_runtime_asserts", "gm, shape_env, name, export"),
             Says("torch.fx.passes.runtime_assert.insert_deferred_runtime_asserts", assert_messages.OWN_TEXT),
@@ -45,7 +45,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.utils.run_node",),
         torch_checks.failed_checks_are_constraints,
-        "a torch._check that fails while it is traced is a ShapeConstraintError",
+        "a torch._check that fails during tracing must raise a ShapeConstraintError",
         (
             Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
             Says("torch._check_with", "Expected cond to be True"),
@@ -59,7 +59,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         fake_results.filter_targets,
         fake_results.errors_are_only_raised,
-        "errors that are raised, and handled by calling an operator as it is, would be shown to the user",
+        "errors that are caught, after which the operator becomes an opaque call, would be logged to the user",
         (Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "failed while attempting to run meta"),),
     ),
     Patch(
@@ -67,7 +67,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{DEBUG}.__call__",),
         repro_files.backends_are_called,
-        "PyTorch's search for failures makes sizes constants, and fails itself where an integer is a symbol",
+        "PyTorch's minifier makes all sizes constant, and fails itself if an integer is a symbol",
         (
             Takes(f"{DEBUG}.__call__", "self, gm, example_inputs, **kwargs"),
             Says(f"{DEBUG}.__call__", "_torchdynamo_orig_backend"),

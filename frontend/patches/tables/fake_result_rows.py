@@ -1,4 +1,4 @@
-"""Fake results that differ from eager mode's: types, layouts, memory, zeros without memory."""
+"""Fake results that differ from eager mode's: types, layouts, memory, and zero tensors without memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS: tuple[Patch, ...] = (
             f"{FAKE_MODE}._cached_dispatch_impl",
         ),
         operator_rules.writes_into_memory,
-        "the tracer's rule for a write by strides takes a tensor's elements for all of the memory that it is in",
+        "the tracer's rule for as_strided_scatter takes a tensor's elements for all of its storage",
         (
             Takes(f"{FAKE_MODE}._cached_dispatch_impl", "self, func, types, args, kwargs"),
             Takes(f"{FAKE_MODE}._dispatch_impl", "self, func, types, args, kwargs"),
@@ -33,8 +33,8 @@ ROWS: tuple[Patch, ...] = (
             added(f"{VIEWS}.op_implementations_dict[aten.constant_pad_nd.default]"),
         ),
         autograd_kernels.layouts_of_paddings,
-        "the tracer takes an amount that may be 0 for one that adds something: the result is not laid out like a clone;"
-        " and it takes for granted that no more is cut off than there is",
+        "the tracer assumes that an amount of padding that may be 0 is not, and so misses the layout of a clone;"
+        " and it assumes that negative padding removes no more than there is",
         (
             Takes("torch._decomp.decomposition_table[aten.constant_pad_nd.default]", "input, pad, value, out"),
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
@@ -46,7 +46,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         autograd_kernels.type_targets,
         autograd_kernels.types_of_results,
-        "the tracer's type differs from eager mode's for operands with and without dims",
+        "type promotion of operands with and without dims differs between the tracer and eager mode",
         autograd_kernels.TYPE_PROBES,
     ),
     Patch(
@@ -54,7 +54,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph", "jit"),
         ("torch._ops.OpOverload._get_dispatch",),
         zero_tensors.zeros_of_any_size,
-        "forward differentiation writes zeros without memory, and what C++ has for these makes their sizes constants",
+        "forward-mode differentiation uses zero tensors without memory, whose kernels in C++ make sizes constant",
         (
             Takes("torch._ops.OpOverload._get_dispatch", "self, key"),
             Says("torch._ops.OpOverload._get_dispatch", "_dispatch_cache"),
@@ -72,7 +72,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         ("torch._subclasses.fake_tensor.FakeTensorMode._cache_key",),
         fake_results.caches_are_apart,
-        "a result of PyTorch's rules would be taken where a rule of ours gives another one, and vice versa",
+        "results of PyTorch's rules and of our rules for the same operator must not share entries of the cache",
         (
             Takes("torch._subclasses.fake_tensor.FakeTensorMode._cache_key", "self, state, func, args, kwargs"),
             Says("torch._subclasses.fake_tensor.FakeTensorMode._cached_dispatch_impl", "_cache_key"),

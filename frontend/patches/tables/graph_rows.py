@@ -1,4 +1,4 @@
-"""AOTAutograd: draws, gradients, memory that is written, and how a joint graph is split."""
+"""AOTAutograd: random draws, gradients, writes to memory, and the partition of the joint graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph", "jit"),
         (f"{ASSOCIATIVE}.associative_scan_op.py_kernels",),
         associative_scan_gradients.gradients_step_by_step,
-        "PyTorch's rule makes a matrix of all pairs of steps, is right for one operand alone, and refuses closures",
+        "PyTorch's rule builds a matrix of all pairs of steps, is correct for one operand only, and rejects closures",
         (
             Exists(f"{ASSOCIATIVE}.associative_scan_op.py_kernels", "dict"),
             Exists(f"{ASSOCIATIVE}.associative_scan_op._dispatch_cache", "dict"),
@@ -51,29 +51,29 @@ ROWS: tuple[Patch, ...] = (
         "force_non_lazy_backward_lowering",
         True,
         ("graph", "jit"),
-        "an exception in backward must surface, and what it requires of inputs must still reach the guards",
+        "errors while backward is compiled must surface, and its constraints on inputs must still reach the guards",
     ),
     setting(
         FUNCTORCH,
         "unlift_effect_tokens",
         True,
         ("jit",),
-        "tokens that order effects (the error checks of torch.linalg) are made in the graph, and are no inputs of it",
+        "tokens that order effects (the error checks of torch.linalg) are created in the graph, not passed as inputs",
     ),
-    setting(FUNCTORCH, "cse", False, ("split",), "PyTorch's CSE merges more than may be (common_subexpressions.py)"),
+    setting(FUNCTORCH, "cse", False, ("split",), "PyTorch's CSE merges more than is valid (common_subexpressions.py)"),
     setting(
         FUNCTORCH,
         "graphsafe_rng_functionalization",
         False,
         ("split",),
-        "generators as arguments of graphs are for CUDA graphs",
+        "only CUDA graphs need generators as arguments of graphs",
     ),
     setting(
         "torch._inductor.config",
         "fallback_random",
         True,
         ("graph", "jit"),
-        "dead code elimination would drop draws that nothing reads",
+        "dead code elimination would remove random draws whose results are unused",
         when=lambda scope: scope.eager_draws,
     ),
     Patch(
@@ -81,7 +81,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph",),
         (f"{AUTOGRAD}._log_joint_graph", f"{AUTOGRAD}._log_fw_bw_graphs"),
         silent_logs.no_graphs_for_silent_logs,
-        "AOTAutograd prints forward, backward and both together, for logs that are off",
+        "AOTAutograd prints the forward, backward and joint graphs for logs that are off",
         (
             Takes(f"{AUTOGRAD}._log_joint_graph", "fx_g, aot_config"),
             Takes(
@@ -99,7 +99,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (added(f"{VIEWS}.op_implementations_dict[aten.set_.source_Storage]"),),
         operator_rules.memory_of_unknown_size,
-        "the tracer's rule for a tensor of a whole memory reads its size as a number",
+        "the tracer's rule for a tensor over a whole storage reads the storage's size as a number",
         (
             Exists(f"{VIEWS}.op_implementations_dict", "dict"),
             Exists("torch.ops.aten.set_.source_Storage_storage_offset", "OpOverload"),
@@ -112,7 +112,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         ("torch.ops.aten.dropout.default.py_kernels",),
         random_draws.dropout_as_eager,
-        "the tracer makes native_dropout of it, which draws other numbers than eager mode on a CPU",
+        "the tracer replaces it by native_dropout, which draws other numbers than eager mode does on CPUs",
         (
             Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.Autograd]"),
             Exists("torch.ops.aten.dropout.default.py_kernels[torch._C.DispatchKey.CompositeImplicitAutograd]"),
@@ -126,7 +126,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         random_draws.fill_targets,
         random_draws.fills_as_eager,
-        "functionalisation fills a contiguous tensor, whatever the layout: other numbers than eager mode's",
+        "functionalisation fills a contiguous tensor whatever the layout, and so draws other numbers than eager mode",
         (
             Exists("torch.ops.aten.normal_.default.python_key_table", "dict"),
             Exists(FUNCTIONAL),
@@ -138,7 +138,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         foreach_lists.tables,
         foreach_lists.one_after_the_other,
-        "functionalisation reads all tensors of torch._foreach_*_ before it writes one, eager mode one after the other",
+        "functionalisation of torch._foreach_* reads all tensors before it writes one; eager mode takes one at a time",
         (
             Exists("torch.ops.aten._foreach_mul_.List.python_key_table", "dict"),
             Exists(FUNCTIONAL),
@@ -149,7 +149,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (f"{FUNCTIONAL}.__torch_dispatch__",),
         written_layouts.dims_keep_their_order,
-        "functionalisation lays out what an operator has written in place as the result of its functional form",
+        "functionalisation gives an operand written in place the layout of the functional operator's result",
         written_layouts.PROBES,
         when=lambda scope: not scope.keeps_memory,
     ),
@@ -158,7 +158,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (f"{FUNCTIONAL}.__torch_dispatch__",),
         written_layouts.memory_is_kept,
-        "functionalisation gives a part of a memory that is written to memory of its own, which `as_strided` shows",
+        "functionalisation gives a written part of a storage a storage of its own, which `as_strided` reveals",
         written_layouts.PROBES,
         when=lambda scope: scope.keeps_memory,
     ),
@@ -167,7 +167,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         ("torch.fx.Node.is_impure",),
         random_draws.draws_are_impure,
-        "dead code elimination would drop higher-order operators whose subgraphs draw",
+        "dead code elimination would remove higher-order operators whose subgraphs draw random numbers",
         (
             Takes("torch.fx.Node.is_impure", "self, impure_random"),
             Says("torch.fx.Graph.eliminate_dead_code", "is_impure"),
@@ -179,7 +179,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (added("torch.utils.checkpoint._CachingTorchDispatchMode.supports_higher_order_operators"),),
         random_draws.conds_in_checkpoints,
-        "a cond in a checkpoint is marked to be computed again like other operators",
+        "a cond in a checkpoint must be marked for recomputation like other operators",
         (
             Exists("torch.utils.checkpoint._CachingTorchDispatchMode"),
             Says("torch._ops.HigherOrderOperator.dispatch", "supports_higher_order_operators"),
@@ -190,7 +190,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (f"{PARTITIONERS}.reordering_to_mimic_autograd_engine",),
         random_draws.backward_keeps_order,
-        "the partitioner's reordering drops draws that nothing reads, and changes their order",
+        "the partitioner's reordering removes random draws whose results are unused, and changes the order of others",
         (
             Takes(f"{PARTITIONERS}.reordering_to_mimic_autograd_engine", "gm"),
             Says(f"{PARTITIONERS}.min_cut_rematerialization_partition", "reordering_to_mimic_autograd_engine"),
@@ -201,7 +201,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (f"{PARTITIONERS}.functionalize_rng_ops",),
         random_draws.states_have_values,
-        "the calls that the partitioner writes for draws in a checkpoint have no values",
+        "the calls that the partitioner inserts for random draws in a checkpoint lack fake values",
         (
             Takes(f"{PARTITIONERS}.functionalize_rng_ops", "joint_module, fw_module, bw_module, num_sym_nodes"),
             Says(f"{PARTITIONERS}.min_cut_rematerialization_partition", "functionalize_rng_ops"),
@@ -212,7 +212,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         autograd_kernels.kernel_targets(gradient_kernels),
         autograd_kernels.gradients_of_unknown_sizes,
-        "the usual gradients ask how many elements there are",
+        "the gradient formulas in C++ ask for the number of elements",
         (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
     ),
     Patch(
@@ -220,7 +220,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         (f"{CAPTURE}._create_graph",),
         lost_sizes.are_not_looked_for,
-        "a slice, up to a number of the data, of what is written to has a size that AOTAutograd loses and then misses",
+        "a slice with a data-dependent end, of a tensor that is written, has an unbacked size that AOTAutograd loses",
         (
             Takes(f"{CAPTURE}._create_graph", "f, args, args_descs, aot_config"),
             Says("torch.fx.experimental.symbolic_shapes.compute_unbacked_bindings", "pending_fresh_unbacked_symbols"),
@@ -231,7 +231,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         autograd_kernels.kernel_targets(margin_loss_kernels),
         autograd_kernels.margin_losses,
-        "the decomposition of multilabel_margin_loss counts targets behind the first -1 as class 0",
+        "the decomposition of multilabel_margin_loss counts targets after the first -1 as class 0",
         (
             *autograd_kernels.KERNEL_PROBES,
             Takes("torch._decomp.decompositions.multilabel_margin_loss_forward", "input, target, reduction, out"),
@@ -242,7 +242,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph", "jit"),
         autograd_kernels.transform_targets(transformed_kernels),
         autograd_kernels.broadcasts_in_transforms,
-        "a transform of torch.func differentiates with sizes that are not known to be 1",
+        "a transform of torch.func differentiates operators on sizes that may or may not be 1",
         (*autograd_kernels.KERNEL_PROBES, *autograd_kernels.LEVEL_PROBES),
     ),
     Patch(
@@ -250,7 +250,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph", "jit"),
         batching_kernels.batching_targets,
         batching_kernels.rules_for_any_batch,
-        "in a vmap, C++ makes numbers of the sizes of convolutions, `gather`, poolings, norms: a graph for each batch",
+        "in vmap, C++ makes the sizes of convolutions, `gather`, poolings and norms constant: a graph for each batch",
         (*autograd_kernels.KERNEL_PROBES, *batching_kernels.PROBES),
     ),
     Patch(
@@ -258,7 +258,7 @@ ROWS: tuple[Patch, ...] = (
         ("graph", "jit"),
         autograd_kernels.kernel_targets(broadcasting_kernels),
         autograd_kernels.gradients_of_broadcasts,
-        "the gradient of an operand that may be repeated is summed where it was",
+        "the gradient of an operand that may have been broadcast must be summed at call time, if it was",
         autograd_kernels.KERNEL_PROBES,
     ),
 )

@@ -1,4 +1,4 @@
-"""Inputs of a frame: which integers, floats, ranges and sizes are symbols, and which are constants."""
+"""Inputs of a frame: which of their integers, floats, ranges and sizes become symbols, and which constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor",),
         integer_inputs.items_are_unbacked,
-        "`item` of an integer input would be guarded, and compiled anew for 0, 1 and what is branched on",
+        "`item` of an integer input would be guarded, with recompiles for 0, 1 and each branch on it",
         (
             Takes(
                 "torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor",
@@ -27,7 +27,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.lists.RangeVariable.__init__",),
         integer_inputs.ranges_are_constants,
-        "the ends of a range that is an input, or is handed on where the graph is broken, would be dynamic: an error",
+        "the bounds of a range that is an input, or is passed on at a graph break, would become dynamic, which fails",
         (
             Takes(f"{VARIABLES}.lists.RangeVariable.__init__", "self, items, **kwargs"),
             Takes("torch._dynamo.utils.specialize_symnode", "arg"),
@@ -38,7 +38,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat",),
         float_constants.floats_are_constants,
-        "a symbol for each `eps` of a module makes Dynamo trace the frame twice",
+        "a symbol for every `eps` of a module makes Dynamo trace the frame twice",
         (
             Takes("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat", "self, value"),
             Says("torch._dynamo.variables.builder.VariableBuilder.wrap_symfloat", "assume_static_by_default"),
@@ -51,7 +51,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.builder._automatic_dynamic",),
         declared_sizes.declared_sizes,
-        "PyTorch has no policy with names, and of marks that contradict each other takes one without a word",
+        "PyTorch has no policies by name, and silently resolves marks that contradict one another",
         (
             Takes(
                 f"{VARIABLES}.builder._automatic_dynamic",
@@ -70,7 +70,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.builder.VariableBuilder._type_dispatch",),
         declared_sizes.declared_integers,
-        "an integer that is no argument would be a constant for good, and a function that counts compiled at each call",
+        "an integer that is not an argument would stay constant, and a function that counts be recompiled at each call",
         (
             Takes(f"{VARIABLES}.builder.VariableBuilder.wrap_literal", "self, value"),
             Takes(f"{VARIABLES}.builder.VariableBuilder.wrap_symint", "self, value, dynamism, context"),

@@ -1,4 +1,4 @@
-"""`symshape.jit`: its trace, and the user's function that runs in it."""
+"""`symshape.jit`: its trace, and the user's function that runs in the trace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         (f"{ASSOCIATIVE}.generic_associative_scan",),
         associative_scans.one_operator_for_jit,
-        "the generic mode would be traced as its recursion, which is a graph for each length",
+        "the generic mode would be traced as its recursion, with a graph for each length",
         (
             Takes(f"{HIGHER_ORDER}.utils._maybe_compile_and_run_fn", "fn, *args"),
             Takes("torch._functorch.apis.vmap", "func, in_dims, out_dims, randomness, chunk_size"),
@@ -33,7 +33,7 @@ ROWS: tuple[Patch, ...] = (
         ("jit",),
         (f"{AUTOGRAD}.tensorify_python_scalars",),
         jit_tracing.scalars_stay_numbers,
-        "it is for floats that Dynamo made symbols, and relies on sizes that Dynamo made arguments",
+        "the pass handles floats that Dynamo made symbols, and assumes sizes that Dynamo made arguments",
         (
             Takes(f"{AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
             Says(f"{AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
@@ -44,7 +44,7 @@ ROWS: tuple[Patch, ...] = (
         ("jit",),
         ("torch._dynamo.eval_frame._callback_from_stance",),
         jit_tracing.compiled_functions_are_inlined,
-        "what torch.compile made of a function is to be part of the trace",
+        "a function compiled by torch.compile must become part of the trace",
         (
             Takes("torch._dynamo.eval_frame._callback_from_stance", "callback"),
             Takes("torch._higher_order_ops.utils._in_hop_compile", ""),
@@ -55,7 +55,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         (added("torch.Tensor.as_subclass"),),
         jit_tracing.tensors_keep_their_class,
-        "of a traced tensor it would make one of another class, which the tracer does not see; modes are not asked",
+        "it turns a traced tensor into another class that the tracer does not see, without consulting torch modes",
         (
             Exists("torch.Tensor.as_subclass", "method_descriptor"),
             Exists("torch.ops.aten.alias.default", "OpOverload"),
@@ -66,7 +66,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         ("torch.compiler._is_compiling_flag",),
         jit_tracing.function_sees_compiler,
-        "the user's function asks whether it is being compiled",
+        "the user's function may ask whether it is being compiled",
         (
             Exists("torch.compiler._is_compiling_flag", "bool"),
             Says("torch.compiler.is_compiling", "_is_compiling_flag"),
@@ -77,7 +77,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         ("torch.fx._symbolic_trace.is_fx_tracing",),
         jit_tracing.nested_tensors_are_made,
-        "nested_tensor_from_jagged takes every trace for one that calls no operators, and refuses it",
+        "nested_tensor_from_jagged rejects every trace, as if none called operators",
         (
             Takes("torch.fx._symbolic_trace.is_fx_tracing", ""),
             Says("torch.nested.nested_tensor_from_jagged", "is_fx_tracing"),
@@ -88,7 +88,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         ("torch.nn.modules.transformer._detect_is_causal_mask", "torch.nn.modules.rnn.RNNBase.check_forward_args"),
         jit_tracing.layers_look_at_no_data,
-        "whether a mask is causal, and how many rows were packed, would be in the data",
+        "whether a mask is causal, and how many rows were packed, is data-dependent",
         (
             Takes("torch.nn.modules.transformer._detect_is_causal_mask", "mask, is_causal, size"),
             Takes("torch.nn.modules.rnn.RNNBase.check_forward_args", "self, input, hidden, batch_sizes"),
@@ -100,7 +100,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         (packed_rows.PADDING,),
         packed_rows.lengths_are_asserted,
-        "pad_packed_sequence asks whether the longest row fits, which is in the data",
+        "pad_packed_sequence asks whether the longest row fits, which is data-dependent",
         (
             Takes("torch.nn.utils.rnn.pad_packed_sequence", "sequence, batch_first, padding_value, total_length"),
             Says("torch.nn.utils.rnn.pad_packed_sequence", "unsorted_indices"),
@@ -111,7 +111,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         ("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count",),
         jit_tracing.frames_are_not_counted,
-        "a compiled function inside, which must be one graph, would be told that nothing was compiled",
+        "a function compiled with fullgraph=True inside of the trace would report that nothing was compiled",
         (Exists("torch._dynamo.eval_frame.set_fullgraph_compiled_frame_count", "builtin_function_or_method"),),
         versions=Versions(first="2.12"),  # before, Dynamo counts none
     ),
@@ -120,7 +120,7 @@ ROWS: tuple[Patch, ...] = (
         ("jit",),
         ("torch.fx._symbolic_trace.is_opaque_type", "torch.fx._symbolic_trace.is_opaque_reference_type"),
         jit_tracing.generators_are_attributes,
-        "the tracer takes no generator for an argument of a draw",
+        "the tracer does not accept a generator as an argument of a random operator",
         (
             Takes("torch.fx._symbolic_trace.is_opaque_type", "cls"),
             Takes("torch.fx._symbolic_trace.is_opaque_reference_type", "cls"),
@@ -134,7 +134,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         generators.method_targets,
         generators.generators_are_not_asked,
-        "torch.manual_seed, g.manual_seed and their like would be run once, by the trace",
+        "torch.manual_seed, g.manual_seed and similar calls would run once, during the trace",
         (
             Exists("torch.Generator.manual_seed"),
             Exists("torch.Generator.set_state"),
@@ -146,7 +146,7 @@ ROWS: tuple[Patch, ...] = (
         ("function",),
         ("torch.Generator",),
         generators.generators_are_not_made,
-        "a generator that the function makes would be made once, by the trace",
+        "a generator created by the function would be created once, during the trace",
         (Exists("torch.Generator.device"),),
     ),
 )

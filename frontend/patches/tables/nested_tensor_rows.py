@@ -1,4 +1,4 @@
-"""Nested tensors of the jagged layout: views, attention, functions and products."""
+"""Nested tensors of the jagged layout: views, attention, functions, products of matrices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (added(f"{NESTED}._is_view"),),
         nested_views.nested_views_are_tensors,
-        "of a view the base is traced and guarded, which a nested tensor that an operator made does not have",
+        "for a view, its base is traced and guarded; a nested tensor returned by an operator has none",
         (
             Exists(f"{NESTED}._is_view"),
             Says(f"{BUILDER}._automatic_dynamic", "_is_view"),
@@ -29,7 +29,7 @@ ROWS: tuple[Patch, ...] = (
             for name in ("values", "_nested_get_values")
         ),
         nested_views.values_are_differentiable_views,
-        "they are detached, which AOTAutograd repeats where they are a view of an input: the result has no gradient",
+        "they are detached; if they are a view of an input, AOTAutograd replays that, and the result has no gradient",
         (
             Exists("torch.ops.aten._nested_get_values.default", "OpOverload"),
             Exists("torch.ops.aten.alias.default", "OpOverload"),
@@ -41,7 +41,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch.nested._internal.ops.jagged_scaled_dot_product_attention",),
         nested_attention.nested_attention_is_one_operator,
-        "on CPUs it reads the lengths on the host and makes a tensor of each row, which is a graph break",
+        "on CPUs it reads the lengths on the host and creates a tensor for each row, which breaks the graph",
         (
             Takes(
                 "torch.nested._internal.sdpa.jagged_scaled_dot_product_attention",
@@ -60,7 +60,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch.nested._internal.ops.jagged_torch_function",),
         nested_functions.nested_functions_have_rules,
-        "variance, cumulative sums, slices, joined rows and more have no rule, sums over the ragged dim no gradient",
+        "variance, cumulative sums, slices, concatenation etc. have no rule, and sums over the ragged dim no gradient",
         (
             Takes("torch.nested._internal.ops.jagged_torch_function", "func, *args, **kwargs"),
             Says(f"{NESTED}.__torch_function__", "jagged_torch_function"),
@@ -73,7 +73,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         ("torch.nested._internal.ops.JAGGED_OPS_TABLE[torch.ops.aten.matmul_backward.default]",),
         nested_products.gradients_of_values,
-        "the gradient of a matrix that all rows are multiplied by is one product of all values, not one for each row",
+        "the gradient of a matrix that multiplies all rows is computed as one product of all values, not one per row",
         (
             Exists("torch.ops.aten.matmul_backward.default", "OpOverload"),
             Says("torch.nested._internal.ops.matmul_backward_default", "mask"),

@@ -1,4 +1,4 @@
-"""Calls without a tracing rule: opaque calls, graph breaks, fake rules that are supplied or inferred."""
+"""Calls without a fake rule: opaque calls, graph breaks, and fake rules that are supplied or inferred."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.utils.run_node",),
         dynamo_nodes.opaque_calls,
-        "a call whose tracing asks for an unbacked size becomes one operator",
+        "a call that cannot be traced, because it asks for an unbacked size, becomes one operator",
         (
             Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
             Says("torch._dynamo.utils._get_fake_value_impl", "run_node"),
@@ -29,7 +29,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TRANSLATOR}.call_function", f"{VARIABLES}.builtin.BuiltinVariable.call_function"),
         dynamo_nodes.breaks_at_questions,
-        "where Dynamo itself asks for a size that is in the data it raises an error; here the graph breaks",
+        "where Dynamo itself asks for an unbacked size it raises an error; the graph breaks instead",
         (
             Takes(f"{TRANSLATOR}.call_function", "self, fn, args, kwargs"),
             Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
@@ -42,7 +42,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         operator_rules.fake_rule_targets,
         operator_rules.missing_rules,
-        "PyTorch has no tracing rule for these operators",
+        "PyTorch has no fake rule for these operators",
         (
             Takes("torch._library.simple_registry.singleton.find", "qualname"),
             Takes(f"{RULES}.Kernel", "func, source"),
@@ -54,7 +54,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{RULES}.can_generate_trivial_fake_impl", f"{RULES}.generate_trivial_fake_impl"),
         operator_rules.inferred_rules,
-        "an operator of torch.library without a fake rule is traced by one that is found by running it",
+        "a custom operator of torch.library without a fake rule gets one that is inferred by running it",
         (
             Takes(f"{RULES}.can_generate_trivial_fake_impl", "op"),
             Takes(f"{RULES}.generate_trivial_fake_impl", "op, *args, **kwargs"),
@@ -72,7 +72,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._subclasses.fake_tensor.op_implementations_checks",
         ),
         operator_rules.inferred_rules_2_11,
-        "an operator of torch.library without a fake rule is traced by one that is found by running it",
+        "a custom operator of torch.library without a fake rule gets one that is inferred by running it",
         (
             Exists("torch._subclasses.fake_tensor.op_implementations_checks", "list"),
             Takes(f"{RULES}.can_generate_trivial_fake_impl", "op"),
@@ -88,7 +88,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._subclasses.fake_tensor.has_meta",),
         operator_rules.kernels_are_no_rules,
-        "the tracer would take a user's kernel for all devices for a rule",
+        "the tracer would take a user's kernel that is registered for all devices for a fake rule",
         (
             Takes("torch._subclasses.fake_tensor.has_meta", "func"),
             Says("torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl", "has_meta"),

@@ -1,4 +1,4 @@
-"""Python that Dynamo refuses or specialises: methods, functions of numbers, strings, warnings, modules."""
+"""Python that Dynamo rejects or specialises on: methods, functions of numbers, strings, warnings, modules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.nn_module.initialize_lazy_module",),
         lazy_modules.lazy_modules_are_initialised,
-        "Dynamo initialises them from traced sizes, of which no parameter can be made",
+        "Dynamo initialises them from traced sizes, from which no parameter can be created",
         (
             Takes(f"{VARIABLES}.nn_module.initialize_lazy_module", "tx, mod, args, kwargs"),
             Says(f"{VARIABLES}.nn_module.initialize_lazy_module", "_infer_parameters"),
@@ -40,7 +40,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TRANSLATOR}._format_value",),
         trace_messages.numbers_in_strings,
-        "a string with a size or a number in it would break the graph",
+        "a string that contains a size or a number would break the graph",
         (
             Takes(f"{TRANSLATOR}._format_value", "self, fmt_spec, flags"),
             Takes(
@@ -54,7 +54,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.SkipFunctionVariable.call_function",),
         trace_messages.warnings_are_given,
-        "a warning would break the graph; it is given when the frame is compiled",
+        "a warning would break the graph; it is issued when the frame is compiled",
         (Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),),
         issue="pytorch/pytorch#135688",
     ),
@@ -63,7 +63,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TRANSLATOR}._load_attr",),
         torch_names.names_are_strings,
-        "a method of a name of torch.nn.Parameter (`type(weight).__module__.startswith`) would break the graph",
+        "a string method of a class attribute (`type(weight).__module__.startswith`) would break the graph",
         (
             Takes(f"{TRANSLATOR}._load_attr", "self, attr | self, inst"),
             Says(f"{TRANSLATOR}.LOAD_METHOD", "_load_attr"),
@@ -75,7 +75,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.SkipFunctionVariable.call_function",),
         script_types.script_types_are_types,
-        "torch.jit.isinstance of a class would break the graph",
+        "torch.jit.isinstance with a class would break the graph",
         (
             Takes(f"{VARIABLES}.SkipFunctionVariable.call_function", "self, tx, args, kwargs"),
             Takes(f"{VARIABLES}.BuiltinVariable.call_function", "self, tx, args, kwargs"),
@@ -87,7 +87,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TENSOR}.call_method", f"{IN_GRAPH}.call_function"),
         input_views.views_of_inputs,
-        "Dynamo refuses `x.t_()` of an argument, which AOTAutograd can trace",
+        "Dynamo rejects `x.t_()` of an argument, although AOTAutograd can trace it",
         (
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
@@ -101,7 +101,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TENSOR}.tp_getattro_impl",),
         input_views.names_of_views,
-        "Dynamo decides where a method is named that the graph is broken where it is called",
+        "Dynamo decides at the attribute access that a later call breaks the graph",
         (
             Takes(f"{TENSOR}.tp_getattro_impl", "self, tx, name"),
             Says(f"{TENSOR}.tp_getattro_impl", "DelayGraphBreakVariable"),
@@ -114,7 +114,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{TENSOR}.var_getattr",),
         input_views.names_of_views_2_11,
-        "Dynamo decides where a method is named that the graph is broken where it is called",
+        "Dynamo decides at the attribute access that a later call breaks the graph",
         (
             Takes(f"{TENSOR}.var_getattr", "self, tx, name"),
             Says(f"{TENSOR}.var_getattr", "DelayGraphBreakVariable"),
@@ -132,7 +132,7 @@ ROWS: tuple[Patch, ...] = (
             f"{VARIABLES}.builtin.BuiltinVariable.call_function",
         ),
         integer_parameters.sizes_are_taken,
-        "functions whose C++ takes an integer make a number of a size, and a graph for each; items at one in the data",
+        "functions whose C++ takes an integer make a size constant, with a graph for each, and fail on unbacked ones",
         (
             Takes(f"{VARIABLES}.builtin.BuiltinVariable.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.method___setitem__", "self, tx, key, value"),
@@ -149,7 +149,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{IN_GRAPH}.call_function", f"{TENSOR}.call_method"),
         number_arguments.arguments_become_numbers,
-        "C++ reads a tensor as a symbol that no result has, an error, and takes no SymBool, which breaks the graph",
+        "C++ reads a tensor argument as a new symbol that no result binds, an error, and rejects a SymBool",
         (
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{TENSOR}.call_method", "self, tx, name, args, kwargs"),
@@ -166,7 +166,7 @@ ROWS: tuple[Patch, ...] = (
             "torch.fx.passes._tensorify_python_scalars._run_sympy_handler",
         ),
         number_functions.numbers_are_traced,
-        "functions of math make a number of a size, and a graph for each",
+        "functions of math make a size constant, with a graph for each",
         (
             Takes(f"{IN_GRAPH}.call_function", "self, tx, args, kwargs"),
             Takes(f"{SYM_NODE}.call_method", "self, tx, name, args, kwargs"),
@@ -180,7 +180,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.SymNodeVariable.create",),
         dynamo_nodes.comparisons_with_tensors,
-        "Dynamo takes `x.shape[0] == n` with a tensor `n` for a number; `assert` of it is an error",
+        "Dynamo takes `x.shape[0] == n` with a tensor `n` for a number, and `assert` of it fails",
         (
             Takes(f"{VARIABLES}.SymNodeVariable.create", "tx, proxy, sym_num, **options"),
             Takes("torch._dynamo.utils.get_fake_value", "node, tx, allow_non_graph_fake"),
@@ -192,7 +192,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]",),
         torch_layers.class_counts_are_traced,
-        "without a number of classes it would break the graph",
+        "one_hot without a number of classes would break the graph",
         (Takes(f"{IN_GRAPH}._get_handlers", ""), Exists(f"{IN_GRAPH}._get_handlers()[torch.nn.functional.one_hot]")),
         issue="pytorch/pytorch#122171",
     ),
@@ -201,7 +201,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (storage_offsets.METHOD_ENTRY,),
         storage_offsets.storage_offsets_are_traced,
-        "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
+        "Dynamo breaks the graph at x.storage_offset(), or leaves the number without a guard",
         (
             Says(f"{TENSOR}.call_method", "tp_methods"),
             Exists(f"{TENSOR}.tp_methods", "dict"),
@@ -216,7 +216,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (added(f"{TENSOR}.method_storage_offset"),),
         storage_offsets.storage_offsets_are_traced_2_11,
-        "Dynamo breaks the graph at x.storage_offset(), or does not guard the number",
+        "Dynamo breaks the graph at x.storage_offset(), or leaves the number without a guard",
         (Says(f"{TENSOR}.call_method", "method_"), *storage_offsets.OFFSET_PROBES),
         issue="pytorch/pytorch#197224",
         versions=Versions(last="2.13"),
@@ -239,7 +239,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         packed_rows.PACKED_ROWS,
         packed_rows.packed_rows_are_traced,
-        "Dynamo breaks the graph at pack_padded_sequence and pad_packed_sequence, which it has no rules for",
+        "Dynamo has no rules for pack_padded_sequence and pad_packed_sequence, and breaks the graph at them",
         (
             Takes("torch._dynamo.trace_rules.get_torch_obj_rule_map", ""),
             Exists("torch._dynamo.variables.UserFunctionVariable"),

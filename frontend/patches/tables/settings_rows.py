@@ -1,4 +1,4 @@
-"""Settings of PyTorch while Dynamo traces a frame, or `symshape.jit` a function. Every scope sets them again."""
+"""Settings of PyTorch while Dynamo traces a frame, or `symshape.jit` a function. Set again in each scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes 0 and 1 are sizes like others: guards, strides, and PyTorch's rules that tell them apart."""
+"""Sizes 0 and 1 without specialisation: guards, strides, and rules of PyTorch that distinguish these sizes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ ROWS: tuple[Patch, ...] = (
             f"{SIZES}.uninteresting_files",
         ),
         general_sizes.zero_and_one_are_sizes,
-        "each size that is 0 or 1 at the first call would be a constant, with a graph of its own",
+        "each size that is 0 or 1 at the first call would become constant, with a graph of its own",
         (
-            HasLocal("torch._dynamo.utils.run_node", "node"),  # who asks (question_origins.py)
+            HasLocal("torch._dynamo.utils.run_node", "node"),  # identifies who asks (question_origins.py)
             HasLocal(f"{FAKE_MODE}.__torch_dispatch__", "func"),
             Takes(
                 f"{SIZES}.ShapeEnv.create_symbol",
@@ -68,7 +68,7 @@ ROWS: tuple[Patch, ...] = (
             Behaves(f"{SIZES}.ShapeEnv.produce_guards_verbose", general_shape_env.strides_are_guarded_as_text),
             Takes(f"{SIZES}.make_symbol", "prefix, idx, **kwargs"),
             Says(f"{SIZES}.ShapeEnv._get_user_frame", "uninteresting_files"),
-            Exists("torch._C._current_autograd_node"),  # whose shortcut it is (shortcuts.py)
+            Exists("torch._C._current_autograd_node"),  # read by shortcuts.py
             Takes("torch.autograd.graph._engine_run_backward", "t_outputs, *args, **kwargs"),
             Says("torch._prims_common._is_non_overlapping_and_dense_or_false", "guard_or_false"),
             Says("torch._prims_common.are_strides_like_channels_last_or_false", "guard_or_true"),
@@ -84,7 +84,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH",),
         general_sizes.strides_that_matter,
-        "the stride of a dim of size 1, or of a tensor without elements, would be a guard",
+        "the stride of a dim of size 1, or of a tensor without elements, would be guarded although it does not matter",
         (
             Takes("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "self, guard, value"),
             Says("torch._dynamo.guards.GuardBuilder.TENSOR_MATCH", "input_source_to_sizes_strides"),
@@ -96,7 +96,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._prims_common.sym_max", f"{NODE}.sym_max", "torch.SymInt.__sym_max__"),
         general_sizes.strides_are_products,
-        "PyTorch writes max(size, 1) for each size in them, where a size may be 0",
+        "PyTorch computes them with max(size, 1) for each size that may be 0",
         (
             Takes("torch._prims_common.sym_max", "a, b"),
             Says("torch._prims_common.make_contiguous_strides_for", "sym_max"),
@@ -109,7 +109,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{NODE}.has_hint",),
         general_sizes.sizes_have_no_value_in_cpp,
-        "C++ compares each size with 0 and 1, with a guard, where the sizes have values",
+        "C++ compares each size that has a hint with 0 and 1, which makes guards",
         (Takes(f"{NODE}.has_hint", "self"), Says(f"{NODE}.expect_true", "has_hint")),
     ),
     Patch(
@@ -117,7 +117,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         tuple(f"{NODE}.{name}" for name in (*DIVISIONS, *FUNCTIONS)),
         general_sizes.division_by_nothing,
-        "a rule that is right for every size may divide by one that is 0 at the first call",
+        "a rule that is correct for all sizes may divide by a size that is 0 at the first call",
         (
             *(Takes(f"{NODE}.{name}", "self, other") for name in DIVISIONS),
             *(Takes(f"{NODE}.{name}", "self") for name in FUNCTIONS),
@@ -134,7 +134,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{SYM_NODE}.as_proxy",),
         general_sizes.decided_conditions_are_bools,
-        "the value of `n > 1 and x is None` is a SymBool where n is 1, which operators do not take for a bool",
+        "`n > 1 and x is None` is a SymBool if n is 1, which operators do not accept as a bool",
         (Takes(f"{SYM_NODE}.as_proxy", "self"),),
     ),
     Patch(
@@ -145,7 +145,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._decomp.decomposition_table[aten.cat.default]",
         ),
         general_sizes.ranks_are_guarded,
-        "whether `squeeze` drops a dim, and `cat` an empty operand, must be known",
+        "whether `squeeze` drops a dim, and `cat` an empty operand, must be known during tracing",
         (
             Takes("torch._decomp.decomposition_table[aten.squeeze.dims]", "a, dim"),
             Takes("torch._decomp.decomposition_table[aten.cat.default]", "tensors, dim, out"),
@@ -156,16 +156,16 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         (f"{VIEWS}._compute_slice_index",),
         general_sizes.slices_of_any_size,
-        "`x[1:]` of what may be empty would have a size and an offset that are in the data",
+        "`x[1:]` of a tensor that may be empty would have an unbacked size and offset",
         (Takes(f"{VIEWS}._compute_slice_index", "size, index"),),
-        versions=Versions(last="2.11"),  # then it is the lesser of bound and size
+        versions=Versions(last="2.11"),  # since 2.12 it is the minimum of bound and size
     ),
     Patch(
         "errors of imagined sizes",
         ("frame",),
         ("torch._dynamo.utils.run_node",),
         general_sizes.errors_of_imagined_sizes,
-        "a rule that takes no size for 1 may refuse what is repeated",
+        "a rule that assumes that no size is 1 may reject valid broadcasts",
         (
             Takes("torch._dynamo.utils.run_node", "tracer, node, args, kwargs, nnmodule"),
             Says("torch._dynamo.utils._get_fake_value_impl", "run_node"),
@@ -176,7 +176,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         ("torch._decomp.decomposition_table[aten.roll.default]",),
         general_sizes.sizes_of_rolls,
-        "the usual rule divides by a size, and asks whether there is anything",
+        "the decomposition divides by a size, and asks whether there are elements",
         (Takes("torch._decomp.decomposition_table[aten.roll.default]", "a, shifts, dims, out"),),
     ),
     Patch(
@@ -184,7 +184,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         (f"{VIEWS}.op_implementations_dict[aten.select.int]",),
         general_sizes.indices_are_guarded,
-        "the usual rules ask whether an index is out of range without a guard where it is not at the first call",
+        "the rules ask whether an index is out of range, and add no guard if it is in range at the first call",
         (
             Takes(f"{VIEWS}.meta_select", "fake_mode, func, self, dim, index"),
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
@@ -199,7 +199,7 @@ ROWS: tuple[Patch, ...] = (
             *(added(f"{VIEWS}.op_implementations_dict[{op}]") for op in scattered_sources.scatters()),
         ],
         scattered_sources.sources_are_guarded,
-        "the usual rules take a source for as large as what it replaces",
+        "the rules assume that a source has the size of what it replaces",
         (
             Says(f"{VIEWS}.dispatch_to_op_implementations_dict", "op_implementations_dict"),
             Says(f"{FAKE_MODE}._dispatch_impl", "op_implementations_checks"),
@@ -210,7 +210,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{SIZES}.try_solve",),
         empty_sizes.zero_factors_are_kept,
-        "the tracer divides an equation by a size that may be 0",
+        "the tracer divides equations by sizes that may be 0",
         (
             Takes(f"{SIZES}.try_solve", "expr, thing, trials, floordiv_inequality"),
             Says(f"{SIZES}.ShapeEnv._maybe_guard_rel", "try_solve"),

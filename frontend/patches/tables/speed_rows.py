@@ -1,4 +1,4 @@
-"""Time: needless work of tracing, and reads of a compiled frame at each call."""
+"""Speed: unnecessary work while tracing, and what compiled frames read at each call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROWS: tuple[Patch, ...] = (
             f"{SIZES}.uninteresting_files",
         ),
         symbolic_arithmetic.remember_arithmetic,
-        "sympy computes the same few expressions some hundred times for each tensor",
+        "sympy computes the same few expressions hundreds of times for each tensor",
         (
             *(Takes(f"{NODE}.{name}", "self, other") for name in BINARY),
             Takes(f"{NODE}.maybe_as_int", "self"),
@@ -37,7 +37,7 @@ ROWS: tuple[Patch, ...] = (
             Says(f"{SIZES}.ShapeEnv._set_replacement", "_replacements_version_counter"),
             Behaves(f"{NODE}.__init__", symbolic_arithmetic.nodes_are_as_made),
         ),
-        versions=Versions(first="2.12"),  # before, a ShapeEnv does not count the symbols that it replaces
+        versions=Versions(first="2.12"),  # earlier, a ShapeEnv does not count its replacements of symbols
         only_speed=True,
     ),
     Patch(
@@ -45,7 +45,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         (f"{FAKE_MODE}._get_output_tensor_from_cache_entry",),
         tensor_making.views_are_made_once,
-        "the bytes of a view's memory are computed twice, from symbolic sizes",
+        "the size in bytes of a view's storage is computed twice, from symbolic sizes",
         (
             Takes(f"{FAKE_MODE}._get_output_tensor_from_cache_entry", "self, state, entry, key, func, args"),
             Takes("torch._subclasses.fake_tensor.in_kernel_invocation_manager", "fake_mode"),
@@ -63,7 +63,7 @@ ROWS: tuple[Patch, ...] = (
             f"{FAKE_MODE}._get_output_tensor_from_cache_entry",
         ),
         tensor_making.entries_are_not_tried,
-        "for the dispatch keys of a result a second one is made, with all its symbolic sizes",
+        "to find the dispatch keys of a result, a second one is created with all its symbolic sizes",
         (
             Takes(f"{FAKE_MODE}._get_output_info_for_cache_entry", "self, state, key, func, args, kwargs, output"),
             Takes(
@@ -81,7 +81,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         ("torch._subclasses.functional_tensor.FunctionalTensor.__new__",),
         tensor_making.wrappers_have_a_memory,
-        "functionalisation computes, and records in the graph, the bytes of each wrapper's memory",
+        "functionalisation computes the size of each wrapper's storage and records it in the graph",
         (
             Takes("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "cls, elem, mode"),
             Says("torch._subclasses.functional_tensor.FunctionalTensor.__new__", "is_inference_mode_enabled"),
@@ -99,7 +99,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._subclasses.fake_tensor.suggest_memory_format",
         ),
         layout_questions.layouts_are_asked_once,
-        "whether a tensor is contiguous or channels-last is asked several times of each, by twenty operations on sizes",
+        "whether a tensor is contiguous or channels-last is asked several times, with twenty operations on sizes each",
         (
             Takes("torch._prims_common.check_contiguous_sizes_strides", "sizes, strides, false_if_dde"),
             Takes("torch._prims_common.suggest_memory_format", "x"),
@@ -114,7 +114,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         ("torch.fx.experimental.proxy_tensor.thunkify",),
         size_recording.comparisons_are_recorded_when_used,
-        "each comparison of sizes that a decision takes is recorded in the graph, and removed from it as dead code",
+        "each comparison of sizes that tracing decides is recorded in the graph, and later removed as dead code",
         (
             Takes("torch.fx.experimental.proxy_tensor.thunkify", "tracer, f, *args, **kwargs"),
             Says("torch.fx.experimental.proxy_tensor._sym_register", "thunkify"),
@@ -129,7 +129,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",),
         needless_work.local_maps_are_imported_by_their_users,
-        "Dynamo imports much of torch.distributed to see that a value is not its local_map",
+        "Dynamo imports large parts of torch.distributed only to see that a value is not its local_map",
         (
             Takes(
                 "torch._dynamo.variables.higher_order_ops.LocalMapWrappedHigherOrderVariable.should_wrap_in_hop",
@@ -147,7 +147,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._export.utils._materialize_cpp_cia_ops",),
         needless_work.operators_are_listed_once,
-        "the table of decompositions makes objects of all composite operators, once for each namespace",
+        "the table of decompositions creates objects for all composite operators once for each namespace",
         (
             Takes("torch._export.utils._materialize_cpp_cia_ops", ""),
             Says("torch._export.utils._collect_all_valid_cia_ops_for_namespace", "_materialize_cpp_cia_ops"),
@@ -160,7 +160,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.symbolic_convert.get_funcname",),
         silent_logs.no_names_for_silent_logs,
-        "Dynamo tokenises each source file that it traces, for lines of a log that is off",
+        "Dynamo tokenises each source file that it traces, for a log that is off",
         (
             Takes("torch._dynamo.symbolic_convert.get_funcname", "filename, lineno"),
             Says(f"{TRANSLATOR}.get_line_of_code_header", "get_funcname"),
@@ -174,7 +174,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.guards.profile_guard_manager",),
         silent_logs.no_times_for_silent_logs,
-        "Dynamo measures how long the guards of each frame take with emptied caches, for a line of a log that is off",
+        "Dynamo measures the time of each frame's guards with empty caches, for a log that is off",
         (
             Exists("torch._dynamo.guards.profile_guard_manager"),
             Says("torch._dynamo.guards.CheckFunctionManager.__init__", "profile_guard_manager"),
@@ -188,7 +188,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         autograd_kernels.batch_norm_targets,
         autograd_kernels.sizes_of_batch_norms,
-        "for the sizes of a result PyTorch runs the decomposition, twenty operators on symbolic sizes",
+        "to find a result's sizes, PyTorch runs the decomposition: twenty operators on symbolic sizes",
         (
             Takes(
                 "torch._decomp.decomposition_table[aten._native_batch_norm_legit_no_training.default]",
@@ -211,7 +211,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._dynamo.codegen.PyCodegen.load_import_from",),
         size_reads.read_sizes_at_once,
-        "Dynamo's own functions leave Dynamo and enter it again: 2 us for each size of a call",
+        "Dynamo's functions that read a size leave Dynamo and enter it again: 2 us for each size of a call",
         (
             Takes("torch._dynamo.codegen.PyCodegen.load_import_from", "self, module_name, object_name"),
             Takes("torch._dynamo.utils.call_size", "x, i"),
@@ -224,7 +224,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{OUTPUT}.OutputGraph.remove_unused_graphargs", f"{AUTOGRAD}.tensorify_python_scalars"),
         size_reads.sizes_of_tensors_are_not_passed,
-        "a frame reads each size of each tensor at every call; graphs for inference can ask their tensors",
+        "a frame reads each size of each tensor at every call, although inference graphs can read them from tensors",
         (
             Takes(f"{OUTPUT}.OutputGraph.remove_unused_graphargs", "self"),
             Takes(f"{OUTPUT}.OutputGraph.remove_node", "self, *args, **kwargs"),

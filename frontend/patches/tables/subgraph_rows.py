@@ -1,4 +1,4 @@
-"""Subgraphs: branches, loops, scans, checkpoints and regions that are traced once."""
+"""Subgraphs: branches, loops, scans, checkpoints, and regions that are traced once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{REGIONS}.find_reuse_match", f"{REGIONS}.find_reuse_entry_by_key"),
         nested_regions.sizes_of_regions_are_bound,
-        "a region that takes a size which a guard has made a number since is a KeyError where it is called again",
+        "a second call of a region fails with a KeyError if a guard has meanwhile made a size it takes constant",
         (
             Exists(f"{REGIONS}.LiftedBoundSymbol"),
             Says(f"{REGIONS}.stamp_out_subgraph", "bound_symbols"),
@@ -34,7 +34,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._higher_order_ops.cond._merge_output",),
         branch_results.results_of_branches_are_merged,
-        "the usual rule compares strides with 1, which guards, or cannot be known",
+        "the rule compares strides with 1, which makes guards, and fails on unbacked strides",
         (Takes("torch._higher_order_ops.cond._merge_output", "a, b, mode"),),
     ),
     Patch(
@@ -42,7 +42,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._higher_order_ops.scan.ScanAutogradImpl._optimize_forward_intermediates",),
         scan_gradients.values_saved_by_steps_are_copies,
-        "a carry that is saved for backward as well, as in most recurrent cells, is refused as an alias of itself",
+        "a carry that is also saved for backward, as in most recurrent cells, is rejected as an alias of itself",
         (
             Takes("torch._higher_order_ops.scan.ScanAutogradImpl._optimize_forward_intermediates", "self"),
             Takes(
@@ -56,7 +56,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.UserFunctionVariable.call_function", added("torch._inductor.utils.is_pointwise_use")),
         associative_scans.one_operator,
-        "the generic mode would be traced as its recursion, which is a graph for each length",
+        "the generic mode would be traced as its recursion, with a graph for each length",
         (
             Takes(f"{VARIABLES}.UserFunctionVariable.call_function", "self, tx, args, kwargs"),
             Takes(f"{ASSOCIATIVE}.associative_scan", "combine_fn, xs, dim, reverse, combine_mode"),
@@ -71,7 +71,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{CHECKPOINT}._call_function",),
         checkpoints.breaks_where_run_again,
-        "backward writes again to running statistics, and draws new numbers with preserve_rng_state=False",
+        "recomputation writes running statistics again, and with preserve_rng_state=False draws new random numbers",
         (
             Exists("torch._dynamo.config.skip_fwd_side_effects_in_bwd_under_checkpoint"),
             Takes(f"{CHECKPOINT}._call_function", "self, tx, args, kwargs"),
@@ -87,7 +87,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input",),
         checkpoints.floats_are_made_again,
-        "`cond`, `while_loop` and `scan` take no floats, and a body may read one that the frame has read before",
+        "`cond`, `while_loop` and `scan` accept no floats, but a body may read a float that the frame read before",
         (
             Takes(f"{OUTPUT}.SubgraphTracer.lift_tracked_freevar_to_input", "self, proxy"),
             Takes("torch._dynamo.utils.set_example_value", "node, example_value"),
@@ -98,7 +98,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.builder.VariableBuilder.wrap_symfloat",),
         checkpoints.floats_belong_to_the_frame,
-        "Dynamo finds a float of one checkpoint's graph when the next one reads it: an AssertionError",
+        "Dynamo reuses the float of one checkpoint's graph in the next one, which fails with an AssertionError",
         (
             Takes(f"{VARIABLES}.builder.VariableBuilder.wrap_symfloat", "self, value"),
             Takes(f"{VARIABLES}.builder.VariableBuilder.install_guards", "self, *guards"),

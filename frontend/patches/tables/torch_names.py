@@ -1,4 +1,4 @@
-"""Dotted names of PyTorch that several rows name, and parameters that several probes look for."""
+"""Dotted names of PyTorch that several rows use, and signatures that several probes expect."""
 
 from __future__ import annotations
 

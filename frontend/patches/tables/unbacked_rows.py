@@ -1,4 +1,4 @@
-"""Unbacked sizes: rules of PyTorch that ask about one decide at call time, or do not ask."""
+"""Unbacked sizes: rules of PyTorch that ask for one are made to decide at call time, or not to ask."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VIEWS}._view_has_unbacked_input",),
         view_layouts.views_by_strides,
-        "the usual rule for views guards on which size divides which",
+        "the rule for views guards on divisibility of sizes",
         (
             Takes(f"{VIEWS}._view_has_unbacked_input", "a, shape"),
             Says(f"{VIEWS}._view_meta", "_view_has_unbacked_input"),
@@ -33,7 +33,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         autograd_kernels.kernel_targets(size_kernels),
         autograd_kernels.sizes_of_composites,
-        "operators that are made of others by code which asks for sizes could not be traced with unknown ones",
+        "composite operators whose C++ code asks for sizes could not be traced with unbacked ones",
         (*autograd_kernels.KERNEL_PROBES,),
     ),
     Patch(
@@ -41,7 +41,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._decomp.decomposition_table[aten.logsumexp.default]",),
         autograd_kernels.sizes_of_logsumexp,
-        "the usual rule asks whether there is anything to sum",
+        "the decomposition asks whether there are elements to sum",
         (Takes("torch._decomp.decomposition_table[aten.logsumexp.default]", "self, dim, keepdim, out"),),
     ),
     Patch(
@@ -52,7 +52,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._decomp.decomposition_table[aten._log_softmax.default]",
         ),
         autograd_kernels.sizes_of_softmax,
-        "the usual rules ask whether there is anything to take the largest of",
+        "the decompositions ask whether there are elements to take the maximum of",
         (
             Takes("torch._decomp.decomposition_table[aten._softmax.default]", "x, dim, half_to_float, out"),
             Takes("torch._decomp.decomposition_table[aten._log_softmax.default]", "x, dim, half_to_float, out"),
@@ -70,7 +70,7 @@ ROWS: tuple[Patch, ...] = (
             "torch._meta_registrations._maybe_broadcast",
         ),
         broadcast_rules.broadcast_at_call_time,
-        "the tracer takes an unbacked size for one that is not 1; here it may be either",
+        "the tracer assumes that an unbacked size is not 1; here it may be either",
         (
             Takes("torch._refs._broadcast_shapes", "*_shapes"),
             Takes("torch._meta_registrations._broadcast_shapes", "*_shapes"),
@@ -86,7 +86,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._decomp.decomposition_table[aten.expand.default]",),
         broadcast_rules.expand_at_call_time,
-        "a dim of an unbacked size that is expanded is taken for one that is not 1",
+        "the tracer assumes that an expanded dim of unbacked size is not 1",
         (Takes("torch._decomp.decomposition_table[aten.expand.default]", "a, *shape, implicit"),),
     ),
     Patch(
@@ -94,7 +94,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch.nn.functional._verify_batch_size", "torch.nn.functional._verify_spatial_size"),
         torch_layers.checks_of_layers_at_call_time,
-        "that there is more than one value would have to be known of sizes in the data",
+        "whether there is more than one value per channel cannot be known for unbacked sizes during tracing",
         (
             Takes("torch.nn.functional._verify_batch_size", "size"),
             Takes("torch.nn.functional._verify_spatial_size", "size"),
@@ -107,7 +107,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{VARIABLES}.UserFunctionVariable.call_function",),
         torch_layers.masks_are_not_looked_at,
-        "whether a mask is causal is in the data, and is only a hint to attention",
+        "whether a mask is causal is data-dependent, and only a hint for attention",
         (
             Takes(f"{VARIABLES}.UserFunctionVariable.call_function", "self, tx, args, kwargs"),
             Takes("torch.nn.modules.transformer._detect_is_causal_mask", "mask, is_causal, size"),
@@ -118,7 +118,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{SIZES}.ShapeEnv._constrain_range_for_size",),
         empty_sizes.bounds_allow_one,
-        "a new size that is at most 0 or 1 could not take the place of one that was thought to be more",
+        "a new size of at most 0 or 1 could not replace one that is assumed to be larger",
         (Takes(f"{SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
     ),
     Patch(
@@ -126,7 +126,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         (f"{SIZES}.ShapeEnv._constrain_range_for_size",),
         empty_sizes.bounds_fit,
-        "what a mask selects has a bound that no integer has, where the mask's size is in the data",
+        "the size of a mask's selection gets a bound of more than 64 bits if the mask's own size is unbacked",
         (Takes(f"{SIZES}.ShapeEnv._constrain_range_for_size", "self, a, min, max"),),
     ),
     Patch(
@@ -134,7 +134,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame", "graph"),
         ("torch._library.fake_impl.FakeImplCtx.create_unbacked_symint",),
         empty_sizes.new_sizes_start_at_zero,
-        "a rule of a user's operator that names no least size got one of at least 2",
+        "a user's fake rule that gives no minimum would create a size of at least 2",
         (Takes("torch._library.fake_impl.FakeImplCtx.create_unbacked_symint", "self, min, max"),),
     ),
     Patch(
@@ -142,7 +142,7 @@ ROWS: tuple[Patch, ...] = (
         ("frame",),
         ("torch._C._select_conv_backend", "torch._C._conv_determine_backend_memory_format"),
         convolution_layouts.layouts_of_convolutions,
-        "the choice of a library guards on the batch and on the number of elements",
+        "the choice of a library for convolutions guards on the batch and on the number of elements",
         (
             Documents("torch._C._select_conv_backend", "input: torch.Tensor, weight: torch.Tensor, bias"),
             Exists("torch._C._ConvBackend.Slow2d"),

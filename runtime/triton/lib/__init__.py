@@ -1,1 +1,1 @@
-"""What generated Triton kernels call."""
+"""Triton functions that generated kernels call."""

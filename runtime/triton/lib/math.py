@@ -14,7 +14,7 @@ import os
 import triton
 import triton.language as tl
 
-# A generic tl.reduce visits every element in Python under the interpreter; max, min and sum do not.
+# In the interpreter a generic tl.reduce runs Python code for each element; max, min and sum do not.
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") in ("1", "true", "on", "yes"))
 
 
@@ -23,7 +23,7 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") in ("1", "tru
 
 @triton.jit
 def to_bfloat16(x):
-    """Rounded to the nearest, ties to even. The interpreter's own cast cuts the bits off."""
+    """x as bfloat16, rounded to nearest even. The interpreter's own cast truncates."""
     if INTERPRETED:
         bits = x.to(tl.float32).to(tl.int32, bitcast=True)
         rounded = (bits.to(tl.int64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -52,7 +52,7 @@ def trunc(x):
 
 @triton.jit
 def roundeven(x):
-    """To the nearest integer, ties to even: adding 2**(mantissa bits) leaves no room for a fraction."""
+    """Rounds to the nearest integer, ties to even: the sum with 2**(mantissa bits) has no fraction bits."""
     magnitude = tl.abs(x)
     limit = 4503599627370496.0 if x.dtype == tl.float64 else 8388608.0
     rounded = copysign((magnitude + limit) - limit, x)
@@ -61,7 +61,7 @@ def roundeven(x):
 
 @triton.jit
 def round_away(x):
-    """To the nearest integer, ties away from zero."""
+    """Rounds to the nearest integer, ties away from zero."""
     magnitude = tl.abs(x)
     whole = tl.floor(magnitude)
     return copysign(tl.where(magnitude - whole >= 0.5, whole + 1.0, whole), x)
@@ -69,7 +69,7 @@ def round_away(x):
 
 @triton.jit
 def exp(x):
-    """tl.exp rounds x*log2(e), an error that grows with x: what that leaves out is multiplied in afterwards."""
+    """e**x. tl.exp rounds x*log2(e), an error that grows with x; here the result is corrected by the remainder."""
     if INTERPRETED or x.dtype == tl.float64:
         return tl.exp(x)
     else:
@@ -81,12 +81,12 @@ def exp(x):
 
 @triton.jit
 def over(x, y, corrected: tl.constexpr):
-    """x / y where few y divide many x: a product with the reciprocal, within 2 ulp. ``corrected``: once by what it
-    leaves (Markstein, IBM Journal of Research and Development 34(1), 1990), which is within an ulp, in a third of the
-    time of a division. Both are scaled where the reciprocal would not be normal; where no correction is possible
-    (zeros, infinities) there is none. The reciprocal is the processor's, within an ulp: a rounded one takes 30
-    instructions, for each element where a row has no more elements than a warp has threads. What is left is subtracted
-    with its sign turned, so that a quotient of -0 stays one.
+    """x / y for few values y and many x: the product with the reciprocal, within 2 ulp. ``corrected``: corrected once
+    by the remainder (Markstein, IBM Journal of Research and Development 34(1), 1990), within 1 ulp, in a third of the
+    time of a division. Both operands are scaled if the reciprocal would not be a normal number; if there is no finite
+    correction (zeros, infinities), none is applied. The reciprocal is the hardware's approximation, within 1 ulp; a
+    correctly rounded one takes 30 instructions, per element if rows are no longer than a warp. The remainder is negated
+    before it is subtracted, so that a quotient of -0 keeps its sign.
     """
     if INTERPRETED:
         return tl.div_rn(x, y)
@@ -106,9 +106,9 @@ def over(x, y, corrected: tl.constexpr):
 
 @triton.jit
 def over_count(x, y):
-    """x / y where y is one number for all, 0 or neither tiny nor huge: a product with its reciprocal, within 1.5 ulp.
-    So do PyTorch's own kernels of means (ReduceMomentKernel.cu of aten/src/ATen/native/cuda) and of quotients with
-    numbers (BinaryDivTrueKernel.cu).
+    """x / y for one element count y (0, or neither tiny nor huge): the product with its reciprocal, within 1.5 ulp.
+    PyTorch's own kernels of means (ReduceMomentKernel.cu of aten/src/ATen/native/cuda) and of division by a scalar
+    (BinaryDivTrueKernel.cu) do the same.
     """
     if INTERPRETED:
         return x * tl.div_rn(1.0, y)
@@ -120,7 +120,7 @@ def over_count(x, y):
 
 @triton.jit
 def expm1(x):
-    """Kahan: the error of u = exp(x) cancels in (u - 1) / log(u)."""
+    """exp(x) - 1 by Kahan's method: the error of u = exp(x) cancels in (u - 1) / log(u)."""
     u = exp(x)
     quotient = (u - 1.0) * (x / tl.log(u))
     result = tl.where((u == 1.0) | (x != x), x, tl.where(u - 1.0 == -1.0, u - 1.0, quotient))
@@ -129,7 +129,7 @@ def expm1(x):
 
 @triton.jit
 def log1p(x):
-    """Kahan: the error of u = 1 + x cancels in log(u) / (u - 1)."""
+    """log(1 + x) by Kahan's method: the error of u = 1 + x cancels in log(u) / (u - 1)."""
     u = x + 1.0
     result = tl.where(u == 1.0, x, tl.log(u) * x / (u - 1.0))
     return tl.where(u == float("inf"), u, result)
@@ -187,7 +187,7 @@ def atanh(x):
 
 @triton.jit
 def atan(x):
-    """Cephes: reduced to |x| <= 0.66, a rational function of x*x."""
+    """Arc tangent as in Cephes: argument reduced to |x| <= 0.66, then a rational function of x*x."""
     magnitude = tl.abs(x)
     large = magnitude > 2.41421356237309504880
     middle = (magnitude > 0.66) & (magnitude <= 2.41421356237309504880)
@@ -235,7 +235,7 @@ def tan(x):
 
 @triton.jit
 def erfc(x):
-    """1 - erf(x) where that is not small; from 0.5 on Cody's rational functions times exp(-x*x)."""
+    """Complementary error function: 1 - erf(x) below 0.5, else Cody's rational functions times exp(-x*x)."""
     y = tl.minimum(tl.maximum(x, 0.5), 30.0)
     p = ((((((((y * 2.15311535474403846e-8 + 5.64188496988670089e-1) * y + 8.88314979438837594) * y
               + 6.61191906371416295e1) * y + 2.98635138197400131e2) * y + 8.81952221241769090e2) * y
@@ -257,7 +257,7 @@ def erfc(x):
 
 @triton.jit
 def powf(x, y):
-    """float32 goes through float64, exact to half an ulp; float64 itself has an error of about |y*log(x)| ulp."""
+    """x**y, computed in float64: within half an ulp for float32, about |y*log(x)| ulp for float64."""
     a, b = x.to(tl.float64), y.to(tl.float64)
     magnitude = tl.abs(a)
     result = tl.exp2(b * tl.log2(magnitude))
@@ -275,7 +275,7 @@ def powf(x, y):
 
 @triton.jit
 def floor_div(a, b):
-    """Towards minus infinity; Triton's // is towards zero."""
+    """Integer division rounded down; Triton's // rounds towards zero."""
     q = a // b
     return tl.where((a % b != 0) & ((a < 0) != (b < 0)), q - 1, q)
 
@@ -296,19 +296,19 @@ def floor_mod(a, b):
 
 @triton.jit
 def maximum(a, b):
-    """NaN if either is."""
+    """The extremum of two numbers; NaN if either is NaN."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def minimum(a, b):
-    """NaN if either is."""
+    """The extremum of two numbers; NaN if either is NaN."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def maxnum(a, b):
-    """The number where one is NaN. The interpreter of triton 3.6 does not keep to that."""
+    """The larger number; if one is NaN, the other. The interpreter of triton 3.6 returns NaN, hence the branch."""
     if INTERPRETED:
         return tl.where(a != a, b, tl.where(b != b, a, tl.maximum(a, b)))
     else:
@@ -328,6 +328,6 @@ def minnum(a, b):
 
 @triton.jit
 def cttz(x):
-    """How often 2 divides an integer other than 0: the exponent of the power of two in it, which float64 holds."""
+    """Number of trailing zero bits of a nonzero integer: the float64 exponent of its lowest set bit."""
     power = (x & -x).to(tl.float64).to(tl.int64, bitcast=True)
     return (((power >> 52) & 0x7FF) - 1023).to(x.dtype)

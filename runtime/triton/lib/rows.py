@@ -1,6 +1,6 @@
-"""What generated Triton kernels call around reductions: bounds, [rows, elements] to [rows, 1], sums that go along.
+"""Functions for reductions in generated Triton kernels: bounds, reductions [rows, elements] to [rows, 1], online sums.
 
-As in runtime/triton/lib/math.py everything runs under TRITON_INTERPRET=1 as well.
+As in runtime/triton/lib/math.py, everything also runs under TRITON_INTERPRET=1.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
@@ -18,7 +18,7 @@ from symshape.runtime.triton.lib.math import INTERPRETED, exp, maximum, minimum
 
 @triton.jit
 def loop_end(n):
-    """A size as the end of a range. Triton 3.6 makes an int of it in a way that NumPy 2.4 refuses."""
+    """A size as a bound of ``range``. In the interpreter Triton 3.6 converts it in a way that NumPy 2.4 rejects."""
     if INTERPRETED:
         return n.handle.data.item()
     else:
@@ -27,7 +27,7 @@ def loop_end(n):
 
 @triton.jit
 def multiple(n, aligned: tl.constexpr):
-    """n; where it is known to divide by 16, in a form that says so to the compiler, else no access is wide."""
+    """n. If it is known to be a multiple of 16, in a form from which the compiler sees that and vectorises accesses."""
     if aligned:
         return n // 16 * 16
     else:
@@ -36,7 +36,7 @@ def multiple(n, aligned: tl.constexpr):
 
 @triton.jit
 def rows(x, n, block: tl.constexpr):
-    """Which of a program's rows there are: the only one always is."""
+    """The mask of a program's rows within bounds; constant true for a single row."""
     if block == 1:
         return tl.full(x.shape, True, tl.int1)
     else:
@@ -45,8 +45,7 @@ def rows(x, n, block: tl.constexpr):
 
 @triton.jit
 def lanes(r, n: tl.constexpr, block: tl.constexpr):
-    """Which of a block's points are below a constant: all of them at compile time where the block divides it (and
-    where the block begins), but for no points at all."""
+    """The mask of a block's points below a constant n; constant true if the block size divides n, and n is not 0."""
     if n > 0 and n % block == 0:
         return tl.full(r.shape, True, tl.int1)
     else:
@@ -68,7 +67,7 @@ def row_sum(v):
 
 @triton.jit
 def column_sum(v):
-    """[rows, elements] to [1, elements]."""
+    """Sums [rows, elements] along rows, to [1, elements]."""
     return tl.sum(v, 0)[None, :].to(v.dtype)
 
 
@@ -113,7 +112,7 @@ def row_all(v):
 
 @triton.jit
 def no_index(like):
-    """The neutral index of an arg-reduction, beyond all others."""
+    """The identity element of an arg-reduction's index: larger than any index."""
     if like.dtype == tl.int64:
         return tl.full((), 0x7FFFFFFFFFFFFFFF, tl.int64)
     else:
@@ -122,14 +121,14 @@ def no_index(like):
 
 @triton.jit
 def no_indices(rows: tl.constexpr, columns: tl.constexpr, dtype: tl.constexpr):
-    """A block of neutral indices."""
+    """A block filled with `no_index`."""
     zeros = tl.zeros([rows, columns], dtype)
     return zeros + no_index(zeros)
 
 
 @triton.jit
 def row_first(v, best, index):
-    """The least index of an element that equals the row's best one; NaN equals NaN here."""
+    """The smallest index at which an element equals the row's ``best``, where NaN equals NaN."""
     hit = (v == best) | ((v != v) & (best != best))
     return tl.min(tl.where(hit, index, no_index(index)), 1)[:, None]
 
@@ -148,7 +147,7 @@ def row_argmin(v, index):
 
 @triton.jit
 def keep_max(best, at, v, index):
-    """One step of a running argmax per lane. Equal values: the first index wins, also over the neutral element's."""
+    """One step of a lane's running argmax. Among equal values the smallest index wins, also over `no_index`."""
     take = (v > best) | ((v != v) & (best == best)) | ((v == best) & (index < at))
     return tl.where(take, v, best), tl.where(take, index, at)
 
@@ -159,14 +158,14 @@ def keep_min(best, at, v, index):
     return tl.where(take, v, best), tl.where(take, index, at)
 
 
-# Reductions together with a sum that depends on them (codegen/triton/schedule.py).
+# Online sums: a reduction and, in the same sweep, a sum that depends on it (codegen/triton/schedule.py).
 
 
 @triton.jit
 def exp_step(top, total, v, mask):
-    """A running maximum per lane, and the sum of exp(v - maximum) with exp(inf - inf) taken as 1 for now.
+    """One step of a lane's running maximum and sum of exp(v - maximum), in which exp(inf - inf) counts as 1 for now.
 
-    tl.exp(x) is off by |x| * 2**-24 of itself: where that is much, the term is little beside the maximum's, which is 1.
+    tl.exp(x) has a relative error of |x| * 2**-24. Where that is large, the term is small beside the maximum's, 1.
     """
     e = tl.where(v == top, 1.0, tl.exp(-tl.abs(v - top)))
     kept = tl.where(v > top, total * e + 1.0, total + e)
@@ -175,26 +174,26 @@ def exp_step(top, total, v, mask):
 
 @triton.jit
 def exp_merge(top, total, best):
-    """The sums relative to the largest of the maxima."""
+    """The lanes' sums, rescaled to the largest of their maxima (``best``)."""
     return total * tl.where(top == best, 1.0, exp(top - best))
 
 
 @triton.jit
 def exp_terms(top, total, centre):
-    """What each lane contributes to the sum of exp(v - centre): nothing where it saw no element."""
+    """Each lane's contribution to the sum of exp(v - centre); 0 for a lane without elements."""
     return tl.where(total == 0.0, 0.0, total * exp(top - centre))
 
 
 @triton.jit
 def steps(chunk, begin, block):
-    """How many elements a lane has seen that sees the one at hand, as a number to compute with."""
+    """Number of elements that a lane has seen including the current one, as float32."""
     return tl.full((), 1.0, tl.float32) + (chunk - begin) // block
 
 
 @triton.jit
 def square_step(total, squares, shift, drift, v, count, mask):
-    """A running sum per lane, and the sum of squares relative to the running mean, which is kept as a ``drift`` from
-    the lane's first value: far from zero a mean of all values would have lost the digits that count."""
+    """One step of a lane's running sum and sum of squared deviations from the running mean. The mean is kept as the sum
+    of differences (``drift``) to the lane's first value (``shift``), which avoids cancellation far from 0."""
     shift = tl.where(count == 1.0, v, shift)
     d = v - shift
     n = count.to(v.dtype)
@@ -207,27 +206,27 @@ def square_step(total, squares, shift, drift, v, count, mask):
 
 @triton.jit
 def square_terms(shift, drift, squares, count, centre):
-    """What each lane contributes to the sum of (v - centre)**2."""
+    """Each lane's contribution to the sum of (v - centre)**2."""
     off = (shift - centre) + drift / tl.maximum(count, 1.0)
     return tl.where(count > 0.0, squares + count * off * off, 0.0)
 
 
 @triton.jit
 def square_parts(total, squares, count, centre):
-    """The same of parts, of which the sum is known."""
+    """Each part's contribution to the sum of (v - centre)**2, from its sum and its squares about its own mean."""
     off = total / tl.maximum(count, 1.0) - centre
     return tl.where(count > 0.0, squares + count * off * off, 0.0)
 
 
 @triton.jit
 def exp_held(v, top, mask):
-    """Of points that are held at once: the terms of the sum relative to their maximum, as ``exp_step`` has them."""
+    """The terms exp(v - top) of points held at once; ``top`` is their maximum, exp(inf - inf) as in `exp_step`."""
     return tl.where(mask, tl.where(v == top, 1.0, tl.exp(-tl.abs(v - top))), 0.0)
 
 
 @triton.jit
 def square_held(v, total, count, mask):
-    """The same of the sum of squares relative to the mean of ``count`` points, whose sum is known."""
+    """The squared deviations of points held at once from the mean of all ``count`` of them, whose sum is ``total``."""
     off = tl.where(mask, v - mean(total, count), 0.0)
     return off * off
 
@@ -239,14 +238,14 @@ def mean(total, count):
 
 @triton.jit
 def lane_counts(n, block: tl.constexpr):
-    """How many of n elements each lane sees."""
+    """Number of elements, of n, that each lane sees."""
     lane = tl.arange(0, block)[None, :]
     return ((n - lane + (block - 1)) // block).to(tl.float32)
 
 
 @triton.jit
 def part_counts(part, n, splits, block):
-    """How many of n elements each part has."""
+    """Number of elements, of n, in each part."""
     blocks = tl.cdiv(n, block)
     size = tl.cdiv(blocks, splits)
     begin = tl.minimum(part * size, blocks) * block

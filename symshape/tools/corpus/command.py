@@ -1,4 +1,4 @@
-"""``symshape corpus``: records questions, puts them to solvers, and writes the page."""
+"""``symshape corpus``: records questions, has solvers answer them, and writes docs/corpus.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER, PAGE, RESULTS = "corpus", "docs/corpus.md", "results.json"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status 0; 1 where a model could not be recorded, or solvers contradict one another."""
+    """Runs a subcommand. Exit status 0; 1 if a model could not be recorded, or if solvers contradict one another."""
     parser = argparse.ArgumentParser("symshape corpus", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="action", required=True)
     record = commands.add_parser("record", help="compile models, and write down what was asked")
@@ -116,8 +116,9 @@ def _record(args: argparse.Namespace) -> int:
 
 
 def _recorded(name: str, folder: Path) -> bool:
-    """Whether it went well, in a process of its own: what an earlier compile has kept would not be asked again."""
-    import transformers  # noqa: F401 - imported once for all the processes
+    """Records one model in a process of its own and returns whether that succeeded. A shared process would cache proofs
+    of earlier compiles, and questions would be missed."""
+    import transformers  # noqa: F401 - imported before forking, once for all processes
 
     process = get_context("fork").Process(target=_record_one, args=(name, folder))
     process.start()

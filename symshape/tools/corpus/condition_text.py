@@ -1,10 +1,10 @@
-"""Conditions as text, read for any solver: the Python source that ``Condition.python`` writes.
+"""Parses conditions written as Python source (``Condition.python``), for any solver.
 
     condition    expr (== | != | >= | <= | > | <) expr, `and`, `or`, True, False
-    expr         integers, names, + - *, // and % (the floor of Python's division, and its rest), max(...), min(...)
+    expr         integers, names, + - *, // and % (Python's floor division and its remainder), max(...), min(...)
 
-``read`` walks the text and lets an ``Algebra`` build what its solver needs: nothing of symshape's prover is between the
-text and another solver.
+``read`` walks the text and calls an ``Algebra``, which builds the solver's own expressions. Other solvers thus get the
+text without going through symshape's prover.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RELATIONS: Final[dict[type[ast.cmpop], Relation]] = {
 
 
 class Algebra(Protocol):
-    """How a solver builds its own form of expressions and conditions."""
+    """Builds a solver's own form of expressions and conditions; one method per operation of the grammar."""
 
     def number(self, value: int) -> Any: ...
 
@@ -58,7 +58,7 @@ class Algebra(Protocol):
 
 
 class Operators:
-    """The part of an `Algebra` that Python's operators are."""
+    """The operations of an `Algebra` for expression classes that overload ``+``, ``-`` and ``*``."""
 
     def add(self, left: Any, right: Any) -> Any:
         return left + right
@@ -71,13 +71,13 @@ class Operators:
 
 
 def read(text: str, algebra: Algebra) -> Any:
-    """The condition as the algebra builds it; OptionError for what is no condition."""
+    """The condition in the form that ``algebra`` builds. OptionError if ``text`` is not a condition."""
     return _condition(parsed(text), algebra)
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def parsed(text: str) -> ast.expr:
-    """The text as a tree."""
+    """The text as a Python AST. OptionError if it does not parse."""
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError as error:
@@ -85,23 +85,23 @@ def parsed(text: str) -> ast.expr:
 
 
 def divisors(text: str) -> list[ast.expr]:
-    """What is divided by, other than numbers: the text has a value where none of these is 0."""
+    """All divisors in a condition that are not constants. The condition is defined only where none of them is 0."""
     return [node.right for node in _divisions(parsed(text)) if not isinstance(node.right, ast.Constant)]
 
 
 def read_expression(node: ast.expr, algebra: Algebra) -> Any:
-    """An expression, for instance a divisor, as the algebra builds it."""
+    """An expression (for instance a divisor) in the form that ``algebra`` builds."""
     return _expression(node, algebra)
 
 
 def names_in(text: str) -> set[str]:
-    """The names of its symbols."""
+    """Names of the symbols in a condition."""
     called = {id(node.func) for node in ast.walk(parsed(text)) if isinstance(node, ast.Call)}
     return {node.id for node in ast.walk(parsed(text)) if isinstance(node, ast.Name) and id(node) not in called}
 
 
 def has_products(text: str) -> bool:
-    """Whether sizes are multiplied."""
+    """Whether a condition multiplies two sizes, which makes it nonlinear."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mult)
@@ -111,7 +111,7 @@ def has_products(text: str) -> bool:
 
 
 def functions_in(text: str) -> set[str]:
-    """Which of //, %, max, min are in it."""
+    """Which of //, %, max and min a condition uses."""
     found = {"//" if isinstance(node.op, ast.FloorDiv) else "%" for node in _divisions(parsed(text))}
     calls = (node for node in ast.walk(parsed(text)) if isinstance(node, ast.Call))
     return found | {node.func.id for node in calls if isinstance(node.func, ast.Name)}

@@ -1,4 +1,4 @@
-"""What the answers of all solvers come to: the figures of ``corpus/results.json``."""
+"""Aggregates the answers of all solvers into the figures of ``corpus/results.json``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from symshape.tools.corpus.solve import SOLVERS, Answers, read_answers
 from symshape.tools.corpus.solvers.solver import DECIDED, Answer
 from symshape.tools.measure import quantile
 
-# The solvers that are compared: not "symshape, bounds only", which is of the same prover as the first.
+# Solvers that are compared. "symshape, bounds only" is not among them: it is a part of the first one.
 COMPARED: Final = ("symshape", "ShapeEnv", "isl", "z3")
 KINDS: Final = ("linear", "// or % by a number", "max or min", "product of sizes", "division by a size")
 _QUANTILES: Final = 100
@@ -24,7 +24,8 @@ _CLAIMS: Final = ("always", "never", "sometimes", "no sizes")
 
 @dataclass(frozen=True)
 class Case:
-    """A question with everybody's answers and seconds; ``truth`` is what those who decided it say."""
+    """One question with the answers of all solvers by name, their times in seconds, and the ``truth``: the answer that
+    the solvers which decided it agree on."""
 
     corpus: Corpus
     question: Question
@@ -35,15 +36,15 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The hardest thing that is in the question."""
+        """The hardest construct in the question, one of ``KINDS``."""
         return kind_of(self.corpus.text(self.question))
 
     def is_solved_by(self, solver: str) -> bool:
-        """Whether the solver knows that the condition always, or never, holds."""
+        """Whether the solver proved that the condition always holds, or never."""
         return self.answers[solver] in DECIDED
 
     def shown(self) -> dict[str, Any]:
-        """As an example."""
+        """The case as plain data, for an example on the page."""
         return {
             "model": self.corpus.name,
             "condition": self.corpus.text(self.question),
@@ -53,7 +54,7 @@ class Case:
 
 
 def kind_of(text: str) -> str:
-    """One of ``KINDS``."""
+    """The hardest construct in a condition, one of ``KINDS``."""
     functions = functions_in(text)
     found = {
         "division by a size": bool(divisors(text)),
@@ -65,9 +66,9 @@ def kind_of(text: str) -> str:
 
 
 def truth_of(answers: Iterable[Answer]) -> tuple[Answer, bool]:
-    """What those who decided a question say, and whether they contradict one another.
+    """The answer on which all solvers that decided a question agree, and whether they contradict one another.
 
-    Where a solver finds that the facts allow no sizes, "always" and "never" are both right.
+    If a solver finds that the facts admit no sizes, both "always" and "never" are correct.
     """
     claims = {answer for answer in answers if answer in _CLAIMS}
     if "no sizes" in claims:
@@ -78,7 +79,7 @@ def truth_of(answers: Iterable[Answer]) -> tuple[Answer, bool]:
 
 
 def cases(corpus: Corpus, answers: Mapping[str, Answers]) -> Iterator[Case]:
-    """The questions of a model that was solved."""
+    """The questions of one model, each with the answers of all solvers."""
     for position, question in enumerate(corpus.questions):
         given = {name: one.answers[position] for name, one in answers.items()}
         seconds = {name: one.seconds[position] for name, one in answers.items()}
@@ -88,8 +89,8 @@ def cases(corpus: Corpus, answers: Mapping[str, Answers]) -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Solved:
-    """All that was solved: models, questions, and for each solver the seconds of facts told and their first question
-    asked. ``waiting``: what is recorded, and not answered by all solvers yet."""
+    """All solved models and questions. ``cold`` has, per solver, the seconds to assume each set of facts and answer its
+    first question. ``waiting`` are recorded models that not all solvers have answered yet."""
 
     corpora: Sequence[Corpus]
     cases: Sequence[Case]
@@ -98,7 +99,7 @@ class Solved:
 
 
 def read_solved(folder: Path) -> Solved:
-    """What a folder of questions and answers holds."""
+    """Reads all questions and answers in a folder."""
     corpora, waiting, found = list[Corpus](), list[Corpus](), list[Case]()
     cold: dict[str, list[float]] = {name: [] for name in SOLVERS}
     for file in corpus_files(folder):
@@ -115,7 +116,7 @@ def read_solved(folder: Path) -> Solved:
 
 
 def figures(folder: Path) -> dict[str, Any]:
-    """The figures of all questions in a folder, as plain data."""
+    """The figures of all questions in a folder, as plain data. OptionError if the folder has no answers."""
     solved = read_solved(folder)
     corpora, all_cases, cold = solved.corpora, solved.cases, solved.cold
     if not all_cases:
@@ -212,7 +213,7 @@ def _kind_row(kind: str, chosen: Sequence[Case]) -> dict[str, Any]:
 
 
 def _losses(chosen: Sequence[Case], is_won: Any) -> list[dict[str, Any]]:
-    """What symshape does not answer and another solver does, by kind; the shortest of each as an example."""
+    """Questions that symshape does not answer but another solver does, by kind, each with its shortest example."""
     lost = [case for case in chosen if not is_won(case)]
     found = []
     for kind in KINDS:
@@ -240,7 +241,7 @@ def _losses(chosen: Sequence[Case], is_won: Any) -> list[dict[str, Any]]:
 
 
 def _was_wrong(case: Case) -> bool:
-    """Whether the answer that the compile got is not what the solvers say."""
+    """Whether the answer given during compilation contradicts the solvers."""
     recorded = {"proven": "always", "refuted": "never", "contingent": "sometimes"}.get(case.question.answer or "")
     if recorded is None or case.truth in ("unknown", "no sizes"):
         return False

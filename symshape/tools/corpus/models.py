@@ -1,4 +1,4 @@
-"""The models of the corpus: each from a configuration with random weights, compiled forward or with its gradient."""
+"""The models of the corpus. Each has random weights, and is compiled for inference or with its gradient."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from symshape.tools.zoo import MODELS, Model
 
 Mode = Literal["forward", "training"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-# The models of the zoo are larger ones of the same families.
+# The zoo's models are larger versions of the same families.
 ALL: dict[str, Model] = TRANSFORMERS | {f"zoo-{name}": model for name, model in MODELS.items()}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, and what of it is compiled."""
+    """A model and how it is compiled: "forward" without gradient, or "training" with it."""
 
     model: str
     mode: Mode
@@ -48,9 +48,9 @@ SUBJECTS: dict[str, Subject] = {
 
 
 def record(subject: Subject) -> Corpus:
-    """Compiles the model at its first shape for CPUs, then its graphs for GPUs too, and returns what was asked.
+    """Compiles the model at its first shape for CPUs, then the same graphs for GPUs, and returns the questions asked.
 
-    In a process that has compiled nothing yet: what an earlier compile has kept would not be asked again.
+    Must run in a process that has compiled nothing: cached proofs of an earlier compile are not asked again.
     """
     model = ALL[subject.model]
     built = model.build()
@@ -79,7 +79,7 @@ def _compile(built: torch.nn.Module, inputs: dict[str, torch.Tensor], mode: Mode
 
 
 def _compile_for_gpus(recorded: Recorded) -> list[str]:
-    """Triton code of a graph, as text. What failed, so that less was compiled."""
+    """Generates Triton code for a recorded graph, as text only. Returns the fallbacks that were needed."""
     if "imported" not in recorded.stages:
         return [f"no IR: {recorded.about['outcome']}"]
     ready = read_ir(recorded.stages["imported"], str(recorded.folder), "imported")
@@ -115,5 +115,5 @@ def _about(subject: Subject, model: Model, built: torch.nn.Module, shape: tuple[
 
 
 def _plain(config: Any) -> dict[str, Any]:
-    """What the configuration has other than its class's defaults."""
+    """The settings of a configuration that differ from its class's defaults."""
     return {key: value for key, value in config.to_diff_dict().items() if key != "transformers_version"}

@@ -1,11 +1,11 @@
-"""docs/corpus.md, from the figures alone: every number in it is one of ``corpus/results.json``."""
+"""Writes docs/corpus.md. All its numbers come from ``corpus/results.json``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-# Why symshape does not solve what is lost, by kind of question.
+# Why symshape loses questions, by kind of question.
 _CAUSES: Final = {
     "linear": "the facts have products, of which the work that one question may cost does not suffice",
     "// or % by a number": "rests and quotients of several numbers at once: isl needs more operations than are allowed",
@@ -32,7 +32,7 @@ ask. It looks at all facts; *symshape* lets it look at those nearest to the ques
 
 
 def page(result: Mapping[str, Any]) -> str:
-    """The page of a file of results."""
+    """The page as Markdown, from the contents of a results file."""
     found: Mapping[str, Any] = result["summary"]
     counts = found["questions"]
     environment = result["environment"]
@@ -113,7 +113,7 @@ def _solver_table(found: Mapping[str, Any]) -> str:
 
 
 def _conclusions(found: Mapping[str, Any]) -> str:
-    """Who is first, in words."""
+    """Which solver solves most and which is fastest, in sentences."""
     compared = [row for row in found["solvers"] if row["only by it"] is not None]
     most = max(compared, key=lambda row: row["solved"])
     lines = [f"Most are solved by {most['name']}: {most['solved']:,} of {found['decided']:,}."]

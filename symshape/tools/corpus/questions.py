@@ -1,7 +1,7 @@
-"""Recorded questions, and the files that hold them: one for each model, JSON lines compressed with xz.
+"""Recorded questions and their files: one file per model, JSON lines compressed with xz.
 
-The first line says where the questions come from; each other line is a condition, a set of facts (numbers of
-conditions), or a question (the number of its facts and of its condition). See ``corpus/README.md``.
+The first line describes the recording. Each other line is a condition, a set of facts (indices of conditions), or a
+question (the index of its facts and of its condition). See ``corpus/README.md``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ SUFFIX: Final = ".jsonl.xz"
 
 @dataclass(frozen=True)
 class Question:
-    """``facts`` and ``condition`` are positions in the tables of a corpus.
+    """One question: does a condition follow from a set of facts? Both are indices into the tables of a corpus.
 
-    ``asked``   who asked, and how often: "facts" (the prover's first engine: bounds and divisibility), "simplify" (what
-                it asks to simplify or bound an expression), "store" (all of the prover), "minimise" (is one condition
-                of a list implied by the others), "trace" (PyTorch's shape environment)
-    ``answer``  what was answered then: "proven", "refuted", "contingent", "unknown"; None where that is not an answer
-                to this question alone (a guard was made, a list was shortened)
+    ``asked``   number of times each caller asked: "facts" (the prover's first engine: bounds and divisibility),
+                "simplify" (that engine, while it simplifies or bounds an expression), "store" (the whole prover),
+                "minimise" (whether the other conditions of a list imply this one),
+                "trace" (PyTorch's shape environment)
+    ``answer``  the answer during compilation: "proven", "refuted", "contingent" or "unknown"; None if there was no
+                answer to this question alone (a guard was made, or a list was shortened)
     """
 
     facts: int
@@ -38,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What compiling one model asked. ``about``: model, mode, versions, shapes, counts."""
+    """All questions asked while one model was compiled. ``about``: model, mode, versions, shapes, counts."""
 
     about: Mapping[str, Any]
     conditions: Sequence[str] = ()
@@ -47,19 +48,19 @@ class Corpus:
 
     @property
     def name(self) -> str:
-        """The name of the model with what was compiled of it: bert-forward."""
+        """The model and its mode, for example bert-forward."""
         return f"{self.about['model']}-{self.about['mode']}"
 
     def facts_of(self, question: Question) -> list[str]:
-        """The texts of a question's facts."""
+        """The facts of a question, as text."""
         return [self.conditions[number] for number in self.facts[question.facts]]
 
     def text(self, question: Question) -> str:
-        """The text of a question's condition."""
+        """The condition of a question, as text."""
         return self.conditions[question.condition]
 
     def by_facts(self) -> Iterator[tuple[int, list[int]]]:
-        """The positions of the questions of each set of facts."""
+        """Pairs of a set of facts (its index) and the positions of its questions."""
         found: dict[int, list[int]] = {}
         for position, question in enumerate(self.questions):
             found.setdefault(question.facts, []).append(position)
@@ -67,7 +68,7 @@ class Corpus:
 
 
 def write_corpus(corpus: Corpus, folder: Path) -> Path:
-    """The file, which is never half written."""
+    """Writes a corpus and returns its file. The file is replaced atomically."""
     lines: list[Any] = [{"format": FORMAT, **corpus.about}]
     lines += [{"condition": text} for text in corpus.conditions]
     lines += [{"facts": list(numbers)} for numbers in corpus.facts]
@@ -83,7 +84,7 @@ def write_corpus(corpus: Corpus, folder: Path) -> Path:
 
 
 def read_corpus(file: Path) -> Corpus:
-    """OptionError for what is no such file, or one of another format."""
+    """Reads a corpus. OptionError if the file is not a corpus, or has another format."""
     try:
         lines = [json.loads(line) for line in lzma.decompress(file.read_bytes()).decode().splitlines()]
         about = lines[0]
@@ -102,5 +103,5 @@ def read_corpus(file: Path) -> Corpus:
 
 
 def corpus_files(folder: Path) -> list[Path]:
-    """The files of a folder, by name."""
+    """The corpus files in a folder, sorted by name."""
     return sorted(folder.glob(f"*{SUFFIX}"))

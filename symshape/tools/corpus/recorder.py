@@ -1,9 +1,9 @@
-"""Writes down what is asked of the prover while something is compiled.
+"""Records the questions that the prover is asked during compilation.
 
-A question is an outermost call of ``Facts`` (bounds and divisibility), of ``decided`` on them, or of a
-``ConditionStore``. What has no yes or no for an answer (``simplify``, ``bounds``) asks questions of its own, whether
-something is nonnegative, which are recorded; what answering a question asks on the way is the prover's own business. A
-question that the normal form of its condition decides is only counted.
+A question is an outermost call of a method of ``Facts`` (bounds and divisibility), of ``decided``, or of a
+``ConditionStore``. Calls that return a value rather than yes or no (``simplify``, ``bounds``) are not questions
+themselves; the nonnegativity proofs that they ask for are. Calls that the prover makes while it answers a question are
+not recorded. Questions that normalising the condition already decides are only counted.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _PART = re.compile(r"(.+)/(\d+)")
 
 
 class _Log:
-    """What was assumed, newest first: a list that copies of facts share."""
+    """One assumption and a link to the previous ones: a persistent list, which copies of ``Facts`` share."""
 
     __slots__ = ("condition", "number", "parent")
 
     def __init__(self, parent: _Log | None, condition: Condition) -> None:
         self.parent, self.condition = parent, condition
-        self.number: int | None = None  # of the set of facts, once a question needed it
+        self.number: int | None = None  # index of this set of facts in the table, once a question needed it
 
     def conditions(self) -> list[Condition]:
-        """In the order in which they were assumed."""
+        """All assumptions, oldest first."""
         found, log = [], self
         while log is not None:
             found.append(log.condition)
@@ -48,7 +48,7 @@ class _Log:
 
 
 class Recorder:
-    """Tables of conditions, sets of facts and questions that grow while it is in force."""
+    """Collects tables of conditions, sets of facts and questions while `in_force` is entered."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -57,23 +57,23 @@ class Recorder:
         self._conditions: dict[str, int] = {}
         self._numbers: dict[Condition, int] = {}
         self._facts: dict[tuple[int, ...], int] = {}
-        self._tuples: dict[int, tuple[Any, int]] = {}  # of the facts of a store, which are kept alive
+        self._tuples: dict[int, tuple[Any, int]] = {}  # by id; the facts are kept alive so that ids stay unique
         self._questions: dict[tuple[int, int], tuple[Counter[str], str | None]] = {}
         self._names: dict[str, str] = {}
-        self._traced: dict[Any, Condition | None] = {}  # sympy's conditions
+        self._traced: dict[Any, Condition | None] = {}  # sympy conditions, translated
         self._empty = _Log(None, Condition("true"))
 
     # The tables.
 
     def corpus(self, about: Mapping[str, Any]) -> Corpus:
-        """What was recorded."""
+        """Everything recorded so far."""
         questions = [Question(f, c, dict(asked), answer) for (f, c), (asked, answer) in self._questions.items()]
         counted = {"raw": sum(sum(q.asked.values()) for q in questions), "distinct": len(questions), **self.counts}
         questions.sort(key=lambda question: question.facts)
         return Corpus({**about, "counts": counted}, tuple(self._conditions), tuple(self._facts), tuple(questions))
 
     def ask(self, facts: int, condition: Condition, asker: str, answer: str | None) -> None:
-        """Notes a question."""
+        """Records that ``asker`` asked whether ``facts`` (their index) imply a condition, and the answer it got."""
         with self._lock:
             if condition.as_bool() is not None:
                 self.counts[f"decided by form: {asker}"] += 1
@@ -87,14 +87,15 @@ class Recorder:
             self._questions[key] = asked, known if known not in (None, "unknown") else answer or known
 
     def number(self, condition: Condition) -> int:
-        """The position of a condition in the table."""
+        """The index of a condition in the table; added if new."""
         if condition not in self._numbers:
             text = self._named(condition).python()
             self._numbers[condition] = self._conditions.setdefault(text, len(self._conditions))
         return self._numbers[condition]
 
     def facts(self, conditions: Iterable[Condition]) -> int:
-        """The position of a set of facts in the table. What floats decide is left out: nothing follows from it."""
+        """The index of a set of facts in the table; added if new. Conditions over floats are dropped, since nothing
+        about sizes follows from them."""
         with self._lock:
             wanted = [c for c in conditions if c.kind != "true" and not c.has_reals]
             numbers = {self.number(condition) for condition in wanted}
@@ -102,14 +103,14 @@ class Recorder:
             return self._facts.setdefault(tuple(sorted(numbers)), len(self._facts))
 
     def _parts(self, conditions: Sequence[Condition]) -> Iterator[Condition]:
-        """What the names that the prover gives to parts of symbols mean: "s0/8" times 8 is s0."""
+        """Definitions of the prover's names for fractions of symbols: "s0/8" times 8 equals s0."""
         for name in sorted({name for condition in conditions for name in condition.symbols}):
             found = _PART.fullmatch(name)
             if found is not None:
                 yield equals(int(found[2]) * Expr.symbol(name), Expr.symbol(found[1]))
 
     def _named(self, condition: Condition) -> Condition:
-        """With names that are identifiers."""
+        """The condition with symbols renamed to Python identifiers."""
         strange = {name for name in condition.symbols if not name.isidentifier()}
         for name in sorted(strange - self._names.keys()):
             plain = re.sub(r"\W", "_", name)
@@ -125,7 +126,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def in_force(self) -> Iterator[None]:
-        """The questions of all threads are recorded while it is entered. Facts must have been made inside."""
+        """While entered, questions of all threads are recorded. ``Facts`` created earlier cannot be used inside."""
         changes: list[tuple[Any, str, Any]] = []
 
         def put(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -158,7 +159,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def _inside(self) -> Iterator[bool]:
-        """Whether the call is an outermost one."""
+        """Marks a call of the prover; yields whether no other call encloses it."""
         depth = getattr(self._depth, "value", 0)
         self._depth.value = depth + 1
         try:
@@ -223,7 +224,7 @@ class Recorder:
         return answer
 
     def _value(self, computed: Any) -> Any:
-        """A question for a value: the first questions inside of it are recorded."""
+        """Wraps a method that returns a value: the outermost proofs inside of it are recorded."""
 
         @functools.wraps(computed)
         def value(facts: Facts, expr: Expr | int) -> Any:
@@ -239,6 +240,8 @@ class Recorder:
         return value
 
     def _subquestion(self, proven: Any) -> Any:
+        """Wraps ``Facts._proven``: records the outermost proof inside of a `_value` call."""
+
         @functools.wraps(proven)
         def prove(facts: Facts, known: Expr, combined: int = 0) -> bool:
             if getattr(self._depth, "of_value", None) is not facts:
@@ -298,7 +301,7 @@ class Recorder:
         self.ask(self._with_parts(log, condition), condition, asker, answer)
 
     def _with_parts(self, log: _Log, condition: Condition) -> int:
-        """The facts, and what parts of symbols mean that only the question mentions."""
+        """The index of the facts, extended by definitions of fractions of symbols that only the question mentions."""
         assert log.number is not None
         return (
             self.facts([*log.conditions(), *self._parts([condition])])
@@ -326,7 +329,7 @@ class Recorder:
     # PyTorch's shape environment.
 
     def ask_traced(self, facts: Sequence[Any], condition: Any, answer: bool | None, *, is_answer: bool) -> None:
-        """Notes a question to the shape environment, whose facts and condition are sympy's."""
+        """Records a question to PyTorch's shape environment; facts and condition are sympy expressions."""
         found = self._from_sympy(condition)
         if found is None:
             self.counts["not over integers: trace"] += 1
@@ -346,7 +349,7 @@ class Recorder:
 
 
 def row_conditions(name: str, row: Row) -> list[Condition]:
-    """What a row says."""
+    """The conditions that a row of symbol bounds states: minimum, maximum, divisor."""
     value = Expr.symbol(name)
     found = [] if row.min is None else [at_least(value, row.min)]
     found += [] if row.max is None else [at_least(row.max, value)]
@@ -358,7 +361,7 @@ def _is_multiple(number: int, expr: Expr | int) -> Condition:
 
 
 def _replace_everywhere(name: str, old: Any, new: Any) -> None:
-    """A function of the package, wherever it was imported by its name."""
+    """Rebinds a function in all modules of the package that import it by name."""
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith("symshape.") and getattr(module, name, None) is old:
             setattr(module, name, new)

@@ -1,8 +1,8 @@
 """Questions as SMT-LIB 2: scripts that any SMT solver reads.
 
-The integers are unbounded. SMT-LIB's ``div`` and ``mod`` are Euclid's; Python's are floors. They agree where the
-divisor is positive, so ``a // b`` is ``(div a b)`` there and ``(div (- a) (- b))`` where it is negative. That no
-divisor is 0 is asserted.
+Integers are unbounded. SMT-LIB's ``div`` and ``mod`` are Euclidean, Python's round down. They agree for positive
+divisors, so ``a // b`` becomes ``(div a b)`` if b is positive and ``(div (- a) (- b))`` if it is negative. All divisors
+are asserted to be nonzero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"\d+|\(- \d+\)")
 
 
 class SmtLib:
-    """Text to terms of SMT-LIB."""
+    """The `Algebra` that builds SMT-LIB terms."""
 
     def number(self, value: int) -> str:
         return str(value) if value >= 0 else f"(- {-value})"
@@ -62,12 +62,14 @@ class SmtLib:
 
 
 def _by_sign(divisor: str, positive: str, negative: str) -> str:
+    """One of two terms by the sign of ``divisor``: decided now for a number, by ``ite`` otherwise."""
     if _NUMBER.fullmatch(divisor):
         return negative if divisor.startswith("(") else positive
     return f"(ite (> {divisor} 0) {positive} {negative})"
 
 
 def _fold(values: Sequence[str], relation: str) -> str:
+    """Nested ``ite`` that pick the extreme value by ``relation``."""
     found = values[0]
     for value in values[1:]:
         found = f"(ite ({relation} {found} {value}) {found} {value})"
@@ -75,20 +77,20 @@ def _fold(values: Sequence[str], relation: str) -> str:
 
 
 def term(text: str) -> str:
-    """The condition as a term."""
+    """The condition as an SMT-LIB term."""
     found: str = read(text, SmtLib())
     return found
 
 
 def nonzero(texts: Iterable[str]) -> list[str]:
-    """For each divisor that is no number, that it is not 0."""
+    """Terms which state that the non-constant divisors in conditions are not 0."""
     found = [read_expression(divisor, SmtLib()) for text in texts for divisor in divisors(text)]
     return [f"(not (= {one} 0))" for one in dict.fromkeys(found)]
 
 
 def script(corpus: Corpus, questions: Sequence[Question]) -> str:
-    """A script with two checks for each question: can it be false, can it be true. Unsatisfiable are both answers of a
-    question whose facts cannot hold; the first alone where it always holds, the second alone where it never does."""
+    """A script with two ``check-sat`` per question: can the condition be false, can it be true. Only the first is unsat
+    if the condition always holds, only the second if it never holds, and both if the facts contradict one another."""
     lines = ["(set-logic ALL)"]
     names = {name for question in questions for text in _texts(corpus, question) for name in names_in(text)}
     lines += [f"(declare-const {name} Int)" for name in sorted(names)]

@@ -1,8 +1,8 @@
-"""Puts every recorded question to every solver, with a limit of processor time for each.
+"""Has each solver answer each recorded question, with a limit on processor time.
 
-A solver works through a model's questions in a process of its own, set of facts by set of facts. A timer of processor
-time ends that process where a question, or telling the facts, takes longer than the limit; another process goes on with
-what comes next. Times are processor time: a busy machine changes them little.
+A solver answers a model's questions in a process of its own, one set of facts after another. If a question, or assuming
+the facts, exceeds the limit, a timer signal kills the process and a new one continues with the next step. Times are
+processor time, so that load on the machine affects them little.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from symshape.tools.corpus.solvers.solver import LETTERS, Answer, Solver
 
 LIMIT_SECONDS: Final = 1.0
 ANSWERS: Final = ".answers.json.xz"
-# Name in tables: module and class. The second is the first's first engine, which most passes ask, with all facts.
+# Name in tables: module and class. The second is the prover's first engine alone, which most passes ask, on all facts.
 SOLVERS: Final[dict[str, tuple[str, str]]] = {
     "symshape": ("symshape_store", "SymshapeStore"),
     "symshape, bounds only": ("symshape_store", "SymshapeBounds"),
@@ -38,7 +38,7 @@ _LETTER_OF: Final[dict[str, Answer]] = {letter: answer for answer, letter in LET
 
 
 def make_solver(name: str) -> Solver:
-    """A new solver of the table."""
+    """A new solver, by its name in ``SOLVERS``."""
     module, kind = SOLVERS[name]
     made: Solver = getattr(importlib.import_module(f"symshape.tools.corpus.solvers.{module}"), kind)()
     return made
@@ -46,10 +46,11 @@ def make_solver(name: str) -> Solver:
 
 @dataclass
 class Answers:
-    """Of one solver to the questions of one model, by position; seconds of processor time.
+    """One solver's answers to the questions of one model. All times are seconds of processor time.
 
-    ``seconds`` of a question are those of asking it once the facts were told; ``building`` those of making the solver's
-    own form of it from a parsed text; ``facts`` those of telling each set of facts.
+    ``answers``, ``seconds`` and ``building`` are by position of the question: its answer, the time to ask it after the
+    facts were assumed, and the time to build the solver's own form of it from a parsed text. ``facts`` has the time to
+    assume each set of facts, by its index.
     """
 
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -58,18 +59,18 @@ class Answers:
     facts: dict[int, float] = field(default_factory=dict)
 
 
-# What a solver does next: tell a set of facts (its number), or ask a question (its position).
+# A step of a solver: "facts" (with the index of a set) to assume them, or "question" (with its position).
 _Step = tuple[str, int]
 
 
 def load_solvers() -> None:
-    """Imports what the solvers need, so that the processes that they run in need not."""
+    """Imports all solvers, so that the forked processes that run them start warm."""
     for name in SOLVERS:
         _warm_up(make_solver(name))
 
 
 def solve(corpus: Corpus, name: str, limit: float = LIMIT_SECONDS) -> Answers:
-    """The answers of a solver to all questions."""
+    """A solver's answers to all questions of a corpus."""
     found = Answers()
     steps: list[_Step] = []
     for facts, positions in corpus.by_facts():
@@ -82,13 +83,14 @@ def solve(corpus: Corpus, name: str, limit: float = LIMIT_SECONDS) -> Answers:
                 found.facts[number] = seconds
             else:
                 found.answers[number], found.seconds[number], found.building[number] = answer, seconds, building
-        if done < len(steps):  # the time was over
+        if done < len(steps):  # the process was killed at the time limit
             done = _past_the_limit(corpus, steps, done, limit, found)
     return found
 
 
 def _past_the_limit(corpus: Corpus, steps: Sequence[_Step], done: int, limit: float, found: Answers) -> int:
-    """Notes the step that took too long; the next one. Facts that take too long answer none of their questions."""
+    """Records a timeout for the step that exceeded the limit and returns the next step. If that step assumed facts, all
+    their questions time out."""
     kind, number = steps[done]
     if kind == "question":
         found.answers[number], found.seconds[number], found.building[number] = "timeout", limit, 0.0
@@ -105,7 +107,8 @@ def _past_the_limit(corpus: Corpus, steps: Sequence[_Step], done: int, limit: fl
 def _run(
     corpus: Corpus, name: str, steps: Sequence[_Step], first: int, limit: float
 ) -> Iterator[tuple[str, int, Answer, float, float]]:
-    """What a process gives from a step on, until it ends."""
+    """Results of the steps from ``first`` on, as a forked process computes them, until it ends. RuntimeError if it ends
+    for another reason than the timer."""
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(corpus, name, steps, first, limit, sender), daemon=True)
@@ -121,14 +124,15 @@ def _run(
 
 
 def _work(corpus: Corpus, name: str, steps: Sequence[_Step], first: int, limit: float, sender: Connection) -> None:
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # which ends the process
+    """The process of `_run`: sends (kind, number, answer, seconds, seconds of building) for each step."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action terminates the process
     solver = make_solver(name)
     _warm_up(solver)
     told, failed, prepared = -1, None, dict[int, tuple[Any, float]]()
     for position in range(first, len(steps)):
         kind, number = steps[position]
         facts = number if kind == "facts" else corpus.questions[number].facts
-        if facts != told:  # in a process that goes on after another one they are told again
+        if facts != told:  # a process that takes over after a timeout has to assume them again
             ready, prepared = _prepare(corpus, solver, facts, steps, position)
             failed, seconds = _timed(solver.tell, ready, limit)
             told = facts
@@ -143,7 +147,7 @@ def _work(corpus: Corpus, name: str, steps: Sequence[_Step], first: int, limit: 
 def _prepare(
     corpus: Corpus, solver: Solver, facts: int, steps: Sequence[_Step], position: int
 ) -> tuple[Any, dict[int, tuple[Any, float]]]:
-    """Facts and their questions in the solver's own form; of the questions also the seconds that this took."""
+    """A set of facts and their remaining questions in the solver's own form, the latter with the seconds this took."""
     ready = solver.prepare_facts([corpus.conditions[number] for number in corpus.facts[facts]])
     prepared = {}
     for kind, number in steps[position:]:
@@ -151,7 +155,7 @@ def _prepare(
             if corpus.questions[number].facts != facts:
                 break
             text = corpus.text(corpus.questions[number])
-            parsed(text)  # Python's parser is no part of any solver
+            parsed(text)  # fills the parser's cache, so that parsing is not timed
             start = time.thread_time()
             prepared[number] = solver.prepare(text), time.thread_time() - start
         elif number != facts:
@@ -160,12 +164,13 @@ def _prepare(
 
 
 def _timed(run: Any, argument: Any, limit: float) -> tuple[Any, float]:
-    """What a solver says and its seconds; "error" where it raises, whatever that is."""
+    """The result of ``run`` and its seconds of processor time; "error" if it raises. The timer kills the process after
+    ``limit`` seconds."""
     signal.setitimer(signal.ITIMER_PROF, limit)
-    start = time.thread_time()  # while a timer runs, the clock of the process only moves in ticks
+    start = time.thread_time()  # while a timer runs, the process clock advances in coarse ticks
     try:
         found = run(argument)
-    except Exception:  # it is counted, and shown in the page
+    except Exception:  # counted, and shown on the page
         found = "error"
     seconds = time.thread_time() - start
     signal.setitimer(signal.ITIMER_PROF, 0)
@@ -173,7 +178,7 @@ def _timed(run: Any, argument: Any, limit: float) -> tuple[Any, float]:
 
 
 def _warm_up(solver: Solver) -> None:
-    """What a solver imports and builds at its first questions is not part of their time."""
+    """Asks a few questions, so that lazy imports and tables of a solver are not timed."""
     for facts, condition in (
         (["s0 >= 2", "s1 >= 0", "s0 % 8 == 0"], "s0 % 4 == 0"),
         (["s0 >= 2", "s1 >= 3"], "s0*s1 >= 6"),
@@ -184,11 +189,12 @@ def _warm_up(solver: Solver) -> None:
         solver.ask(question)
 
 
-# Files: for each model one, with the digest of the questions that were answered.
+# Files: one per model, with a digest of the questions answered.
 
 
 def write_answers(questions: Path, found: Mapping[str, Answers]) -> None:
-    """Answers as letters in the order of the questions, times in microseconds."""
+    """Writes answers as one letter per question, in order, and times in microseconds. The file is replaced
+    atomically."""
     solvers = {
         name: {
             "answers": "".join(LETTERS[one.answers[i]] for i in range(len(one.answers))),
@@ -206,7 +212,7 @@ def write_answers(questions: Path, found: Mapping[str, Answers]) -> None:
 
 
 def read_answers(questions: Path) -> dict[str, Answers]:
-    """The answers to a file of questions as it is; none that were given to an earlier recording."""
+    """The answers by solver; empty if they belong to an earlier version of the questions."""
     file = answers_file(questions)
     data = json.loads(lzma.decompress(file.read_bytes())) if file.exists() else {}
     if data.get("questions") != _digest(questions):
@@ -223,7 +229,7 @@ def read_answers(questions: Path) -> dict[str, Answers]:
 
 
 def answers_file(questions: Path) -> Path:
-    """The file of the answers to a file of questions."""
+    """The path of the answers to a file of questions."""
     return questions.with_name(questions.name.removesuffix(SUFFIX) + ANSWERS)
 
 

@@ -1,4 +1,4 @@
-"""The plots of docs/corpus.md, from the figures alone."""
+"""The plots of docs/corpus.md, drawn from the figures."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from symshape.tools.plots import Axes, Panel, Series, lines, points, save
 
-_EACH: Final = 5  # percentiles from one point of a line to the next
+_EACH: Final = 5  # a line has a point every so many percentiles
 
 
 def write_charts(figures: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Two PNG files; OptionError where there is no matplotlib."""
+    """Writes two PNG files and returns their paths. OptionError if matplotlib is not installed."""
     solvers, kinds = figures["solvers"], figures["kinds"]
     return [
         save(_time(solvers, figures["decided"]), folder / "corpus-time.png"),
@@ -21,7 +21,7 @@ def write_charts(figures: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _time(solvers: Sequence[Mapping[str, Any]], decided: int) -> Any:
-    """How many of the decided questions a solver has solved within a time."""
+    """Share of the decided questions that each solver solves, over the time per question."""
     series = []
     for row in solvers:
         times = row["quantiles of solved"]
@@ -34,7 +34,7 @@ def _time(solvers: Sequence[Mapping[str, Any]], decided: int) -> Any:
 
 
 def _kinds(kinds: Sequence[Mapping[str, Any]], solvers: Sequence[str]) -> Any:
-    """The share that each solver solves of each kind of question."""
+    """Share of the questions that each solver solves, per kind of question."""
     names = {f"{row['kind']} ({row['decided']:,})": row for row in kinds if row["decided"]}
     series = [
         Series(solver, list(names), [100 * row["solved"][solver] / row["decided"] for row in names.values()])

@@ -1,1 +1,2 @@
-"""The dashboard: what ``bench/dashboard.py`` has measured as figures, a history with regressions, and one page."""
+"""The dashboard: aggregates what ``bench/dashboard.py`` measured into figures, a history with regressions, and a
+page."""

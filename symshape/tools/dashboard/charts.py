@@ -1,4 +1,4 @@
-"""The plots of the dashboard: each a figure with a name, a title and what it shows in words."""
+"""The dashboard's plots: each a matplotlib figure with a name, a title and a description."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Chart:
 
 
 def charts(rows: Sequence[ModelFigures], runs: Sequence[Run]) -> list[Chart]:
-    """Those that there is something for. ``runs`` are those of one setting, from the oldest on."""
+    """All plots that have data. ``runs`` are the runs of one setting, oldest first."""
     return [*_by_model(rows), *_trends(runs)]
 
 
@@ -52,7 +52,7 @@ def _by_model(rows: Sequence[ModelFigures]) -> list[Chart]:
 
 
 def _trends(runs: Sequence[Run]) -> list[Chart]:
-    """Geometric means over commits, over those of the first commit at which a way has the figure."""
+    """Geometric means over commits, relative to the first run in which a way has the figure."""
     shown = []
     for figure in (one for one in FIGURES if one.name in _TRENDS):
         ways = dict.fromkeys(way for run in runs for way in run.means.get(figure.name, {}))

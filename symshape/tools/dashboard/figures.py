@@ -1,4 +1,5 @@
-"""Measurements as figures: for each model and way the median over turns with its range, and geometric means."""
+"""Aggregates measurements: per model and way of running it, median and range over turns; geometric means over
+models."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ TITLES = {
     "inductor_static": "Inductor, static",
     "aot_eager": "aot_eager",
 }
-# Of float32: the tests of models have the same.
+# For float32; the tests of models use the same tolerance.
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One column, of which less is better. ``exact``: repeated turns must give the same number. ``compared``: changes
-    of it are named; not of what a busy machine changes, and what another figure tells better."""
+    """One column of the dashboard; smaller is better. ``exact``: all turns must give the same number. ``compared``:
+    changes between runs are reported; false for noisy figures that another figure covers better. ``scale`` converts to
+    ``unit``."""
 
     name: str
     title: str
@@ -35,13 +37,13 @@ class Figure:
 
 
 def over_eager(one: Measurement) -> float | None:
-    """Time of a call over eager mode's in the same process: geometric mean over the sizes of ratios of medians."""
+    """Time per call divided by eager mode's in the same process: geometric mean over sizes of the ratio of medians."""
     ratios = [statistics.median(s[one.key.way]) / statistics.median(s["eager"]) for s in one.seconds.values()]
     return statistics.geometric_mean(ratios) if ratios else None
 
 
 def per_call(one: Measurement) -> float | None:
-    """Seconds of a call, geometric mean over the sizes."""
+    """Seconds per call: geometric mean over sizes of the median."""
     found = [statistics.median(samples[one.key.way]) for samples in one.seconds.values()]
     return statistics.geometric_mean(found) if found else None
 
@@ -62,7 +64,7 @@ FIGURES = (
 
 @dataclass(frozen=True)
 class Spread:
-    """Over turns."""
+    """Median and range of a figure over the turns."""
 
     median: float
     low: float
@@ -72,8 +74,9 @@ class Spread:
 
 @dataclass(frozen=True)
 class ModelFigures:
-    """A model in one way. ``seconds``: of a call at each size, in this way and in eager mode beside it, medians.
-    ``error``: what failed in some turn, or by how much the numbers differ; "" for a pass."""
+    """The figures of one model run in one way. ``seconds``: for each size, median seconds per call in this way and in
+    eager mode in the same process. ``error``: what failed in some turn, or how far the numbers are off; "" if it
+    passed."""
 
     group: str
     model: str
@@ -93,7 +96,7 @@ class ModelFigures:
 
 
 def by_model(measurements: Iterable[Measurement]) -> list[ModelFigures]:
-    """One for each model and way, in the order in which models were measured and ways are listed."""
+    """One entry per model and way; models in the order of measurement, ways in the order of ``WAYS``."""
     groups: dict[tuple[str, str, str], list[Measurement]] = {}
     for one in measurements:
         groups.setdefault((one.key.group, one.key.model, one.key.way), []).append(one)
@@ -134,8 +137,8 @@ def _at_sizes(turns: Sequence[Measurement], way: str) -> dict[str, tuple[float, 
 
 @dataclass(frozen=True)
 class AtSize:
-    """Seconds of a call of a model at one size. ``eager``: in the process of the first way; ``first``: whether the
-    model has met this size first."""
+    """Seconds per call of a model at one size, by way. ``eager`` is measured in the process of the first way; ``first``
+    says whether this is the size that the model was first called at."""
 
     model: str
     size: str
@@ -145,7 +148,7 @@ class AtSize:
 
 
 def at_sizes(rows: Iterable[ModelFigures], group: str) -> list[AtSize]:
-    """Of all models of a group, at every size that some way was timed at."""
+    """The times of all models of a group, at each size at which some way was timed."""
     models: dict[str, list[ModelFigures]] = {}
     for row in rows:
         if row.group == group:
@@ -161,7 +164,7 @@ def at_sizes(rows: Iterable[ModelFigures], group: str) -> list[AtSize]:
 
 @dataclass(frozen=True)
 class Mean:
-    """Geometric means of one figure for each way, over the models that pass and have it in all of these ways."""
+    """Geometric means of one figure by way, over the models that pass and have the figure in all these ways."""
 
     figure: Figure
     models: int
@@ -169,7 +172,7 @@ class Mean:
 
 
 def means(rows: Sequence[ModelFigures]) -> list[Mean]:
-    """Of each figure that some way has. A way that has it for no model is left out, not the models."""
+    """The means of all figures. A way that lacks a figure for all models is dropped, so that it excludes no model."""
     found = []
     for figure in FIGURES:
         values: dict[str, dict[str, float]] = {}
@@ -184,7 +187,7 @@ def means(rows: Sequence[ModelFigures]) -> list[Mean]:
 
 
 def passes(rows: Iterable[ModelFigures]) -> dict[str, dict[str, tuple[int, int]]]:
-    """For each group and way, how many models pass, of how many."""
+    """By group and way: number of models that pass, and of all models."""
     found: dict[str, dict[str, tuple[int, int]]] = {}
     for row in rows:
         ways = found.setdefault(row.group, {})

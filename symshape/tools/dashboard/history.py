@@ -1,9 +1,9 @@
-"""The history over commits, and what became worse or better beyond noise.
+"""The history of dashboard runs over commits, and detection of changes beyond noise.
 
-A line of the file is one run. Lines are compared only where machine, software and conditions are equal. A figure of a
-model counts as changed when the ranges of the turns do not touch and the ratio of the medians is beyond the noise of
-that figure: the range of turns (high over low) that nine of ten models stay within, in either run. With one turn there
-is no noise to measure, and nothing is said. Exact figures (graphs, kernels, bytes) have none.
+Each line of the history file is one run. Runs are compared only if machine, software and conditions are equal. A figure
+of a model counts as changed if the ranges of its turns are disjoint and the ratio of its medians exceeds the figure's
+noise: the 90th percentile over models of maximum over minimum of the turns. With a single turn the noise is unknown and
+no change is reported. Exact figures (graphs, kernels, bytes) have no noise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from symshape.tools.measure import quantile
 
 @dataclass(frozen=True)
 class Run:
-    """One line.
+    """One line of the history.
 
-    ``means``   geometric means: by figure, by way
-    ``passed``  by group, by way: how many models, of how many
-    ``models``  symshape's figures of each model that passes
-    ``failed``  what failed of symshape, by model
+    ``means``   geometric means, by figure and way
+    ``passed``  number of models that pass and of all models, by group and way
+    ``models``  symshape's figures of each passing model
+    ``failed``  symshape's error for each failing model
     """
 
     commit: str
@@ -39,8 +39,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Change:
-    """Of a model's figure from one run to the next: ``ratio`` above 1 is worse. ``what``: the figure's title, or
-    that the model has passed in one of the two only. ``noise``: what the ratio is beyond."""
+    """A change of one model between two runs. ``what``: title of the figure, or that the model began to pass or to
+    fail. ``ratio`` above 1 is worse. ``noise``: the threshold that the ratio exceeds."""
 
     model: str
     what: str
@@ -55,6 +55,7 @@ class Change:
 
 
 def run_of(commit: str, date: str, setting: Setting, rows: Sequence[ModelFigures]) -> Run:
+    """The history's line for the figures of one run."""
     ours = [row for row in rows if row.way == OURS]
     return Run(
         commit,
@@ -68,13 +69,13 @@ def run_of(commit: str, date: str, setting: Setting, rows: Sequence[ModelFigures
 
 
 def read(path: Path) -> list[Run]:
-    """From the oldest to the newest."""
+    """Reads the history, oldest run first; empty if there is no file."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [_run(json.loads(line)) for line in text.splitlines() if line]
 
 
 def write(path: Path, runs: Iterable[Run]) -> None:
-    """The whole file, which is there at each moment either as it was or as it becomes."""
+    """Writes the history; the file is replaced atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = path.with_suffix(".part")
     written.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs), encoding="utf-8")
@@ -82,7 +83,7 @@ def write(path: Path, runs: Iterable[Run]) -> None:
 
 
 def added(runs: Sequence[Run], new: Run) -> list[Run]:
-    """With the new run at the end; an earlier one of the same commit and setting gives way to it."""
+    """The history with ``new`` appended; replaces an earlier run of the same commit and setting."""
     return [run for run in runs if (run.commit, run.setting) != (new.commit, new.setting)] + [new]
 
 
@@ -93,13 +94,14 @@ def _run(line: dict) -> Run:
 
 
 def before(runs: Sequence[Run], new: Run) -> Run | None:
-    """Of the runs of other commits with the same setting the one with most models in common; of several the newest."""
+    """The run to compare with: of other commits with the same setting, the newest of those sharing most models; or
+    None."""
     others = [run for run in runs if run.setting == new.setting and run.commit != new.commit]
     return max(reversed(others), key=lambda run: len(_models(run) & _models(new)), default=None)
 
 
 def trend(runs: Sequence[Run], new: Run) -> list[Run]:
-    """The runs whose means may be compared: of the same setting, models and ways."""
+    """The runs whose means are comparable: of equal setting, models and ways."""
 
     def kind(run: Run) -> object:
         return run.setting, _models(run), {group: set(ways) for group, ways in run.passed.items()}
@@ -112,7 +114,7 @@ def _models(run: Run) -> set[str]:
 
 
 def changes(old: Run, new: Run) -> list[Change]:
-    """What changed beyond noise, the worst first. Models that only one of the two has measured are not in it."""
+    """Changes beyond noise, the worst first, of the models that both runs measured."""
     found = [*_passes(old, new)]
     for figure in FIGURES:
         limit = noise(figure, old, new)
@@ -131,7 +133,7 @@ def changes(old: Run, new: Run) -> list[Change]:
 
 
 def noise(figure: Figure, old: Run, new: Run) -> float | None:
-    """High over low of repeated turns, for nine of ten models; None where no turn was repeated."""
+    """The 90th percentile over models of maximum over minimum of the turns; None if no turn was repeated."""
     if figure.exact:
         return 1.0
     spreads = [m[figure.name] for run in (old, new) for m in run.models.values() if figure.name in m]

@@ -1,4 +1,4 @@
-"""A measurement of the dashboard, and the file that they are appended to: a run that was cut off goes on from it."""
+"""Measurements of the dashboard, and the append-only file that stores them, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Samples = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Setting:
-    """What figures depend on besides the model and the way to run it: those of one setting may be compared.
+    """What figures depend on besides model and way. Only figures of equal settings are comparable.
 
     ``machine``     processor and number of cores
     ``software``    versions of Python and of packages
@@ -27,7 +27,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Key:
-    """``commit``: of the code, with a digest of what is changed in the working tree (`symshape.tools.commit`)."""
+    """Identifies a measurement. ``commit`` includes a digest of uncommitted changes (`symshape.tools.commit`)."""
 
     commit: str
     setting: Setting
@@ -39,19 +39,19 @@ class Key:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A model in one way, in a process of its own.
+    """One model run in one way, in a process of its own. Parts that were not reached after a failure are None or empty.
 
-    ``first``      seconds of processor time of the first call, with those of compilers that were run
-    ``first_wall`` the same by the clock on the wall
-    ``compile``    of these, the backend's seconds: None where there is none (aot_eager)
-    ``later``      seconds of processor time of the first calls at the other sizes, what is compiled for them in it
-    ``seconds``    of a call, for each size: samples of eager mode and of this way, taken in turns
-    ``errors``     for each size the largest difference to eager mode over the largest value
-    ``memory``     bytes by which the process has grown at its peak beyond that of eager mode at all sizes
-    ``graphs``     over all sizes
-    ``kernels``    launches of a call at the first size
-    ``bytes``      that kernels and library calls of it read and write; None where the way has no such figure
-    ``error``      what failed; what was not reached is None or empty
+    ``first``      seconds of processor time of the first call, including compilers run as subprocesses
+    ``first_wall`` wall time of the first call, in seconds
+    ``compile``    seconds of these spent in the backend; None without a backend (aot_eager)
+    ``later``      seconds of processor time of the first calls at the other sizes, with any recompiles
+    ``seconds``    seconds per call by size: samples of eager mode and of this way, taken in turns
+    ``errors``     largest difference to eager mode by size, relative to the largest value
+    ``memory``     bytes of peak memory beyond that of eager mode at all sizes
+    ``graphs``     number of graphs compiled over all sizes
+    ``kernels``    kernel launches per call at the first size
+    ``bytes``      bytes that kernels and library calls of such a call read and write; None if not known for this way
+    ``error``      what failed; "" if nothing did
     """
 
     key: Key
@@ -73,13 +73,13 @@ FIGURES = tuple(one.name for one in fields(Measurement) if one.name not in ("key
 
 
 def of_figures(key: Key, date: str, figures: Mapping[str, Any]) -> Measurement:
-    """What the measuring process has printed, as a measurement."""
+    """A measurement from the figures that the measuring process printed."""
     return Measurement(key, date, **{name: figures[name] for name in FIGURES if name in figures})
 
 
 class Store:
-    """Measurements as JSON lines. Each is written as soon as it is there; one that a killed run has half written is
-    left out, and what follows starts on a line of its own."""
+    """Measurements in a file of JSON lines, each written as soon as it is taken. Incomplete lines of a killed run are
+    skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -103,11 +103,11 @@ class Store:
         self.measurements[measurement.key] = measurement
 
     def having(self, commit: str, setting: Setting) -> list[Measurement]:
-        """Those of one commit and setting: others are never mixed in."""
+        """The measurements of one commit and setting."""
         return [one for key, one in self.measurements.items() if (key.commit, key.setting) == (commit, setting)]
 
     def kept(self, wanted: Iterable[Key], commit: str, setting: Setting) -> str:
-        """What a run that wants these finds, in a sentence."""
+        """A sentence on how many of the ``wanted`` measurements exist, and which are ignored."""
         every = list(wanted)
         there = sum(key in self.measurements for key in every)
         others = len(self.measurements) - len(self.having(commit, setting))

@@ -1,4 +1,4 @@
-"""Pass rates over PyTorch's operator databases, from the result files of ``make conformance``."""
+"""Pass rates on PyTorch's operator databases (OpInfo), from the result files of ``make conformance``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATTERN = "conformance*.json"
 
 @dataclass(frozen=True)
 class OperatorResult:
-    """One file. ``options``: of its run, "" for all operators in float32; ``commit``: the last that changed it."""
+    """One result file. ``options`` of the run are "" for all operators in float32; ``commit`` last changed the file."""
 
     file: str
     options: str
@@ -26,7 +26,7 @@ class OperatorResult:
 
 
 def operator_results(root: Path) -> list[OperatorResult]:
-    """Of a checkout, the whole run first, then the newest."""
+    """The results in a checkout: runs over all operators first, then newest first."""
     found = [_read(root, path) for path in sorted((root / "bench" / "results").glob(_PATTERN))]
     newest = sorted(found, key=lambda one: one.date, reverse=True)
     return sorted(newest, key=lambda one: bool(one.options))

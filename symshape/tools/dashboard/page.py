@@ -1,4 +1,4 @@
-"""The dashboard's page: one HTML file with its plots in it, and each plot as PNG beside it."""
+"""The dashboard's page: one HTML file with embedded plots; each plot is also written as PNG beside it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FILE = "dashboard.html"
 def write_page(
     rows: Sequence[ModelFigures], runs: Sequence[history.Run], operators: Sequence[OperatorResult], folder: Path
 ) -> Path:
-    """``runs``: the history, with the run of ``rows`` at its end. The path of the page; OptionError where jinja2 or
-    matplotlib is missing."""
+    """Writes the page and returns its path. ``runs`` is the history; its last run is that of ``rows``. OptionError if
+    jinja2 or matplotlib is missing."""
     new = runs[-1]
     shown = charts(rows, history.trend(runs, new))
     for chart in shown:
@@ -36,7 +36,7 @@ def write_page(
 def html(
     rows: Sequence[ModelFigures], runs: Sequence[history.Run], operators: Sequence[OperatorResult], shown: Sequence[Any]
 ) -> str:
-    """The text of the file."""
+    """The page as HTML."""
     environment = template_environment(_TEMPLATES)
     environment.filters["figure"] = _three_digits
     new = runs[-1]
@@ -63,7 +63,7 @@ def html(
 
 
 def _comparison(old: history.Run | None, new: history.Run) -> dict[str, Any] | None:
-    """What changed since ``old``; without one None."""
+    """What changed since the run ``old``; None without one."""
     if old is None:
         return None
     found = history.changes(old, new)

@@ -1,1 +1,1 @@
-"""The page that ``Report.html`` writes: what ``symshape.explain`` tells of a compile, as one HTML file."""
+"""``Report.html``: the report of ``symshape.explain`` as one HTML file."""

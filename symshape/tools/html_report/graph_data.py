@@ -1,4 +1,4 @@
-"""What the page's script evaluates of a graph: symbols, steps, buffers, kernels, with expressions as JavaScript."""
+"""A graph as data for the page's script: symbols, steps, buffers and kernels, with expressions as JavaScript."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from symshape.tools.html_report.sources import SourceLines
 from symshape.tools.report import PROCESSORS, GraphReport
 from symshape.tools.traffic import call_bytes_expr, kernel_bytes_expr
 
-LARGEST = 1 << 16  # of a slider
+LARGEST = 1 << 16  # upper limit of a size slider
 
 
 def graph_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
-    """As plain data. Launches and library calls are counted; bytes are expressions."""
+    """A graph as plain data. Byte counts are expressions that the script evaluates at the sizes chosen on the page."""
     program = read_program(graph)
     kernels = [_kernel(kernel, graph) for kernel in graph.kernels]
     calls = _calls_of_steps(graph, program)
@@ -38,14 +38,14 @@ def _expression(expr: Expr) -> dict[str, str]:
 
 
 def _calls_of_steps(graph: GraphReport, program: Program) -> dict[int, Any]:
-    """The library call of each step that is one: the report has those of main first, then each branch's."""
+    """The library call of each step of kind "call". The report lists main's calls first, then those of each branch."""
     numbers = [i for i, step in enumerate(program.steps) if step.kind == "call"]
     numbers.sort(key=lambda i: program.functions.index(program.steps[i].branch))
     return dict(zip(numbers, graph.called, strict=bool(numbers)))
 
 
 def _symbols(graph: GraphReport, program: Program) -> list[dict[str, Any]]:
-    """Those that sizes of launches and calls are made of; unbacked ones have no source and no hint."""
+    """The symbols in sizes of launches, calls and buffers. Unbacked ones have neither source nor hint."""
     exprs = [e for _, arguments in graph.launched for e in arguments]
     exprs += [e for call in graph.called for sizes, _ in call.buffers for e in sizes]
     exprs += [e for buffer in program.buffers for e in buffer.sizes]
@@ -95,7 +95,7 @@ def _buffer(buffer: Any) -> dict[str, Any]:
 
 
 def _totals(graph: GraphReport, program: Program) -> dict[str, Any]:
-    """Bytes over all launches and calls, over the graph's symbols."""
+    """Bytes summed over all launches and over all calls, as expressions over the graph's symbols."""
     kernels = {kernel.name: kernel for kernel in graph.kernels}
     moved, called = Expr.const(0), Expr.const(0)
     for (name, arguments), count in Counter(graph.launched).items():

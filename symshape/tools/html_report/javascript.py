@@ -1,7 +1,7 @@
-"""Expressions and conditions as JavaScript, over an object ``v`` of values by symbol.
+"""Prints expressions and conditions as JavaScript over an object ``v`` that maps symbols to values.
 
-The functions ``fdiv`` and ``mod`` are those of ``templates/expressions.js``: floor division and its rest, as in Python.
-Exact as long as every part stays below 2**53.
+``fdiv`` and ``mod`` are defined in ``templates/expressions.js``: floor division and its remainder, as in Python. Exact
+while all intermediate values are below 2**53.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _COMPARISONS = {"eq": "===", "ne": "!==", "ge": ">="}
 
 
 def javascript(expr: Expr) -> str:
-    """The value of an expression."""
+    """An expression as JavaScript."""
     return " + ".join(_term(coefficient, atoms) for coefficient, atoms in expr.terms) or "0"
 
 
 def javascript_condition(condition: Condition) -> str | None:
-    """Whether a condition holds; None for one that floats decide, which is Python source."""
+    """A condition as JavaScript; None if it is over floats, which are kept as Python source."""
     if condition.has_reals:
         return None
     if condition.kind in ("true", "false"):

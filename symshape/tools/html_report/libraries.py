@@ -1,4 +1,4 @@
-"""The libraries that a page is made with, which the extra ``report`` installs."""
+"""Imports the optional libraries of HTML pages, which the extra ``report`` installs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from symshape.errors import OptionError
 
 
 def template_environment(folder: Path) -> Any:
-    """Jinja's environment for the templates of a folder, in which a name that is missing is an error. OptionError where
-    jinja2 is missing."""
+    """A Jinja environment for the templates in a folder; undefined names are errors. OptionError if jinja2 is
+    missing."""
     jinja2 = library("jinja2")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -23,7 +23,7 @@ def template_environment(folder: Path) -> Any:
 
 
 def library(name: str) -> Any:
-    """The module; OptionError with the command that installs it where it is missing."""
+    """Imports a module. OptionError, with the command that installs it, if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""The operations of a stage's IR text, with the user's lines and the graph nodes that they come from.
+"""Splits a stage's IR text into operations, with the lines of user code and the graph nodes that they come from.
 
-Read from the text, since it is text that is shown: MLIR's printer puts an operation of a function's body on a line of
-its own, indented by four, and what is inside of it deeper.
+Works on text because the page shows text. Relies on MLIR's printer, which starts each operation of a function's body on
+a line indented by four spaces and indents what is inside of it further.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Line = tuple[str, int]  # file, number
 
 @dataclass(frozen=True)
 class Origin:
-    """``lines``: of the user's files; ``nodes``: names of nodes of the traced graph."""
+    """``lines`` of user code; ``nodes`` are names of nodes of the traced graph."""
 
     lines: tuple[Line, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -30,11 +30,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a function's body, or the head of a function (``is_head``).
+    """One operation of a function's body, or the header of a function (``is_head``).
 
-    ``number``    of its first line in the stage's text, from 1 on
-    ``function``  that it is in
-    ``text``      without locations
+    ``number``    line number of its first line in the stage's text, from 1
+    ``function``  name of the enclosing function
+    ``text``      text without locations
     """
 
     number: int
@@ -51,7 +51,7 @@ class _Open:
 
 
 def read_operations(text: str) -> list[Operation]:
-    """All operations of all functions, in the order of the text."""
+    """All operations of all functions, in order."""
     lines = text.split("\n")
     origins = _Origins(lines)
     return [
@@ -85,7 +85,7 @@ def _parts(lines: list[str]) -> Iterator[tuple[int, str, str, bool]]:
 
 
 class _Origins:
-    """Where locations lead; those with an alias are followed once."""
+    """Resolves MLIR locations to origins; each alias is resolved once."""
 
     def __init__(self, lines: list[str]) -> None:
         found = (_ALIAS.match(line) for line in lines if line.startswith("#loc"))
@@ -94,7 +94,7 @@ class _Origins:
         self._seen: dict[str, Origin] = {}  # by text
 
     def of(self, text: str) -> Origin:
-        """All that the locations in a text name, each once, in order."""
+        """The union of all locations in a text, in order."""
         return _joined([self._read(match.group(0)) for match in _LOCATION.finditer(text)])
 
     def _read(self, text: str) -> Origin:

@@ -1,4 +1,4 @@
-"""The page: the report as data, laid out by the templates, with styles, scripts and data in it."""
+"""Renders the HTML report: converts a report to data and embeds styles, scripts and data in one page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def html_page(report: Report, title: str = "") -> str:
-    """The text of the file. OptionError where jinja2 or pygments is missing."""
+    """The page as HTML. OptionError if jinja2 or pygments is missing."""
     highlight = Highlighter()
     lines = SourceLines(highlight)
     environment = template_environment(_TEMPLATES)
@@ -44,13 +44,13 @@ def html_page(report: Report, title: str = "") -> str:
         "styles": _styles(),
         "code": _text("expressions.js") + _text("page.js"),
     }
-    content = environment.get_template("content.html").render(values)  # which asks for lines
+    content = environment.get_template("content.html").render(values)  # rendering adds rows to `lines`
     packed = packed_data({"lines": lines.rows, "graphs": [graph["stages"] for graph in graphs]})
     return str(environment.get_template("page.html").render(values | {"content": content, "packed": packed}))
 
 
 def packed_data(data: Any) -> str:
-    """JSON, compressed, as text: the IR of a model's stages is megabytes, and much of it repeats."""
+    """JSON, compressed and base64-encoded: the IR of a model's stages is megabytes and repetitive."""
     return base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 6)).decode()
 
 
@@ -71,7 +71,7 @@ def _graph(number: int, graph: GraphReport, lines: SourceLines, highlight: Highl
 
 
 def _ranges(graph: GraphReport) -> list[dict[str, str]]:
-    """What the graph needs of single sizes: a least or a largest value that is not any tensor's."""
+    """The ranges of symbols that are narrower than those of any size, as conditions."""
     found = []
     for row in graph.symbols:
         least = [f"{row.name} >= {row.min}"] if row.min > 0 else []
@@ -87,7 +87,7 @@ def _summary(report: Report) -> dict[str, int]:
 
 
 def _is_opaque(target: str) -> bool:
-    """Whether an operator is one that a call that cannot be traced was made (``frontend/opaque_calls``)."""
+    """Whether an operator is an opaque call (``frontend/opaque_calls``)."""
     return target.startswith("symshape.opaque_")
 
 
@@ -102,14 +102,14 @@ def _versions() -> dict[str, str]:
 
 
 def _evaluated(data: Any) -> Any:
-    """What the script needs of the data: of expressions not the text, which is in the page."""
+    """The data for the script: expressions keep their JavaScript only, since the page already has their text."""
     if isinstance(data, dict):
         return {key: _evaluated(value) for key, value in data.items() if key != "text" or "js" not in data}
     return [_evaluated(one) for one in data] if isinstance(data, list) else data
 
 
 def _script(data: Any) -> str:
-    """JSON that may stand inside of a script element."""
+    """JSON escaped for use inside of a script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -118,7 +118,7 @@ def _text(name: str) -> str:
 
 
 def _styles() -> str:
-    """The page's own, and those of the highlighted source for a light and a dark page."""
+    """The page's style sheet, and those of pygments for light and dark mode."""
     formatter = library("pygments.formatters.html").HtmlFormatter
     light = formatter(style="default").get_style_defs(".py")
     dark = formatter(style="github-dark").get_style_defs(".py")

@@ -1,9 +1,9 @@
-"""The steps of a graph's program, and the memory that they need: read from the main function of its last stage.
+"""Reads the steps of a graph's program and its memory from the main function of its last stage.
 
-A tensor's memory is there from the operation that makes it until after the last one that uses it or a view of it, as in
-the host program (``codegen/host/host_program.py``). Arguments are the caller's. What a library call returns is counted
-as memory of its own. The steps of both branches of a ``torch.cond`` follow it, though one of the two is run; those of a
-loop's body follow the loop once, however often they are run.
+A tensor's memory lives from the operation that allocates it until the last use of it or of a view of it, as in the host
+program (``codegen/host/host_program.py``). Arguments belong to the caller. Results of library calls count as separate
+memory. Steps of both branches of a ``torch.cond`` follow it, though only one of the two runs; steps of a loop's body
+follow the loop once, however often they run.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _NO_MEMORY = ("symshape.constant", "symshape.storage")
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of the program: a tensor's sizes and element type, and the steps from ``first`` to ``last`` (both
-    included) over which it is there. ``returned``: to the caller."""
+    """Memory of a tensor: sizes, element type, and the steps ``first`` to ``last`` (inclusive) during which it is live.
+    ``returned``: it is returned to the caller."""
 
     sizes: tuple[Expr, ...]
     dtype: str
@@ -57,14 +57,14 @@ class Buffer:
 
     @property
     def bytes(self) -> Expr:
-        """How much it is."""
+        """Its size in bytes."""
         return product(self.sizes) * item_size(self.dtype)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: ``kind`` is "kernel", "call", or "branch" where branches or a loop's body are called; ``line``: file
-    and number of the user's, if known; ``branch``: the branch or body that it is in, "" for main."""
+    """One step. ``kind`` is "kernel", "call", or "branch" for a call of branches or of a loop's body; ``line`` is file
+    and line number in user code, if known; ``branch`` is the enclosing branch or body, "" for main."""
 
     kind: str
     name: str
@@ -75,8 +75,8 @@ class Step:
 
 @dataclass
 class Program:
-    """The steps in order, the buffers by the step that makes them, and the bytes of the tensors that are given.
-    ``functions``: main ("") and the branches, in the order in which a report has their launches and calls."""
+    """The steps in order, the buffers in order of allocation, and the bytes of the input tensors (``given``).
+    ``functions``: main ("") and the branches, in the order in which a report lists their launches and calls."""
 
     steps: list[Step] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Program:
 
 
 def read_program(graph: GraphReport) -> Program:
-    """The program of a graph whose stages were kept; without steps where they were not."""
+    """The program of a graph; empty if its stages were not kept."""
     if not graph.stages:
         return Program()
     text = list(graph.stages.values())[-1]
@@ -108,8 +108,8 @@ class _Memory:
 
 
 class _Reader:
-    """Walks the operations of a function once, and those of the branches that it calls: they are taken from
-    ``branches``, so that each is read once."""
+    """Walks the operations of a function and of the branches that it calls. A branch is removed from ``branches`` when
+    it is read, so that each is read once."""
 
     def __init__(self, function: Any, branches: dict[str, Any], branch: str = "") -> None:
         block = function.regions[0].blocks[0]
@@ -124,7 +124,7 @@ class _Reader:
         self._program = Program()
 
     def program(self) -> Program:
-        """What was read."""
+        """Reads the function."""
         for op in self._operations:
             self._read(op)
         last = len(self._program.steps) - 1
@@ -162,7 +162,8 @@ class _Reader:
             self._use(op, now)
 
     def _read_branches(self, op: Any) -> None:
-        """Their steps and buffers; what they return is counted as what the operation returns."""
+        """Appends steps and buffers of the branches. Returned buffers are skipped: they are results of the
+        operation."""
         for name in subgraphs_of(op):
             function, start = self._branches.pop(name, None), len(self._program.steps)
             if function is not None:
@@ -172,7 +173,7 @@ class _Reader:
                 self._all += [_Memory(b.sizes, b.dtype, b.first + start, b.last + start) for b in inner]
 
     def _new(self, value: ir.Value, now: int) -> None:
-        # What is empty has its layout from where it is filled.
+        # An empty tensor has no bind of its own: its layout is that of the launch result that fills it.
         layout = self._sizes.layouts.get(self._results.get(value, value))
         if layout is not None:
             found = self._memory[value] = _Memory(layout.sizes, dtype_of(value), now, now)
@@ -201,5 +202,5 @@ class _Reader:
 
 
 def _destinations(launch: Any) -> list[tuple[ir.Value, ir.Value]]:
-    """Of each tensor that a launch writes: the operand, and the result that stands for it from then on."""
+    """Pairs of each tensor that a launch writes: the operand, and the result that replaces it afterwards."""
     return list(zip(destinations(launch), launch.results))

@@ -1,4 +1,4 @@
-"""Which way of running a kernel is taken at which sizes: conditions for the map over the size plane."""
+"""Data for the map of the size plane, which shows at which sizes each form or variant of a kernel runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from symshape.tools.report import Choice, GraphReport, KernelReport
 
 
 def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:
-    """For the page: by launch with sizes of its own the values of the kernel's index arguments, and for each of the
-    ways to run it the condition over them, as JavaScript and as text over the graph's symbols."""
+    """For each distinct launch of a kernel, the values of its index arguments; for each form or variant, its condition
+    over them as JavaScript, and as text over the graph's symbols."""
     launches: dict[tuple[Any, ...], int] = {}
     for name, arguments in graph.launched:
         if name == kernel.name:
@@ -33,6 +33,6 @@ def kernel_choices(kernel: KernelReport, graph: GraphReport) -> dict[str, Any]:
 
 
 def _addresses(choices: Iterable[Choice], symbols: Iterable[str]) -> list[str]:
-    """What conditions read of a launch besides sizes."""
+    """What conditions depend on besides sizes: data addresses, by name."""
     used = {symbol for choice in choices for symbol in choice.condition.symbols}
     return sorted(used - set(symbols) - {PROCESSORS})

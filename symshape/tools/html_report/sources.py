@@ -1,4 +1,4 @@
-"""The user's source lines that a page shows: each once, read from its file, highlighted."""
+"""Lines of user code that a page shows, read from their files and highlighted, each once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGES = ("site-packages", "dist-packages")
 
 
 def short_name(file: str) -> str:
-    """A file below an installed package, or below the current folder, by its path there; else its last two parts."""
+    """A short path: relative to an installed package or to the current folder if inside, else its last two parts."""
     parts = Path(file).parts
     for folder in _PACKAGES:
         if folder in parts:
@@ -23,7 +23,7 @@ def short_name(file: str) -> str:
 
 
 class Highlighter:
-    """Python source as HTML spans with the classes of pygments, by its Python lexer."""
+    """Converts Python source to HTML spans with the classes of pygments."""
 
     def __init__(self) -> None:
         self._highlight = library("pygments").highlight
@@ -35,7 +35,7 @@ class Highlighter:
 
 
 class SourceLines:
-    """Numbers for ``file:line``, in the order in which they are asked for."""
+    """Numbers lines of code (``file:line``) in the order in which they are first asked for. ``rows`` has their HTML."""
 
     def __init__(self, highlighter: Highlighter) -> None:
         self._highlight = highlighter
@@ -43,7 +43,7 @@ class SourceLines:
         self.rows: list[dict[str, Any]] = []
 
     def number(self, file: str, line: int) -> int:
-        """The number of a line; one that is new is read and highlighted."""
+        """The number of a line; a new line is read and highlighted."""
         found = self._numbers.get((file, line))
         if found is None:
             found = self._numbers[file, line] = len(self.rows)
@@ -52,6 +52,6 @@ class SourceLines:
         return found
 
     def shown(self, location: str) -> dict[str, Any] | None:
-        """The row of ``file:line``; None for text of another form."""
+        """The row of a location ``file:line``; None for other text."""
         file, _, line = location.partition("\n")[0].rpartition(":")
         return self.rows[self.number(file, int(line))] if file and line.isdigit() else None

@@ -1,4 +1,5 @@
-"""Every stage of a graph: its operations, the user's lines they come from, and what of each became which kernel."""
+"""The stages of a graph for the page: operations, the lines of user code they come from, and the kernels they
+become."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ _LAUNCH = re.compile(r'"host\.launch".*callee = @([\w.$-]+)[,}]')
 
 
 def stages_data(graph: GraphReport, lines: SourceLines) -> dict[str, Any]:
-    """What the page keeps of a graph's stages.
+    """The data of a graph's stages.
 
-    ``stages``   by name, the operations: number of the line, the user's lines, text; the name of an earlier stage
-                 where nothing has changed since
-    ``kernels``  by name: by stage, which operations are its own; and its code
+    ``stages``   by name, the operations as [line number in the text, numbers of user lines, text]; the name of an
+                 earlier stage if the text is unchanged
+    ``kernels``  by name, the positions of its operations in each stage, and its code
     """
     read: dict[str, list[Operation]] = {}
     stages: dict[str, Any] = {}
@@ -46,8 +47,8 @@ def _row(operation: Operation, lines: SourceLines) -> list[Any]:
 
 
 class _Owners:
-    """Which operations of each stage are a kernel's: its function and its launches where they exist; before, those that
-    come from the same graph nodes."""
+    """Finds the operations of each kernel in each stage. After fusion these are its function and its launches; in
+    earlier stages, the operations that come from the same graph nodes."""
 
     def __init__(self, names: set[str], read: dict[str, list[Operation]]) -> None:
         self._has_kernels = {stage: any(op.function in names for op in read[stage]) for stage in read}
@@ -67,7 +68,7 @@ class _Owners:
                     nodes.setdefault(node, []).append(i)
 
     def of(self, kernel: str) -> dict[str, list[int]]:
-        """By stage, the positions of its operations."""
+        """The positions of a kernel's operations, by stage."""
         return {
             stage: self._by_kernel[stage][kernel] if exists else self._from_nodes(stage, kernel)
             for stage, exists in self._has_kernels.items()
@@ -79,7 +80,7 @@ class _Owners:
 
 
 def kernels_by_line(data: dict[str, Any], names: Sequence[str]) -> dict[int, list[str]]:
-    """By number of a user's line, the kernels that something of it is computed in."""
+    """The kernels that compute something of each line of user code, by the line's number."""
     found: dict[int, list[str]] = {}
     if not data["stages"]:
         return found

@@ -1,4 +1,4 @@
-"""Where the time of compiling went: tracing, and the steps of each graph by stage."""
+"""The timeline of compiling: tracing of each frame, and the steps of each graph grouped by stage."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ GROUPS = ("tracing", "before tracing", "before import", *STAGES, "kernel code", 
 
 @dataclass(frozen=True)
 class Bar:
-    """``seconds`` of a group of steps from ``start`` on, counted from the first of all. ``steps``: name and seconds of
-    each."""
+    """One bar: a group of steps that starts at ``start`` and takes ``seconds``, counted from the first bar. ``steps``:
+    name and seconds of each step."""
 
     row: str
     group: str
@@ -32,9 +32,9 @@ class Bar:
 
 
 def timeline(report: Report) -> list[Bar]:
-    """The bars, in order: of each frame that was traced what its graphs do not explain, then its graphs.
+    """The bars in order: for each traced frame a bar of tracing (its time minus that of its graphs), then its graphs.
 
-    Steps are known by their duration, not by when they began: they stand one after the other.
+    Only durations of steps are recorded, not start times, so bars are placed one after another.
     """
     bars: list[Bar] = []
     now, done = 0.0, 0
@@ -49,14 +49,14 @@ def timeline(report: Report) -> list[Bar]:
             bars += _of_graph(graph, number, now)
             now = bars[-1].start + bars[-1].seconds
         done = max(done, frame.graphs)
-    for number, graph in enumerate(report.graphs[done:], done):  # compiled when they were first run
+    for number, graph in enumerate(report.graphs[done:], done):  # graphs compiled lazily, at their first run
         bars += _of_graph(graph, number, now)
         now = bars[-1].start + bars[-1].seconds
     return bars
 
 
 def compile_seconds(bars: Sequence[Bar]) -> float:
-    """All of them."""
+    """The sum over all bars."""
     return sum(bar.seconds for bar in bars)
 
 
@@ -79,5 +79,5 @@ def _group(name: str) -> str:
     if step is None:
         return "other passes"
     if step.on == IR:
-        return step.stage or "planned"  # the verifier, which comes after the last stage
+        return step.stage or "planned"  # the verifier has no stage; it runs after the last one
     return _NAMES[step.on]

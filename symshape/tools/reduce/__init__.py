@@ -1,1 +1,1 @@
-"""``symshape reduce``: makes IR that fails small, and keeps the failure."""
+"""``symshape reduce``: reduces failing IR to a small module that still fails in the same way."""

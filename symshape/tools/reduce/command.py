@@ -1,4 +1,4 @@
-"""``symshape reduce``: reads IR that fails, writes less IR that still fails. Its habits are those of mlir-reduce."""
+"""``symshape reduce``: reads IR that fails and writes smaller IR that still fails. Works like mlir-reduce."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ with an exit status, or passes that are run in this process, which is faster. In
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status 0. OptionError for arguments that make no check, and for an input that does not fail."""
+    """Runs the command. Exit status 0. OptionError for inconsistent arguments, and for an input that does not fail."""
     own, command = _split(argv)
     parser = argparse.ArgumentParser("symshape reduce", description=__doc__, epilog=_EPILOG, allow_abbrev=False)
     for name, options, help_ in _FLAGS:
@@ -141,7 +141,7 @@ def _reduce(text: str, output: Path, args: argparse.Namespace, command: Sequence
 
 
 def _until_terminated(reduction: Reduction) -> None:
-    """SIGTERM ends it as an interrupt does: with the best so far."""
+    """Runs the reduction. SIGTERM stops it as KeyboardInterrupt does, so that the best result so far is written."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         reduction.run()
@@ -168,7 +168,7 @@ def _observe(
         registry.load_pass_file(file)
     steps = [step for element in elements for step in parse_pipeline(element)]
     with ir.Context() as ctx:
-        check_steps([*steps, *parse_pipeline(args.passes or "")], ctx)  # a wrong name is no failure of the input
+        check_steps([*steps, *parse_pipeline(args.passes or "")], ctx)  # an unknown pass must not count as a failure
     if args.wrong:
         from symshape.tools.reduce.trial_process import TrialProcess
 
@@ -177,8 +177,8 @@ def _observe(
 
 
 def _trial(args: argparse.Namespace, own: Sequence[str], elements: Sequence[str], stage: str) -> Trial:
-    """--pass-pipeline on the input; then, with --to-stage, the passes up to there, and code generation; else what the
-    compiler does from its stage on."""
+    """What to compile for ``--wrong``. ``--pass-pipeline`` runs first. With ``--to-stage`` the passes up to that stage
+    and code generation follow; without it, the rest of the compiler from the input's stage on."""
     from symshape.passes.stages import STAGES, stages_after
     from symshape.tools.reduce.trial_process import Trial
 
@@ -194,7 +194,7 @@ def _trial(args: argparse.Namespace, own: Sequence[str], elements: Sequence[str]
 
 
 class _Writer:
-    """Writes the best module to a file, which is never half written; at most once a second, and at the end."""
+    """Writes the smallest module to a file, at most once a second and at the end; the file is replaced atomically."""
 
     def __init__(self, output: Path, stage: str | None) -> None:
         self.output, self.stage, self.written = output, stage, 0.0
@@ -224,7 +224,7 @@ class _Writer:
 
 
 class _Display:
-    """One line on a terminal that says how far it is; nothing elsewhere."""
+    """A progress line on stderr if it is a terminal; else nothing."""
 
     def __init__(self, before: int) -> None:
         self.before, self.live = before, is_live(sys.stderr) and LINE.acquire(blocking=False)

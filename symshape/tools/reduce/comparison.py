@@ -1,4 +1,4 @@
-"""Whether two results are the same numbers, up to rounding."""
+"""Compares results up to rounding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, Final
 import torch
 import torch.utils._pytree as pytree
 
-# Of the value and of the result's mean square: deep graphs round thousands of times, a wrong formula is far off.
+# Relative to the value plus the result's root mean square. Deep graphs round thousands of times; wrong formulas are far
+# off.
 TOLERANCES: Final = {
     torch.float64: 1e-7,
     torch.complex128: 1e-7,
@@ -20,7 +21,8 @@ TOLERANCES: Final = {
 
 
 def differ(got: Any, wanted: Any, factor: float = 1.0) -> str:
-    """What is different of two nested results, "" for nothing. ``factor``: of the tolerances."""
+    """A description of the first difference between two nested results; "" if there is none. ``factor`` scales the
+    tolerances."""
     found, expected = pytree.tree_leaves(got), pytree.tree_leaves(wanted)
     if len(found) != len(expected):
         return f"{len(found)} results instead of {len(expected)}"
@@ -30,12 +32,13 @@ def differ(got: Any, wanted: Any, factor: float = 1.0) -> str:
     return ""
 
 
-_NOISE: Final = 64.0  # so many times what rounding of the inputs makes
+_NOISE: Final = 64.0  # multiple of the rounding error that counts as rounding
 
 
 def differ_beyond_rounding(got: Any, wanted: Any, rounded: Callable[[], Any]) -> str:
-    """``differ``, but for numbers that rounding makes: those that are others in ``rounded()`` too, which is what was
-    wanted for inputs that are rounded otherwise. (A gradient that is 0 but for rounding is never the same twice.)"""
+    """Like `differ`, but ignores numbers that are only rounding noise. ``rounded()`` computes the wanted result from
+    inputs perturbed by a unit in the last place; a number counts as noise if it is no further off than that result, up
+    to a factor of 64. (For example a gradient that is 0 but for rounding differs at every computation.)"""
     if not differ(got, wanted):
         return ""
     found, expected, noisy = (pytree.tree_leaves(one) for one in (got, wanted, rounded()))
@@ -61,7 +64,8 @@ def _is_rounding(got: Any, wanted: Any, noisy: Any) -> bool:
 
 
 def rounded_otherwise(x: Any) -> Any:
-    """A tensor whose floats are off by a unit in the last place; anything else as it is."""
+    """Perturbs a floating-point tensor in place, randomly by a unit in the last place; returns other values
+    unchanged."""
     if not isinstance(x, torch.Tensor) or x.dtype not in TOLERANCES or x.layout != torch.strided:
         return x
     generator = torch.Generator().manual_seed(1)

@@ -1,4 +1,4 @@
-"""Changes to a module that keep it whole: results become arguments, arguments and returned values go, names follow."""
+"""Edits of a module that keep it consistent: turning results into arguments, removing arguments and returned values."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from symshape.dialects.symbols import SYMBOLS
 from symshape.prover.numbers.facts import INT64_MAX
 
 BIND: Final = "symshape.bind"
-# What an operation stands on, and is not counted as one.
+# Operations that declare symbols, layouts and constants; not counted as operations.
 SCAFFOLD: Final = frozenset({*SYMBOLS, BIND, "arith.constant", "func.return"})
 _ARGUMENT = re.compile(r"\barg(\d+)")
 _CALLEES = ("callee", "true", "false", "cond", "body")
 
 
 def copied(module: ir.Module) -> ir.Module:
-    """A module of its own, with the same functions."""
+    """A copy of a module in the same context."""
     with module.context, ir.Location.unknown():
         new = ir.Module.create(module.operation.location)
         with ir.InsertionPoint(new.body):
@@ -51,7 +51,7 @@ def functions_of(module: ir.Module) -> list[ir.Operation]:
 
 
 def is_main(function: Any) -> bool:
-    """Whether nothing in the module calls a function: its arguments and results may then be changed."""
+    """Whether no operation calls this function, so that its arguments and results may change."""
     return not (is_kernel(function) or is_subgraph(function) or is_layer(function))
 
 
@@ -60,12 +60,12 @@ def block_of(function: Any) -> ir.Block:
 
 
 def operations_in(module: ir.Module) -> list[ir.Operation]:
-    """The operations that are counted: of all functions, without what they stand on."""
+    """The operations of all functions that are counted, that is, without ``SCAFFOLD``."""
     return [op for function in functions_of(module) for op in body_of(function) if op.name not in SCAFFOLD]
 
 
 def called_functions(module: ir.Module) -> set[str]:
-    """The names of the functions that operations of the module refer to."""
+    """Names of the functions that operations refer to."""
     found: set[str] = set()
     for function in functions_of(module):
         for op in body_of(function):
@@ -76,7 +76,7 @@ def called_functions(module: ir.Module) -> set[str]:
 
 
 def uncalled_functions(module: ir.Module) -> list[ir.Operation]:
-    """The functions that something would have to call, and nothing does."""
+    """Functions other than main that nothing calls."""
     called = called_functions(module)
     return [f for f in functions_of(module) if not is_main(f) and function_name(f) not in called]
 
@@ -86,17 +86,17 @@ def users_of(value: ir.Value) -> list[ir.Operation]:
 
 
 def is_used(value: ir.Value) -> bool:
-    """Whether anything but its own bind reads a value."""
+    """Whether any operation other than its own bind reads a value."""
     return any(user.name != BIND or user.operands[0] != value for user in users_of(value))
 
 
 def binds_of(value: ir.Value) -> list[ir.Operation]:
-    """The binds that say a tensor's layout."""
+    """The binds that give a tensor its layout."""
     return [user for user in users_of(value) if user.name == BIND and user.operands[0] == value]
 
 
 def erase(op: ir.Operation) -> None:
-    """Erases an operation and the binds of its results, which nothing else may read."""
+    """Erases an operation and the binds of its results. The results must have no other uses."""
     for result in op.results:
         for bind in binds_of(result):
             bind.erase()
@@ -104,7 +104,7 @@ def erase(op: ir.Operation) -> None:
 
 
 def unused_operations(module: ir.Module) -> list[ir.Operation]:
-    """The operations whose results nothing needs, in order: what only unused ones read is unused itself."""
+    """Operations whose results are unused, or used by such operations only, in order."""
     return [op for function in functions_of(module) for op in _unused(function)]
 
 
@@ -130,7 +130,7 @@ def _is_dead_use(user: ir.Operation, value: ir.Value, dead: Collection[ir.Operat
 
 
 def nested(op: ir.Operation) -> Iterator[ir.Operation]:
-    """The operations in an operation's regions, in order."""
+    """All operations in an operation's regions, in order."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -139,14 +139,14 @@ def nested(op: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def add_argument(function: Any, type_: ir.Type) -> ir.Value:
-    """A new last argument of a function that is main."""
+    """Appends an argument to main and returns it."""
     argument = block_of(function).add_argument(type_, ir.Location.unknown(function.context))
     update_type(function)
     return argument
 
 
 def update_type(function: Any) -> None:
-    """Makes a function's type that of its arguments and of what it returns."""
+    """Sets a function's type from its arguments and returned values."""
     block, operations = block_of(function), body_of(function)
     inputs, results = [a.type for a in block.arguments], [v.type for v in operations[-1].operands]
     with function.context:
@@ -154,8 +154,8 @@ def update_type(function: Any) -> None:
 
 
 def to_argument(function: Any, value: ir.Value) -> None:
-    """Puts a new argument in the place of a result. A tensor without a bind gets one: contiguous, its dynamic sizes
-    symbols of their own."""
+    """Replaces a result by a new argument. A tensor without a bind gets a contiguous one, with new symbols for its
+    dynamic sizes."""
     if not is_used(value):
         return
     argument = add_argument(function, value.type)
@@ -183,13 +183,13 @@ def _bind(function: Any, argument: ir.Value) -> None:
 
 
 def constant(value: int) -> ir.Value:
-    """An index constant at the insertion point."""
+    """An index constant, created at the insertion point."""
     index = ir.IndexType.get()
     return ir.Operation.create("arith.constant", [index], attributes={"value": ir.IntegerAttr.get(index, value)}).result
 
 
 def new_symbol(function: Any, binding: str, hint: int = 3, low: int = 0, high: int = INT64_MAX) -> ir.Value:
-    """A backed symbol of a name that the function does not have, at the insertion point."""
+    """A backed symbol with a name that is new in the function, created at the insertion point."""
     taken = {ir.StringAttr(op.attributes["name"]).value for op in body_of(function) if op.name in SYMBOLS}
     name = next(name for i in range(len(taken) + 1) if (name := f"r{i}") not in taken)
     numbers = {"min": low, "max": high, "divisor": 1, "hint": hint}
@@ -200,7 +200,7 @@ def new_symbol(function: Any, binding: str, hint: int = 3, low: int = 0, high: i
 
 
 def unused_arguments(function: Any) -> list[int]:
-    """The positions of arguments that nothing reads, and that no symbol is read off."""
+    """Positions of arguments that no operation reads and no symbol is bound to."""
     needed = {
         int(m[1])
         for op in body_of(function)
@@ -210,7 +210,7 @@ def unused_arguments(function: Any) -> list[int]:
 
 
 def erase_arguments(function: Any, positions: Collection[int]) -> None:
-    """Erases arguments that nothing reads; the bindings of symbols count the others anew."""
+    """Erases unused arguments and renumbers the bindings of symbols."""
     block = block_of(function)
     for position in sorted(positions, reverse=True):
         for bind in binds_of(block.arguments[position]):
@@ -234,7 +234,7 @@ def _moved(position: int, erased: Collection[int]) -> int:
 
 
 def keep_outputs(function: Any, kept: Sequence[int]) -> None:
-    """Makes main return only these of its values."""
+    """Makes main return only the values at the positions ``kept``."""
     returned = body_of(function)[-1]
     operands, relations = list(returned.operands), returned_relations(returned)
     template, written = output_template(returned), written_arguments(returned)

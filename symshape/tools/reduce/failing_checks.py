@@ -1,4 +1,4 @@
-"""Checks: what it means that a module still fails. The first run, on the input, says how."""
+"""The checks of a reduction, which say whether a module still fails. The failure of the input defines what counts."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from symshape.stage_header import with_header
 
 @dataclass(frozen=True)
 class Failure:
-    """``kind``: an exit status, a pass, the type of an error. ``output``: all that was said."""
+    """One failure. ``kind``: an exit status, the name of a pass, or the type of an error. ``output``: the full
+    message."""
 
     kind: str
     output: str
 
 
-NOT_COMPARED: Final = "not compared"  # a kind: no failure, but nothing that could be asked either
+NOT_COMPARED: Final = "not compared"  # the kind for modules that could not be checked: neither failure nor success
 _NO_FAILURE: Final = (
     "run the check on it, with all its options; a pass may meet nothing that it changes in this stage "
     "(--passes runs it where a compile does)"
 )
-Observe = Callable[[ir.Module], Failure | None]  # None: it does not fail
+Observe = Callable[[ir.Module], Failure | None]  # None: the module does not fail
 
 
 class SameFailure:
-    """Whether modules fail as the input does: of the same kind, and with output that ``match`` is found in, by default
-    the first line of the error without names and numbers.
+    """The check whether a module fails as the input does: with the same kind, and an output in which ``match`` (a
+    regular expression) is found. The default is the input's error line with names and numbers as wildcards.
 
-    OptionError where the input does not fail so.
+    OptionError if the input does not fail, or not with ``match``.
     """
 
     def __init__(self, observe: Observe, module: ir.Module, match: str = "") -> None:
@@ -71,14 +72,14 @@ _VARIABLE = re.compile(
 
 
 def error_line(output: str) -> str:
-    """The line of an output that says what is wrong: what Python raised at last, else the first about an error."""
+    """The line of an output that names the error: the last Python exception, else the first line about an error."""
     raised = _EXCEPTION.findall(output)
     found = [raised[-1]] if raised else _ERROR.findall(output)[:1] or output.strip().splitlines()[:1]
     return found[0].strip() if found else ""
 
 
 def pattern_of(line: str) -> str:
-    """A regular expression for a line with other names, numbers, types and files."""
+    """A regular expression that matches a line with any names, numbers, types and paths."""
     return ".*?".join(map(re.escape, _VARIABLE.split(line)))
 
 
@@ -87,15 +88,15 @@ _HOLE: Final = "{}"
 
 @dataclass(frozen=True)
 class Command:
-    """A command that is run on the module in a file, which stands for ``{}`` or comes last.
+    """Runs a command on a file with the module. The path replaces ``{}``, or is the last argument.
 
-    It fails with any status but 0, and where that is asked for (``zero_fails``) with 0 as well.
+    An exit status other than 0 is a failure; with ``zero_fails``, 0 is one too.
     """
 
     command: Sequence[str]
     zero_fails: bool = False
     timeout: float | None = None
-    stage: str | None = None  # for the first line of the file
+    stage: str | None = None  # written in the first line of the file
 
     def __call__(self, module: ir.Module) -> Failure | None:
         with tempfile.TemporaryDirectory(prefix="symshape-reduce-") as folder:
@@ -117,7 +118,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Raises:
-    """Passes that raise, or leave invalid IR behind, in this process."""
+    """Runs passes in this process. It is a failure if a pass raises or leaves invalid IR."""
 
     steps: Sequence[Step]
 

@@ -1,4 +1,4 @@
-"""Inputs of a program that its IR describes: sizes from the hints of its symbols, layouts from its binds."""
+"""Random inputs for a program, made from its IR: sizes from the hints of symbols, layouts from binds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = {"f64": float, "i1": bool}
 
 
 def inputs_of(function: ir.Operation, draw: Draw) -> list[Any]:
-    """One value for each argument, the same for the same text."""
+    """One value per argument. Deterministic for equal IR."""
     operations = body_of(function)
     sizes = sizes_at_hints(operations)
     numbers: dict[int, int] = {}
@@ -39,7 +39,7 @@ def inputs_of(function: ir.Operation, draw: Draw) -> list[Any]:
 
 
 def constants_of(function: ir.Operation, draw: Draw) -> list[Any]:
-    """What ``symshape.constant`` names by its position: the text of a module does not have it."""
+    """Random values for the constants of the module, by position: its text does not contain their data."""
     operations = body_of(function)
     sizes = sizes_at_hints(operations)
     found: dict[int, Any] = {}
@@ -53,7 +53,7 @@ def constants_of(function: ir.Operation, draw: Draw) -> list[Any]:
 def _tensor(value: ir.Value, sizes: dict[ir.Value, Any], draw: Draw, seed: int) -> torch.Tensor:
     type_ = ir.RankedTensorType(value.type)
     dtype = getattr(torch, TORCH_NAMES[str(type_.element_type)])
-    # Products of matrices neither grow nor vanish: the numbers of deep graphs stay finite.
+    # Scaled so that products of matrices keep their magnitude and deep graphs stay finite.
     scale = max(type_.shape[-1], 1) ** -0.5 if type_.rank > 1 else 1.0
     draw = replace(draw, scale=scale)
     known = [bind for bind in binds_of(value) if all(v in sizes for v in list(bind.operands)[1:])]

@@ -1,7 +1,7 @@
-"""The stages ``imported`` and ``shaped`` run call by call: each ``host.call`` by PyTorch, sizes as Python integers.
+"""Interpreter for IR of the stages ``imported`` and ``shaped``: PyTorch runs each ``host.call``; sizes are Python ints.
 
-What the IR says is checked on the way (sizes, element types, ranges, constraints): a program that says what is not so
-has no right result.
+Declared sizes, element types, ranges and constraints are checked along the way: a program that violates its own
+declarations has no defined result.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ _NAMESPACE: Final = {"torch": torch, "inf": float("inf"), "nan": float("nan")}
 
 
 def run(module: ir.Module, arguments: Sequence[Any], constants: Sequence[Any] = ()) -> Any:
-    """What main returns, as its template says. ``constants``: by their positions, of calls of ``symshape.constant``.
+    """Runs main and returns its result, nested as its output template says. ``constants``: values of
+    ``symshape.constant`` calls, by position.
 
-    CompileError for an operation that is no call and no arithmetic on sizes, and where arguments or a result are not
-    what the IR says. Errors of PyTorch's calls are raised as they are.
+    CompileError for an operation that is neither a call nor arithmetic on sizes, and if an argument or result differs
+    from its declaration. Errors of PyTorch's operators propagate.
     """
     functions = {function_name(function): function for function in functions_of(module)}
     return _Run(functions, constants).function(main_function(module, "the module").operation, arguments)
@@ -140,7 +141,7 @@ def _condition(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[
 
 
 def _bind(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any]) -> list[Any]:
-    """Sizes are checked; the tensor gets the strides that are promised, as compiled code gives it those."""
+    """Checks sizes and type, and gives the tensor the declared strides, as compiled code does."""
     tensor, *layout = (values[v] for v in op.operands)
     rank = len(layout) // 2
     sizes, strides = tuple(layout[:rank]), tuple(layout[rank : 2 * rank])
@@ -168,7 +169,7 @@ def _call(run: _Run, op: ir.Operation, values: Values, arguments: Sequence[Any])
 
 
 def _check_type(op: ir.Operation, type_: ir.Type, found: Any) -> None:
-    """A result without a bind has its type alone to be compared with."""
+    """Checks a result against its MLIR type; results without a bind have no other declaration."""
     if not isinstance(type_, ir.RankedTensorType):
         return
     fits = isinstance(found, torch.Tensor) and found.dim() == type_.rank

@@ -1,6 +1,7 @@
-"""The reduction: transformations are applied to as many sites at once as keep the failure, until none applies.
+"""The reduction: applies transformations to as many sites at once as keep the failure, until none applies.
 
-Halving of the sites, as in delta debugging; every candidate is a copy that is verified before the check is asked.
+Sites are halved as in delta debugging (Zeller, Hildebrandt: Simplifying and Isolating Failure-Inducing Input). Each
+candidate is a copy that is verified before the check runs.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from symshape.passes.framework.diagnostics import collect_diagnostics
 from symshape.tools.reduce.edits import copied, operations_in
 from symshape.tools.reduce.transformations import TABLE, Transformation
 
-_CLEANUP: Final = TABLE[:2]  # after all that applies
-_COARSE: Final = 16  # the most parts that sites are tried in which depend on one another
+_CLEANUP: Final = TABLE[:2]  # run after each transformation that applied
+_COARSE: Final = 16  # maximum number of parts tried of the sites of a coarse transformation
 
 
 class Check(Protocol):
-    """Whether a module fails as the input does. It may change the module that it is given."""
+    """Whether a module fails as the input does. The check may change the module passed to it."""
 
     def fails(self, module: ir.Module) -> bool: ...
 
 
 @dataclass(frozen=True)
 class State:
-    """How far a reduction is: the operations left, candidates checked, seconds; the transformation at work."""
+    """Progress: operations left, candidates checked, seconds, and what the current transformation does."""
 
     operations: int
     tries: int
@@ -41,9 +42,9 @@ class State:
 
 @dataclass
 class Reduction:
-    """A reduction of one module. ``module`` is always valid and fails; ``finished`` says that nothing more applies.
+    """A reduction of one module. ``module`` always is valid and fails; ``finished`` once no transformation applies.
 
-    ``limit``: in seconds. ``show`` is called after each check, ``keep`` with each smaller module.
+    ``limit``: time limit in seconds. ``show`` is called after each check, ``keep`` with each smaller module.
     """
 
     module: ir.Module
@@ -58,7 +59,7 @@ class Reduction:
     _seen: set[bytes] = field(default_factory=set)
 
     def run(self) -> None:
-        """Returns when nothing more applies, when the time is over, and on KeyboardInterrupt."""
+        """Reduces until no transformation applies, the time limit is over, or KeyboardInterrupt is raised."""
         self._begin = time.monotonic()
         self._operations = len(operations_in(self.module))
         self._seen.add(_digest(self.module))
@@ -83,7 +84,7 @@ class Reduction:
         return changed
 
     def _reduce(self, transformation: Transformation) -> bool:
-        """Tries all sites at once, then halves, and so on down to single ones."""
+        """Tries all sites at once, then each half, and so on down to single sites."""
         changed = False
         count = len(transformation.sites(self.module))
         size = count
@@ -118,7 +119,7 @@ class Reduction:
         return fails
 
     def _candidate(self, transformation: Transformation, start: int, end: int) -> ir.Module | None:
-        """None for one that is invalid, or has been looked at before."""
+        """A copy with the transformation applied; None if it is invalid or was tried before."""
         candidate = copied(self.module)
         try:
             candidate = transformation.apply(candidate, transformation.sites(candidate)[start:end]) or candidate

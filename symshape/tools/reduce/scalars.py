@@ -1,4 +1,4 @@
-"""Arithmetic on sizes as Python numbers: what main computes besides tensors, and what sizes are at the hints."""
+"""Evaluates arithmetic on sizes with Python numbers, and sizes at the hints of their symbols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     "arith.muli": operator.mul,
     "arith.floordivsi": operator.floordiv,
     "arith.ceildivsi": lambda a, b: -(-a // b),
-    "arith.remsi": operator.mod,  # only written for non-negative operands
+    "arith.remsi": operator.mod,  # equal for non-negative operands, and only those occur
     "arith.maxsi": max,
     "arith.minsi": min,
     "arith.andi": operator.and_,
@@ -35,7 +35,7 @@ _UNLIMITED: Final = 2**31
 
 
 def evaluate(op: Any, operands: Sequence[Any]) -> Any:
-    """The result of an operation on scalars; None for what is none."""
+    """The result of an operation on scalars; None for other operations."""
     name = op.name
     if name == "arith.constant":
         return _constant(op.attributes["value"])
@@ -53,7 +53,7 @@ def _constant(value: ir.Attribute) -> Any:
 
 
 def hint_of(symbol: Any) -> int:
-    """The size that a backed symbol is tried with: its hint, else one that its range and divisor allow."""
+    """The value to try for a backed symbol: its hint, else a value that its range and divisor admit."""
     hint: int = ir.IntegerAttr(symbol.attributes["hint"]).value if "hint" in symbol.attributes else -1
     low, high, divisor = symbol_range(symbol)
     if low <= hint <= high and hint % divisor == 0 and hint != -1:
@@ -63,7 +63,7 @@ def hint_of(symbol: Any) -> int:
 
 
 def sizes_at_hints(operations: Sequence[Any]) -> dict[ir.Value, Any]:
-    """The scalars of a block that follow from its backed symbols alone, at their hints."""
+    """Values of all scalars in a block that depend on backed symbols only, at the symbols' hints."""
     found: dict[ir.Value, Any] = {}
     for op in operations:
         if op.name == "symshape.symbol":

@@ -1,4 +1,4 @@
-"""Transformations that make sizes, numbers, types and names simple."""
+"""Transformations that simplify sizes, numbers, types and names (`transformations.py` lists them)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ATTRIBUTES: Final = ("draws", "checked", "fresh", "symshape.relations", "symsha
 
 
 def sizes(module: ir.Module) -> list[tuple[ir.Value, Any]]:
-    """(scalar, its value at the hints) of each that is no constant, those first that others are made of."""
+    """Pairs (scalar, its value at the hints) of all non-constant sizes; operands come before the scalars using them."""
     found = []
     for function in functions_of(module):
         for value, known in sizes_at_hints(body_of(function)).items():
@@ -56,7 +56,7 @@ def _symbols(module: ir.Module, kind: str = SYMBOLS[0]) -> list[ir.Operation]:
 
 
 def mergeable(module: ir.Module) -> list[tuple[ir.Operation, ir.Operation]]:
-    """(symbol, an earlier one of its function with the same hint)."""
+    """Pairs (symbol, an earlier symbol of the same function with an equal hint)."""
     found = []
     for function in functions_of(module):
         first: dict[int, ir.Operation] = {}
@@ -89,7 +89,7 @@ def make_backed(module: ir.Module, sites: Sequence[ir.Operation]) -> None:
 
 
 def bound(module: ir.Module) -> list[ir.Operation]:
-    """Symbols that are read off tensors, or made of the integer that is read."""
+    """Symbols that are bound to a tensor's size, stride or offset, or computed from the integer they are bound to."""
     found = []
     for op in _symbols(module):
         position, part, _ = parse_binding(symbol_binding(op)) or (0, "", 0)
@@ -152,7 +152,7 @@ def simplify_hints(module: ir.Module, sites: Sequence[ir.Operation]) -> None:
 
 
 def not_one(module: ir.Module) -> list[tuple[ir.Operation, int]]:
-    """(operation, which of its numbers): those of calls' arguments, and float constants, that are not 0 or 1."""
+    """Pairs (operation, index of a number in it): numbers other than 0 and 1 in arguments of calls and constants."""
     return _numbers(module, lambda number: number not in (0, 1))
 
 
@@ -231,13 +231,13 @@ def to_f32(module: ir.Module, sites: Sequence[str]) -> ir.Module:
 
 
 def static_sizes(module: ir.Module) -> list[int]:
-    """The static sizes in tensors' types that are not small, the largest first."""
+    """Static sizes in tensor types that are not small, largest first."""
     found = {int(n) for dims in _TENSOR.findall(text_of(module, locations=False)) for n in re.findall(r"\d+", dims[1])}
     return sorted((n for n in found if n > 2 * _SMALL), reverse=True)
 
 
 def shrink_sizes(module: ir.Module, sites: Sequence[int]) -> ir.Module:
-    """The number in types, index constants and calls' arguments alike: sizes that were equal still are."""
+    """Replaces a size in types, index constants and arguments of calls alike, so that equal sizes stay equal."""
     text = text_of(module)
     for size in sites:
         text = re.sub(rf"(?<![\w$.%:]){size}(?=x|\b)(?! :)(?!\.)", str(_SMALL), text)
@@ -251,7 +251,7 @@ def _dim_of_type(size: int) -> str:
 
 
 def attributed(module: ir.Module) -> list[tuple[ir.Operation, str]]:
-    """(operation, attribute) of what the manager and the host program are told besides."""
+    """Pairs (operation, attribute) of optional attributes that the pass manager and the host program read."""
     found = []
     for function in functions_of(module):
         for op in body_of(function):
@@ -266,7 +266,7 @@ def forget_attributes(module: ir.Module, sites: Sequence[tuple[ir.Operation, str
 
 
 def located(module: ir.Module) -> list[ir.Module]:
-    """The module, where anything of it has a location."""
+    """The module, if any operation has a location; else nothing."""
     unknown = ir.Location.unknown(module.context)
     operations = [*functions_of(module), *operations_in(module)]
     return [module] if any(op.location != unknown for op in operations) else []
@@ -277,5 +277,5 @@ def forget_locations(module: ir.Module, sites: Sequence[ir.Module]) -> None:
 
 
 def _parsed(module: ir.Module, text: str) -> ir.Module:
-    """MLIRError where it is no module's."""
+    """A module parsed from text, in the context of ``module``. MLIRError if it does not parse."""
     return ir.Module.parse(text, module.context)

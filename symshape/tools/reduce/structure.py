@@ -1,4 +1,4 @@
-"""Transformations that take operations, operands and results away."""
+"""Transformations that remove operations, operands and results (`transformations.py` lists them)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from symshape.tools.reduce.edits import (
 
 
 def interface(module: ir.Module) -> list[Any]:
-    """Functions that nothing calls, and arguments of main that nothing reads (function, position)."""
+    """Uncalled functions, and unused arguments of main as (function, position)."""
     arguments = [(f, i) for f in functions_of(module) if is_main(f) for i in unused_arguments(f)]
     return [*uncalled_functions(module), *arguments]
 
@@ -44,7 +44,7 @@ def erase_unused(module: ir.Module, sites: Sequence[Any]) -> None:
 
 
 def outputs(module: ir.Module) -> list[tuple[ir.Operation, int]]:
-    """(function, position) of each value that a main function returns."""
+    """Pairs (function, position) of all values that main functions return."""
     mains = [function for function in functions_of(module) if is_main(function)]
     return [(function, i) for function in mains for i in range(len(body_of(function)[-1].operands))]
 
@@ -57,7 +57,7 @@ def drop_outputs(module: ir.Module, sites: Sequence[tuple[ir.Operation, int]]) -
 
 
 def returned_early(module: ir.Module) -> list[tuple[ir.Operation, int, ir.Value]]:
-    """(return, position, value) for each tensor that the value returned there is computed from."""
+    """Triples (return, position, value): tensor operands of the operation that computes a returned value."""
     found = []
     for function, i in outputs(module):
         returned = body_of(function)[-1]
@@ -75,7 +75,8 @@ def return_early(module: ir.Module, sites: Sequence[tuple[ir.Operation, int, ir.
 
 
 def operations(module: ir.Module) -> list[ir.Operation]:
-    """What is counted and is no arithmetic on sizes; in functions that are called, what nothing has to replace."""
+    """Counted operations other than arithmetic on sizes. In called functions only unused ones, since results cannot
+    become arguments there."""
     found = []
     for op in operations_in(module):
         is_scalar = op.name.startswith("arith.")
@@ -95,7 +96,7 @@ def cut_operations(module: ir.Module, sites: Sequence[ir.Operation]) -> None:
 
 
 def forwardable(module: ir.Module) -> list[tuple[ir.Operation, ir.Value]]:
-    """(operation with one result, operand of its type): a chain becomes shorter."""
+    """Pairs (operation with one result, operand of the same type): the operand can replace the result."""
     found = []
     for op in operations_in(module):
         if len(op.results) == 1 and isinstance(op.results[0].type, ir.RankedTensorType):
@@ -107,7 +108,7 @@ def forward_operands(module: ir.Module, sites: Sequence[tuple[ir.Operation, ir.V
     first: dict[ir.Operation, ir.Value] = {}
     for op, operand in sites:
         first.setdefault(op, operand)
-    for op, operand in reversed(first.items()):  # so that what is forwarded still stands
+    for op, operand in reversed(first.items()):  # in reverse, so that operands still exist
         for bind in binds_of(op.results[0]):
             bind.erase()
         op.results[0].replace_all_uses_with(operand)
@@ -115,7 +116,7 @@ def forward_operands(module: ir.Module, sites: Sequence[tuple[ir.Operation, ir.V
 
 
 def operands(module: ir.Module) -> list[tuple[ir.Operation, int, ir.Value]]:
-    """(operation, position, value) where an earlier value of the type and layout could be read."""
+    """Triples (operation, position, value): an earlier value of equal type and layout could be read instead."""
     return [site for function in functions_of(module) for site in _operands(function)]
 
 
@@ -146,7 +147,7 @@ def reroute(module: ir.Module, sites: Sequence[tuple[ir.Operation, int, ir.Value
 
 
 def bodies(module: ir.Module) -> list[tuple[ir.Operation, int, ir.Value]]:
-    """(yield, position, argument) where a body computes what it yields."""
+    """Triples (linalg.yield, position, argument): the argument could be yielded instead of a computed value."""
     found = []
     for op in operations_in(module):
         for inner in nested(op):

@@ -1,8 +1,8 @@
-"""What a reduction tries, from coarse to fine: one table.
+"""The table of all transformations that a reduction tries, from coarse to fine.
 
-A transformation says where it could be applied, in an order that a copy of the module has too, and changes some of
-those sites at once. Applying it takes sites away, so that repeating it ends. Whether what comes of it is valid and
-still fails is asked of others.
+A transformation lists the sites in a module where it applies, in an order that copies of the module preserve, and
+changes some of them at once. Applying it removes sites, so that repeating it terminates. The reducer verifies the
+result and checks that it still fails.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ Sites = Sequence[Any]
 
 @dataclass(frozen=True)
 class Transformation:
-    """``sites``: of a module. ``apply`` changes a module at some of its sites, in place, or returns a new module.
+    """One transformation. ``sites`` lists its sites in a module. ``apply`` changes a module in place at some of its
+    sites, or returns a new module.
 
-    ``coarse``: few of many sites are not tried by themselves, as they depend on one another.
+    ``coarse``: sites depend on one another, so that with many sites single ones are not tried.
     """
 
     name: str

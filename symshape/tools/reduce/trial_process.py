@@ -1,7 +1,7 @@
-"""Compiled programs are tried in another process: one that ends it ends no reduction.
+"""Runs compiled programs in another process, so that a crash does not end the reduction.
 
-The process imports the compiler once, and forks. The fork tries one module after another; where it dies, its parent
-says of what, and forks again, which takes milliseconds.
+The process imports the compiler once and forks. The fork tries one module after another; when it dies, its parent
+reports the signal or exit status and forks again, which takes milliseconds.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from symshape.ir_text import text_of
 from symshape.tools.reduce.failing_checks import Failure
 
 _LENGTH: Final = struct.Struct("!Q")
-_BEGUN: Final = "begun"  # what a fork says before it tries a module
-_SAID: Final = 4000  # characters of what a process that died has said
+_BEGUN: Final = "begun"  # sent by a fork before it tries a module
+_SAID: Final = 4000  # number of characters shown of a dead process's output
 
 
 @dataclass(frozen=True)
 class Trial:
-    """``WrongNumbers`` as text: ``passes``: pipeline elements that run first; ``options``: those of the compiler."""
+    """The arguments of `WrongNumbers`, picklable. ``passes``: pipeline elements that run first; ``options``: options of
+    the compiler."""
 
     passes: tuple[str, ...]
     pass_files: tuple[str, ...]
@@ -40,7 +41,7 @@ class Trial:
 
 
 class TrialProcess:
-    """The check: what is tried in another process. Its death is a failure as well, of a kind of its own."""
+    """A check that runs `WrongNumbers` in another process. A crash of that process counts as a failure too."""
 
     def __init__(self, trial: Trial) -> None:
         request, self._requests = os.pipe()
@@ -53,7 +54,7 @@ class TrialProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            start_new_session=True,  # an interrupt is for the reduction, which then ends this
+            start_new_session=True,  # Ctrl-C must reach only the reduction, which then kills this process group
         )
         os.close(request)
         os.close(answer)
@@ -85,7 +86,7 @@ class TrialProcess:
         return Failure(f"died of {name}", f"error: the process died of {name}\n{self._said(before)}")
 
     def _said(self, start: int) -> str:
-        """The last that it has said since then."""
+        """The end of what the process has written to stderr since position ``start``."""
         end = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(start, end - _SAID))
         return self._errors.read().decode(errors="replace")
@@ -102,7 +103,7 @@ def _send(fd: int, value: Any) -> None:
 
 
 def _receive(fd: int) -> Any:
-    """None at the end."""
+    """The next message; None at the end of the stream."""
     head = _read(fd, _LENGTH.size)
     return None if head is None else pickle.loads(_read(fd, *_LENGTH.unpack(head)) or b"N.")
 
@@ -121,7 +122,7 @@ def _read(fd: int, count: int) -> bytes | None:
 
 
 class _Fork:
-    """Tries one module after another, until it dies."""
+    """A forked process that tries one module after another until it dies."""
 
     def __init__(self, trial: Trial, others: Sequence[int]) -> None:
         request, self._requests = os.pipe()
@@ -135,7 +136,8 @@ class _Fork:
         os.close(answer)
 
     def takes(self, text: str) -> bool:
-        """Whether it begins with a module: it may have died after its last answer, of memory that a program spoiled."""
+        """Sends a module; returns whether the fork begins to try it. It may have died after its last answer, if a
+        program corrupted its memory."""
         try:
             _send(self._requests, text)
         except BrokenPipeError:
@@ -143,11 +145,11 @@ class _Fork:
         return bool(_receive(self._answers) == _BEGUN)
 
     def answer(self) -> Any:
-        """None where it dies."""
+        """The result for the current module; None if the fork dies."""
         return _receive(self._answers)
 
     def end(self) -> int:
-        """What it died of: a signal, or less than 1, an exit status."""
+        """Waits for the fork to end. Returns its signal if it was killed, else its exit status, negated."""
         os.close(self._requests)
         os.close(self._answers)
         _, status = os.waitpid(self._pid, 0)
@@ -155,8 +157,9 @@ class _Fork:
 
 
 def _fork_again_and_again(requests: int, answers: int) -> NoReturn:
-    """Of the process that has imported all, and runs nothing itself: its forks are whole."""
-    from symshape.tools.reduce import wrong_numbers  # noqa: F401 - what a fork needs is there already
+    """The parent process: imports everything, forks, and never runs a program itself, so that each fork starts
+    intact."""
+    from symshape.tools.reduce import wrong_numbers  # noqa: F401 - imported before forking
 
     trial, others = _receive(requests), (requests, answers)
     fork = _Fork(trial, others)
@@ -165,7 +168,7 @@ def _fork_again_and_again(requests: int, answers: int) -> NoReturn:
             fork.end()
             fork = _Fork(trial, others)
             if not fork.takes(text):
-                sys.exit(fork.end())  # a new one dies before it tries anything
+                sys.exit(fork.end())  # even a new fork dies before it tries anything
         found = fork.answer()
         if found is None:
             found = fork.end()

@@ -1,4 +1,5 @@
-"""The check for wrong numbers: a compiled program against the same IR, run call by call by PyTorch."""
+"""The check for wrong numbers: compares a compiled program with the interpreter, which runs the same IR with
+PyTorch."""
 
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ from symshape.tools.reduce.failing_checks import NOT_COMPARED, Failure
 from symshape.tools.reduce.inputs import constants_of, inputs_of
 from symshape.tools.reduce.scalars import hint_of
 
-# The first that PyTorch's calls take: an index is not out of range, a square root is of no negative number.
+# Distributions of random inputs, tried in order until PyTorch accepts the inputs (indices in range, no invalid values).
 DRAWS = (Draw(8), Draw(2), Draw(1))
 _SEED, _KIND = 0, "forward"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What PyTorch computes, the inputs that it was computed from, and those as they were left where calls write."""
+    """PyTorch's result, its inputs, and, if calls write to inputs, the inputs after the run (``left``)."""
 
     inputs: list[Any]
     constants: list[Any]
@@ -50,23 +51,23 @@ class Expected:
 
 @dataclass(frozen=True)
 class WrongNumbers:
-    """A compile after which a program computes other numbers: ``steps`` run first, then what the compiler does from
-    ``stage`` on with these ``options``. ``factor``: of the tolerances that types have."""
+    """The check whether a compiled program computes wrong numbers. ``steps`` run first, then the compiler from
+    ``stage`` on with ``options``. ``factor`` scales the tolerances of element types."""
 
     steps: Sequence[Step] = ()
     factor: float = 1.0
-    stage: str = list(STAGES)[-1]  # after the last there are no passes, only code generation
+    stage: str = list(STAGES)[-1]  # after the last stage only code generation is left
     options: Options = Options()
 
     def __call__(self, module: ir.Module) -> Failure | None:
         try:
             found = self.difference(module)
-        except Exception as error:  # of PyTorch, a pass or the program: not the failure that is looked for
+        except Exception as error:  # raised by PyTorch, a pass or the program: another failure than wrong numbers
             return Failure(NOT_COMPARED, f"{type(error).__name__}: {error}")
         return Failure("wrong numbers", f"wrong numbers\n{found}") if found else None
 
     def difference(self, module: ir.Module) -> str:
-        """What differs; "" for nothing. The module is changed. Raises what PyTorch, a pass or the program raises."""
+        """A description of the first difference; "" if there is none. Changes the module. Exceptions propagate."""
         cases = [self._expected(module, DRAWS)]
         if not all(map(_is_finite, pytree.tree_leaves(cases[0].result))):
             cases.append(self._expected(module, [Draw(draw.integers, positive=True) for draw in DRAWS]))
@@ -91,7 +92,7 @@ class WrongNumbers:
                 with torch.no_grad():
                     result = interpreter.run(module, left, constants)
             except CompileError:
-                raise  # other numbers do not help
+                raise  # the IR is at fault, so that other inputs do not help
             except (IndexError, RuntimeError) as error:
                 errors.append(error)
                 continue
@@ -99,7 +100,7 @@ class WrongNumbers:
         raise errors[0]
 
     def _compiled(self, module: ir.Module, constants: Sequence[Any]) -> Any:
-        """The program for CPU tensors. What the passes leave must be calls and kernels."""
+        """The compiled program for CPU tensors. After ``steps`` and the passes only calls and kernels may be left."""
         symbols = [op for f in main_functions(module) for op in body_of(f) if op.name in SYMBOLS]
         require = RequiredOfSizes({symbol_name(op): hint_of(op) for op in symbols}, [])
         given = {"target": "cpu", "cpu": self.options.cpu, "kind": _KIND}

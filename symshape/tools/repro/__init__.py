@@ -1,4 +1,5 @@
-"""Files that show a failure of a graph again, with dynamic sizes: they are written, run, and made small."""
+"""Repro files: Python files that reproduce the failure of a graph with dynamic sizes. Writes, runs and minifies
+them."""
 
 from symshape.tools.repro.problem import Argument as Argument
 from symshape.tools.repro.problem import Problem as Problem

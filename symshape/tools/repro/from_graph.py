@@ -1,4 +1,4 @@
-"""From a traced graph, of Dynamo's or of AOTAutograd's, to one whose inputs are all tensors, with symbols as sizes."""
+"""Converts a traced graph of Dynamo or AOTAutograd to one whose inputs are all tensors, with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from symshape.random_tensors import SIZE_WITHOUT_HINT
 from symshape.tools.repro.problem import Argument, Size
 
 _NUMBERS: Final = (int, float, bool, type(None))
-_MORE_SIZES: Final = 2  # besides those at hand
+_MORE_SIZES: Final = 2  # number of further sizes in a file
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph that takes ``arguments``, all tensors. ``sizes``: values of the symbols, those first seen first."""
+    """A graph whose inputs ``arguments`` are all tensors. ``sizes``: values of the symbols to run it at; those of the
+    failing call come first."""
 
     module: torch.fx.GraphModule
     arguments: Sequence[Argument]
@@ -30,13 +31,13 @@ class Graph:
 
 
 def copied(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same graph, which does not change with the other one."""
+    """A copy that is independent of the original graph."""
     return torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
 
 
 def read_graph(gm: torch.fx.GraphModule, key: str, env: Any, first: Mapping[str, int] | None = None) -> Graph:
-    """``key``: of fake values in ``meta``; ``first``: the symbols' values at the call that failed. CompileError where
-    an input is neither a dense tensor nor a number."""
+    """Reads a graph. ``key``: where ``meta`` has the fake values; ``first``: values of symbols at the failing call.
+    CompileError if an input is neither a dense tensor nor a number."""
     module = copied(gm)
     placeholders = module.graph.find_nodes(op="placeholder")
     for node in placeholders:
@@ -76,14 +77,14 @@ def _argument(node: torch.fx.Node, value: torch.Tensor) -> Argument:
 def _with_size(
     graph: torch.fx.Graph, size: str, after: Any, tensors: dict[Any, Argument], integer: torch.fx.Node
 ) -> tuple[torch.fx.Node, dict[Any, Argument]]:
-    """A further input, without elements, whose first dim shows an integer that no tensor shows."""
+    """Adds an input tensor without elements whose first size is an integer that no other input shows."""
     with graph.inserting_after(after):
         made = graph.placeholder(f"of_size_{integer.name}")
     return made, {**tensors, made: Argument(made.name, [size, 0], [1, 1], torch.float32)}
 
 
 def _replace(graph: torch.fx.Graph, node: torch.fx.Node, size: Size, shown: Mapping[Any, Any], after: Any) -> None:
-    """An integer input is read off a tensor."""
+    """Replaces an integer input by the size of a tensor."""
     if node.users:
         new: Any = size
         if isinstance(size, str):
@@ -102,7 +103,7 @@ def _last_placeholder(graph: torch.fx.Graph) -> torch.fx.Node:
 
 
 def symbols_of_arguments(arguments: Iterable[Argument]) -> set[str]:
-    """The names of symbols in their layouts."""
+    """Names of all symbols in layouts of arguments."""
     texts = {str(part) for one in arguments for part in (*one.sizes, *one.strides, one.offset) if isinstance(part, str)}
     return {name for text in texts for name in compile(text, "", "eval").co_names} - {"math"} - _BUILTINS
 
@@ -123,7 +124,7 @@ def _sizes(arguments: Sequence[Argument], env: Any, first: Mapping[str, int]) ->
 
 
 def _others(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Other values, of different symbols in different ways; multiples, for sizes that must be divisible."""
+    """Other values of the symbols: distinct ones, and multiples, since sizes may have to be divisible."""
     for factor in (1, 2):
         for step in (1, 2, 3):
             yield {name: factor * size + step + i for i, (name, size) in enumerate(sizes.items())}
@@ -133,7 +134,7 @@ def _others(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
 
 
 def _allowed(env: Any) -> Callable[[Mapping[str, int]], bool]:
-    """Whether values of symbols are in their ranges, and no guard is known to fail for them."""
+    """A predicate: are values of symbols in their ranges, and does no guard fail for them?"""
     if env is None:
         return lambda _: True
     symbols = symbols_of(env)
@@ -152,7 +153,7 @@ def _allowed(env: Any) -> Callable[[Mapping[str, int]], bool]:
 
 
 def values_at(gm: torch.fx.GraphModule, key: str, given: Sequence[Any]) -> dict[str, int]:
-    """The values of the symbols that a call's inputs show."""
+    """The values of symbols at a call, read from its inputs ``given``."""
     found: dict[str, int] = {}
     for node, value in zip(gm.graph.find_nodes(op="placeholder"), given):
         traced = node.meta.get(key)

@@ -1,7 +1,7 @@
-"""Less of a graph that still fails in the same way, with sizes that are as dynamic as they were.
+"""Minifies a graph: removes what is not needed for it to fail in the same way, and keeps its sizes dynamic.
 
-What a step makes is kept if it still fails, at one of all sizes that the file has. A value that becomes an input keeps
-its symbols: its layout is written in those of the graph, from what it is at each of the sizes.
+A smaller graph is kept if it still fails at one of the file's sizes. If a value becomes an input, its layout is written
+over the graph's symbols, fitted to the layouts observed at all sizes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from symshape.tools.repro.problem import Argument, Problem, Size, marked, number
 from symshape.tools.repro.run import results, run
 from symshape.tools.repro.source import How, file_text
 
-_COEFFICIENTS: Final = 64  # of a size: a * symbol + b
+_COEFFICIENTS: Final = 64  # limit of a and b in a fitted size a * symbol + b
 
 
 @dataclass(frozen=True)
 class State:
-    """A graph that fails, and what it takes."""
+    """A failing graph and its arguments."""
 
     gm: torch.fx.GraphModule
     arguments: Sequence[Argument]
 
 
 def minify(problem: Problem, output: Path) -> None:
-    """Writes the smallest graph so far to a file, again and again. OptionError where the graph does not fail."""
+    """Minifies a graph and writes each smaller one to ``output``. OptionError if the graph does not fail, or fails in
+    another way when traced as one graph."""
     started = time.monotonic()
     gm = _as_graph(problem.graph)
     failure = failure_of(problem)
@@ -63,7 +64,7 @@ def _as_graph(module: torch.nn.Module) -> torch.fx.GraphModule:
 
 
 def failure_of(problem: Problem) -> str | None:
-    """What a graph fails with, as text; None if it does not, or if eager mode does."""
+    """The failure of a graph as text; None if it does not fail."""
     try:
         run(problem)
     except Exception as error:
@@ -76,7 +77,7 @@ def _size(state: State) -> int:
 
 
 def _compiled_text(problem: Problem) -> str:
-    """The expression that the file has."""
+    """The expression in the file that compiles the graph."""
     import inspect
 
     return inspect.getsource(problem.compiled).partition("return ")[2].strip()
@@ -91,13 +92,13 @@ def _write(output: Path, state: State, problem: Problem, how: How) -> None:
 
 
 class _Search:
-    """Makes a graph smaller until nothing more can be taken away."""
+    """Searches for a smaller failing graph until nothing more can be removed."""
 
     def __init__(self, problem: Problem, pattern: re.Pattern[str], keep: Callable[[State], None]) -> None:
         self.problem, self.pattern, self.keep, self.tries = problem, pattern, keep, 0
 
     def fails(self, state: State) -> bool:
-        """Whether it fails as the first graph does, and eager mode does not."""
+        """Whether a graph fails as the original does, and does not fail in eager mode."""
         self.tries += 1
         tried = replace(
             self.problem,
@@ -111,7 +112,7 @@ class _Search:
         return bool(self.pattern.search(failure))
 
     def take(self, state: State, made: State | None) -> State | None:
-        """``made`` if it still fails."""
+        """``made`` without unused nodes, if it is smaller than ``state`` and still fails; else None."""
         if made is None:
             return None
         made = _without_unused(made)
@@ -138,8 +139,8 @@ class _Search:
         return state
 
     def shortest(self, state: State) -> State:
-        """The first node whose value fails as a result: what comes after it goes. Searched by halves, for a failing
-        beginning of a graph has failing longer ones."""
+        """Returns the first node's value for which the graph fails, and drops what comes after. A binary search: if a
+        prefix of the graph fails, longer prefixes fail too."""
         low = 0
         while True:
             names = [node.name for node in state.gm.graph.nodes if _is_value(node)]
@@ -150,7 +151,7 @@ class _Search:
             low, state = (low, made) if made is not None else (middle + 1, state)
 
     def latest(self, state: State) -> State:
-        """Values become inputs, many at a time, then few: what they were computed from goes."""
+        """Turns values into inputs, in chunks that halve in size, so that what computes them can be dropped."""
         layouts = _layouts(state, self.problem)
         count = len(layouts)
         while count:
@@ -162,7 +163,7 @@ class _Search:
         return state
 
     def shortcuts(self, state: State) -> State:
-        """An operation becomes an operand of it that has its layout."""
+        """Replaces operations by an operand of equal layout."""
         for name, operand in _alike(state, self.problem):
             if {name, operand} <= {node.name for node in state.gm.graph.nodes}:
                 state = self.take(state, _replaced(state, name, operand)) or state
@@ -197,7 +198,7 @@ def _copied(state: State) -> tuple[State, dict[str, torch.fx.Node]]:
 
 
 def _without_unused(state: State) -> State:
-    """Nodes and arguments that nothing needs go."""
+    """Removes unused nodes and arguments."""
     made, _ = _copied(state)
     graph = made.gm.graph
     for node in reversed(list(graph.nodes)):
@@ -246,7 +247,7 @@ def _replaced(state: State, name: str, operand: str) -> State:
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Runs a graph, and keeps the tensors."""
+    """Runs a graph and records all its tensors by node name."""
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         super().__init__(gm)
@@ -260,7 +261,7 @@ class _Recorder(torch.fx.Interpreter):
 
 
 def _values(state: State, problem: Problem) -> list[tuple[Mapping[str, int], dict[str, torch.Tensor]]]:
-    """The tensors by name, at each of the sizes that eager mode runs at."""
+    """All tensors by name, for each of the sizes at which eager mode runs."""
     found = []
     for sizes in problem.sizes:
         recorder = _Recorder(state.gm)
@@ -274,7 +275,7 @@ def _values(state: State, problem: Problem) -> list[tuple[Mapping[str, int], dic
 
 
 def _layouts(state: State, problem: Problem) -> dict[str, Argument]:
-    """The nodes whose values can be inputs, each with its layout over symbols; the last ones first."""
+    """The values that can become inputs, last first, each with its layout over symbols."""
     values = _values(state, problem)
     texts = {s for one in state.arguments for s in (*one.sizes, *one.strides) if isinstance(s, str)}
     found: dict[str, Argument] = {}
@@ -303,7 +304,7 @@ def _layout(name: str, values: Sequence[Any], texts: Sequence[str]) -> Argument 
 
 
 def _fitted(rows: Sequence[tuple[Mapping[str, int], int]], texts: Sequence[str]) -> Size | None:
-    """An expression with these values: a constant, one that the graph has, or a multiple of a symbol and a constant."""
+    """An expression that has the observed values: a constant, an expression of the graph, or a * symbol + b."""
     numbers = [found for _, found in rows]
     if len(set(numbers)) == 1:
         return numbers[0]
@@ -321,7 +322,7 @@ def _fitted(rows: Sequence[tuple[Mapping[str, int], int]], texts: Sequence[str])
 
 
 def _alike(state: State, problem: Problem) -> list[tuple[str, str]]:
-    """(node, an operand with the same sizes and type at all sizes), the last ones first."""
+    """Pairs (node, operand of equal shape, type and device at all sizes), last first."""
     values = _values(state, problem)
     found = []
     for node in reversed(list(state.gm.graph.nodes)):

@@ -1,4 +1,4 @@
-"""What a file does when it is run: its graph, in eager mode and compiled, at each of its sizes."""
+"""The main program of a repro file: runs its graph in eager mode and compiled, at each of its sizes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from symshape.tools.repro.problem import Problem
 
 
 def main(problem: Problem, argv: Sequence[str] | None = None) -> None:
-    """``run`` (default): raises what the graph fails with, or says that it does not; ``minify``: writes a file with
-    less of the graph, whose sizes are as dynamic."""
+    """Runs a command. ``run`` (default) raises the graph's failure, or prints that there is none; ``minify`` writes a
+    file with a smaller graph whose sizes are still dynamic."""
     parser = argparse.ArgumentParser(description="A graph that failed, with dynamic sizes.")
     parser.add_argument("command", nargs="?", choices=("run", "minify"), default="run")
     parser.add_argument("-o", "--output", metavar="FILE", help="of minify (default: this file's name, with .min)")
@@ -40,8 +40,8 @@ def main(problem: Problem, argv: Sequence[str] | None = None) -> None:
 
 
 def run(problem: Problem) -> None:
-    """Raises what the graph fails with when it is compiled. RuntimeError if eager mode fails at the first sizes; others
-    that it fails at are left out."""
+    """Raises the failure of the compiled graph, if any. RuntimeError if eager mode fails at the first sizes; other
+    sizes at which it fails are skipped."""
     torch._dynamo.reset()
     compiled = problem.compiled(problem.graph)
     for position, sizes in enumerate(problem.sizes):
@@ -50,7 +50,7 @@ def run(problem: Problem) -> None:
         except Exception as error:
             if position == 0:
                 raise RuntimeError(f"eager mode fails at {dict(sizes)}: {error}") from error
-            continue  # what the graph was traced under does not hold there
+            continue  # these sizes violate assumptions under which the graph was traced
         found = results(problem, compiled, sizes)
         rounded = functools.partial(results, problem, problem.graph, sizes, rounded_otherwise)
         if problem.accuracy and (difference := differ_beyond_rounding(found, wanted, rounded)):
@@ -60,14 +60,15 @@ def run(problem: Problem) -> None:
 def results(
     problem: Problem, fn: Any, sizes: Mapping[str, int], change: Callable[[Any], Any] = lambda x: x
 ) -> list[Any]:
-    """What ``fn`` returns at these sizes, and the gradients of the arguments that require some. ``change``: of each
-    argument."""
+    """The outputs of ``fn`` at these sizes, followed by gradients of the arguments that require them. ``change`` is
+    applied to each argument first."""
     torch.manual_seed(0)
     return outputs(fn, list(map(change, problem.inputs(sizes))), grad=problem.grad)
 
 
 def outputs(fn: Any, arguments: Sequence[Any], *, grad: bool) -> list[Any]:
-    """All that a function returns, and the gradients of a sum of it with random weights: of a plain sum many are 0."""
+    """All outputs of a function, and the gradients of their sum with random weights (those of a plain sum are often
+    0)."""
     with torch.set_grad_enabled(grad):
         found = pytree.tree_leaves(fn(*arguments))
         summed = [one for one in found if isinstance(one, torch.Tensor) and one.requires_grad]

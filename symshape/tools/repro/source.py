@@ -1,4 +1,4 @@
-"""The text of a file that shows a failure again."""
+"""Writes the text of a repro file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from symshape.frontend.bridge.fake_tensors import is_fake
 from symshape.options import Options
 from symshape.tools.repro.problem import Argument
 
-_INLINE: Final = 256  # elements of a constant that stand in the file; a larger one has random numbers
-_KNOWN: Final = ("torch", "device", "inf", "nan", "NoneType")  # names that FX's code uses
+_INLINE: Final = 256  # constants with at most so many elements are written out; larger ones become random numbers
+_KNOWN: Final = ("torch", "device", "inf", "nan", "NoneType")  # names that FX's code uses and the template imports
 
 _FILE: Final = '''"""{title}
 
@@ -68,8 +68,8 @@ if __name__ == "__main__":
 
 @dataclasses.dataclass(frozen=True)
 class How:
-    """``entry``: "symshape.compile" or "torch.compile"; ``error``: what the graph failed with; ``accuracy``: numbers
-    are compared; ``grad``: with gradients; ``compiled``: the expression, where a file has one already."""
+    """How the graph failed. ``entry``: "symshape.compile" or "torch.compile"; ``error``: the failure; ``accuracy``:
+    numbers are compared; ``grad``: gradients too; ``compiled``: the expression that compiles the graph."""
 
     entry: str
     error: str
@@ -79,7 +79,7 @@ class How:
 
 
 def compiled_text(entry: str, options: Options) -> str:
-    """The call that compiles. Nothing falls back in it, and nothing is taken from the cache."""
+    """The expression that compiles, with fallbacks and the cache disabled."""
     kept = ("policy", "stage", "pass_options", "cache", "strict", "debug_dir")
     given: dict[str, Any] = {"cache": False, "strict": True}
     for field in dataclasses.fields(options):
@@ -97,7 +97,7 @@ def compiled_text(entry: str, options: Options) -> str:
 def file_text(
     gm: torch.fx.GraphModule, arguments: Sequence[Argument], sizes: Sequence[Mapping[str, int]], how: How
 ) -> str:
-    """CompileError where something of the graph has no text."""
+    """The text of a repro file. CompileError if a part of the graph cannot be written as source."""
     imports: dict[str, str] = {}
     classes = list(_classes(gm, "Repro", imports))
     names = [one.name for one in arguments]
@@ -118,7 +118,7 @@ def file_text(
 
 
 def _in_docstring(text: str) -> str:
-    """Such that the docstring neither ends nor has escapes in it."""
+    """Escapes text for use in a docstring."""
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
@@ -141,7 +141,7 @@ def _marks(arguments: Sequence[Argument]) -> Iterator[str]:
 
 
 def _classes(gm: torch.fx.GraphModule, name: str, imports: dict[str, str]) -> Iterator[str]:
-    """A class for each graph that is part of it, then one of its own."""
+    """Source of a class for each nested graph, then for the graph itself."""
     lines: list[str] = []
     for path in dict.fromkeys(str(n.target) for n in gm.graph.nodes if n.op in ("get_attr", "call_module")):
         value = getattr(gm, path, None)
@@ -169,7 +169,7 @@ def _constant_text(path: str, value: torch.Tensor) -> str:
 
 
 def _import(name: str, value: Any, imports: dict[str, str]) -> None:
-    """What makes a global name of FX's code stand for ``value``."""
+    """Adds the import that defines a global name of FX's code. CompileError if ``value`` cannot be imported."""
     if name in _KNOWN or keyword.iskeyword(name):
         return
     if isinstance(value, types.ModuleType):

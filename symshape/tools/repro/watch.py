@@ -1,4 +1,4 @@
-"""Failures of graphs while a program runs, each written as a file: ``TORCHDYNAMO_REPRO_AFTER=dynamo`` or ``aot``."""
+"""Writes a repro file for each failing graph of a running program: ``TORCHDYNAMO_REPRO_AFTER=dynamo`` or ``aot``."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from symshape.tools.repro.run import outputs
 from symshape.tools.repro.source import How, compiled_text, file_text
 
 log = logging.getLogger("symshape.repro")
-_ALWAYS, _ACCURACY = 3, 4  # levels
+_ALWAYS, _ACCURACY = 3, 4  # values of TORCHDYNAMO_REPRO_LEVEL
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A graph, as it was before it was compiled. ``key``: of fake values in ``meta``; ``entry``: what compiles it."""
+    """A copy of a graph from before its compilation. ``key``: where ``meta`` has fake values; ``entry``: the public
+    function that compiles."""
 
     gm: torch.fx.GraphModule
     key: str
@@ -46,11 +47,11 @@ class Watched:
 
     @property
     def grad(self) -> bool:
-        """Whether gradients are computed: of Dynamo's graphs; AOTAutograd's are forward or backward."""
+        """Whether to compute gradients: yes for Dynamo's graphs; AOTAutograd's are already forward or backward."""
         return self.key == "example_value"
 
     def write(self, error: str, given: Sequence[Any] | None = None) -> None:
-        """``given``: the inputs of the call that failed. What cannot be written is said, and is no error."""
+        """Writes a repro file. ``given``: inputs of the failing call. A failure to write is logged, not raised."""
         try:
             first = values_at(self.gm, self.key, given) if given is not None else None
             found = read_graph(self.gm, self.key, shape_env_of(self.gm, self.key), first)
@@ -59,7 +60,7 @@ class Watched:
             text = file_text(found.module, found.arguments, found.sizes, how)
             file = _new_file(repro_folder())
             file.write_text(text, encoding="utf-8")
-        except Exception as reason:  # noqa: BLE001 - the program's own error matters more
+        except Exception as reason:  # noqa: BLE001 - must not replace the program's own error
             log.warning("no file shows this failure again: %s: %s", type(reason).__name__, reason)
         else:
             log.warning("%s shows this failure again; `python %s minify` makes it small", file, file)
@@ -77,19 +78,19 @@ def _new_file(folder: Path) -> Path:
 
 
 def watched(gm: torch.fx.GraphModule, key: str, options: Options, entry: str) -> Watched:
-    """A graph that is about to be compiled, which changes it."""
+    """Copies a graph that is about to be compiled, since compilation changes it."""
     return Watched(copied(gm), key, options, entry)
 
 
 def refuse_comparison() -> None:
-    """CompileError for the compile by which PyTorch would compare numbers, which makes all sizes constants; it takes
-    the error for no difference. Ours are compared when the graph is called."""
+    """Raises CompileError in the compile with which PyTorch's own accuracy check compares numbers, and which makes all
+    sizes constant; PyTorch takes the error for "no difference". symshape compares when the graph is called."""
     if is_compiled_again() and repro_level() == _ACCURACY:
         raise CompileError("numbers are compared when the graph is called, not while it is traced")
 
 
 def compile_watched(graph: Watched, compile_: Callable[[], Any]) -> Any:
-    """``compile_()``; what it raises, and what it falls back for, is written."""
+    """Calls ``compile_`` and writes a repro file if it raises or falls back."""
     if repro_level() == _ALWAYS:
         graph.write("It was written before it was compiled.")
     with heard() as fallbacks:
@@ -105,18 +106,19 @@ def compile_watched(graph: Watched, compile_: Callable[[], Any]) -> Any:
 
 
 def _is_failure(error: BaseException) -> bool:
-    """Whether it is one of ours: not the user's own, and no way to go on, of Dynamo's or ours."""
+    """Whether an error is a failure of the compiler, rather than the user's error or control flow of Dynamo or
+    symshape."""
     others = (*USER_ERRORS, Reanalyse)
     return not any(isinstance(one, others) or is_control_flow(one) for one in causes_of(error))
 
 
 def run_watched(graph: Watched, run: Callable[..., Any], *, boxed: bool) -> Callable[..., Any]:
-    """``run``, whose failing calls are written; with level 4 also those with other numbers than eager mode's, which
-    raise AccuracyError. ``boxed``: it takes all inputs in one list, which it clears."""
+    """Wraps ``run`` to write a repro file if a call fails. At level 4 also if numbers differ from eager mode's, which
+    raises AccuracyError. ``boxed``: ``run`` takes all inputs in one list and clears it."""
 
     def call(*args: Any) -> Any:
         if not boxed and any(isinstance(one, torch.SymInt) for one in args):
-            # PyTorch's own search for failures, while it traces.
+            # PyTorch's own minifier calls compiled graphs while it traces.
             return run(*(first_seen(one) if isinstance(one, torch.SymInt) else one for one in args))
         given = list(args[0]) if boxed else list(args)
         accuracy = repro_level() == _ACCURACY
@@ -138,7 +140,7 @@ def run_watched(graph: Watched, run: Callable[..., Any], *, boxed: bool) -> Call
 
 
 class _Module(torch.nn.Module):
-    """A compiled graph as a module: PyTorch's own search for failures asks what it runs for its parameters."""
+    """A compiled graph as a module, since PyTorch's own minifier asks it for parameters."""
 
     def __init__(self, run: Callable[..., Any]) -> None:
         super().__init__()
@@ -149,7 +151,8 @@ class _Module(torch.nn.Module):
 
 
 def _compare(graph: Watched, run: Callable[..., Any], given: Sequence[Any], boxed: bool) -> None:
-    """Runs both on copies, with the same random numbers. What only one of them raises is not for here."""
+    """Runs eager mode and the compiled graph on copies of the inputs, with the same random numbers, and raises
+    AccuracyError if they differ. Returns silently if eager mode raises."""
     try:
         wanted = _outputs(graph, graph.gm, given)
     except Exception:  # noqa: BLE001 - the user's own
@@ -177,7 +180,7 @@ def _runs_in_eager_mode(graph: Watched, given: Sequence[Any]) -> bool:
 
 
 def _copies(given: Iterable[Any]) -> list[Any]:
-    """Tensors with the same numbers, in memory of their own, in the same layout."""
+    """Copies of the inputs with equal values and layouts, in new memory."""
     return [
         copy_of_tensor(one).requires_grad_(one.requires_grad) if isinstance(one, torch.Tensor) else one for one in given
     ]

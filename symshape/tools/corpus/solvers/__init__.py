@@ -1,1 +1,1 @@
-"""What answers questions: each solver in its own words, from the same text."""
+"""The solvers of the corpus, one file each. Each reads conditions from the same text into its own expressions."""

@@ -1,8 +1,8 @@
-"""isl alone: a set of all facts, and whether it has a point at which the condition is false, or true.
+"""isl alone: builds the set of sizes that satisfy all facts, and intersects it with the condition and its complement.
 
-Presburger arithmetic is what isl decides. Products of sizes, and divisions by one, are parameters of which nothing is
-known but what they are called, so that equal ones are equal. That there is no point with such parameters proves that
-there are no sizes; a point does not prove that there are.
+isl decides Presburger arithmetic. A product of sizes, or a division by a size, becomes a fresh parameter named by its
+text, so that equal terms are equal. An empty set with such parameters still proves that there are no sizes; a nonempty
+one proves nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from symshape.tools.corpus.solvers.solver import Answer, answer_of
 
 
 class _Value(NamedTuple):
-    """A quasi-affine expression, its text, its value if it is a number."""
+    """A quasi-affine expression, its text, and its value if it is constant."""
 
     affine: Any
     text: str
@@ -24,7 +24,8 @@ class _Value(NamedTuple):
 
 
 class IslAlgebra:
-    """Text to isl's piecewise quasi-affine expressions and sets. ``exact``: nothing was left out since it was set."""
+    """The `Algebra` that builds isl's piecewise quasi-affine expressions and sets. ``exact`` becomes False once a term
+    is replaced by a parameter."""
 
     def __init__(self, isl: Any, context: Any) -> None:
         self._isl, self._context = isl, context
@@ -41,7 +42,7 @@ class IslAlgebra:
         return _Value(self._isl.PwAff(f"[{name}] -> {{ [({name})] }}", self._context), text)
 
     def _unknown(self, text: str) -> _Value:
-        """A parameter that stands for a text; the same for the same text."""
+        """The parameter that stands for a nonlinear term; equal texts give the same one."""
         self.exact = False
         return self._parameter(self._opaque.setdefault(text, f"unknown_{len(self._opaque)}"), text)
 
@@ -87,7 +88,7 @@ class IslAlgebra:
 
 
 class IslAlone:
-    """One set for the facts; each question is two intersections."""
+    """isl as a `Solver`: one set for the facts, and two intersections per question."""
 
     def __init__(self) -> None:
         import islpy

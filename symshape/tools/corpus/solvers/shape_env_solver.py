@@ -1,4 +1,4 @@
-"""PyTorch's ShapeEnv, which simplifies with sympy, ranges of values and what was asserted literally."""
+"""PyTorch's ShapeEnv as a solver: sympy's simplification, value ranges, and the literal form of asserted conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RELATIONS: Final[dict[Relation, Any]] = {
 
 
 class SympyAlgebra(Operators):
-    """Text to sympy with PyTorch's functions."""
+    """The `Algebra` that builds sympy expressions with PyTorch's functions of sizes."""
 
     def __init__(self, symbols: dict[str, Any]) -> None:
         self._symbols, self._functions = symbols, size_functions()
@@ -61,7 +61,7 @@ class SympyAlgebra(Operators):
 
 
 class TorchShapeEnv:
-    """A new environment for each set of facts, with the symbols that are mentioned. It never says "sometimes"."""
+    """ShapeEnv as a `Solver`: a new environment per set of facts. It never answers "sometimes"."""
 
     def __init__(self) -> None:
         self._pool: list[Any] = []
@@ -78,7 +78,8 @@ class TorchShapeEnv:
     def prepare(self, condition: str) -> Any:
         for name in sorted(names_in(condition) - self._symbols.keys()):
             if len(self._pool) <= len(self._symbols):
-                self._pool = AskedShapeEnv(2 * len(self._symbols) + 8).symbols  # equal to those of any environment
+                # Symbols of any environment are equal, so that a pool of one environment serves all.
+                self._pool = AskedShapeEnv(2 * len(self._symbols) + 8).symbols
             self._symbols[name] = self._pool[len(self._symbols)]
         return read(condition, SympyAlgebra(self._symbols))
 

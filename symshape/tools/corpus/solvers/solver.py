@@ -1,13 +1,13 @@
-"""What a solver of the corpus is, and the meaning of its answers."""
+"""The interface of the corpus's solvers, and the meaning of their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, Protocol
 
-# "always": the condition holds for all sizes that the facts allow; "never": for none; "sometimes": for some and not for
-# others; "no sizes": the facts allow none; "unknown": nothing is claimed; "timeout": the limit of time ended first;
-# "error": the solver has raised an exception.
+# "always": the condition holds for all sizes that the facts admit; "never": for none; "sometimes": for some, not for
+# all; "no sizes": the facts contradict one another; "unknown": not decided; "timeout": the time limit was exceeded;
+# "error": the solver raised an exception.
 Answer = Literal["always", "never", "sometimes", "no sizes", "unknown", "timeout", "error"]
 LETTERS: Final[dict[Answer, str]] = {
     "always": "a",
@@ -22,9 +22,9 @@ DECIDED: Final = ("always", "never")
 
 
 class Solver(Protocol):
-    """One solver. ``tell`` is called once for each set of facts, ``ask`` for each of its questions; both are timed.
+    """A solver. ``tell`` is called once per set of facts, then ``ask`` for each of its questions; both are timed.
 
-    Before that, and not timed, ``prepare_facts`` and then ``prepare`` for each question turn text into its own form.
+    Before that, ``prepare_facts`` and ``prepare`` (per question) convert texts to the solver's own form, untimed.
     """
 
     def prepare_facts(self, facts: Sequence[str]) -> Any: ...
@@ -37,7 +37,7 @@ class Solver(Protocol):
 
 
 def answer_of(can_be_false: bool | None, can_be_true: bool | None) -> Answer:
-    """The answer from whether the condition can be false, and can be true; None where that is not known."""
+    """The answer, from whether the condition can be false and whether it can be true; None means not known."""
     if can_be_false is False:
         return "no sizes" if can_be_true is False else "always"
     if can_be_true is False:

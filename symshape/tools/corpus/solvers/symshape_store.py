@@ -1,4 +1,5 @@
-"""symshape's prover: all of it (``ConditionStore``), and its first engine alone (``Facts``: bounds, divisibility)."""
+"""symshape's prover as a solver: all of it (``ConditionStore``), or its first engine (``Facts``: bounds,
+divisibility)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _COMPARE: Final[dict[Relation, Any]] = {
 
 
 class ConditionAlgebra(Operators):
-    """Text to `Condition`."""
+    """The `Algebra` that builds `Condition`."""
 
     def number(self, value: int) -> Expr:
         return Expr.const(value)
@@ -68,13 +69,13 @@ class ConditionAlgebra(Operators):
 
 
 def condition_of(text: str) -> Condition:
-    """The prover's form of a condition."""
+    """The condition in the prover's form."""
     found: Condition = read(text, ConditionAlgebra())
     return found
 
 
 class SymshapeStore:
-    """The whole prover. Facts are told one by one, as a compile does."""
+    """The whole prover as a `Solver`. Facts are assumed one by one, as during a compile."""
 
     def prepare_facts(self, facts: Sequence[str]) -> list[Condition]:
         return [condition_of(text) for text in facts]
@@ -95,7 +96,7 @@ class SymshapeStore:
 
 
 class SymshapeBounds:
-    """The first engine, which answers most of what passes ask. It never says "sometimes"."""
+    """The prover's first engine as a `Solver`; it answers most questions of passes. It never answers "sometimes"."""
 
     def prepare_facts(self, facts: Sequence[str]) -> list[Condition]:
         return [condition_of(text) for text in facts]

@@ -1,4 +1,4 @@
-"""z3 by its Python interface: linear and nonlinear integer arithmetic."""
+"""z3 as a solver, through its Python interface: linear and nonlinear integer arithmetic."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from symshape.errors import OptionError
 from symshape.tools.corpus.condition_text import Operators, Relation, divisors, read, read_expression
 from symshape.tools.corpus.solvers.solver import Answer, answer_of
 
-# Of z3's resources, which are its work and not the clock's time: a third of a second or so. The first check of a
-# question may take so much, that there is time for the second.
+# In z3's resource units, which measure work rather than time; about a third of a second. The first check of a question
+# is limited, so that time remains for the second.
 _FIRST_CHECK: Final = 1_500_000
 _NO_LIMIT: Final = 0
 
 
 def z3_module() -> Any:
-    """OptionError where it is not installed."""
+    """The module z3. OptionError if it is not installed."""
     try:
         import z3
     except ImportError as error:
@@ -26,7 +26,7 @@ def z3_module() -> Any:
 
 
 class Z3Algebra(Operators):
-    """Text to z3's expressions. Its / and % are Euclid's, like SMT-LIB's div and mod (``smtlib.py``)."""
+    """The `Algebra` that builds z3 expressions. z3's / and % are Euclidean, as in SMT-LIB (``smtlib.py``)."""
 
     def __init__(self, z3: Any) -> None:
         self._z3 = z3
@@ -80,7 +80,7 @@ class Z3Algebra(Operators):
 
 
 class Z3:
-    """Facts are asserted once; each question is two checks."""
+    """z3 as a `Solver`: facts are asserted once, and each question takes two checks."""
 
     def __init__(self) -> None:
         self._z3 = z3_module()
