@@ -21,6 +21,8 @@ from torch._dynamo.types import (
     wrap_guarded_code,
 )
 
+from symshape.frontend.bridge.code_of_its_own import give_own_code
+
 
 class FrameCallback(CatchErrorsWrapper):
     """What Dynamo calls for a frame that it has no code for; it does what Dynamo's own does. A subclass stands where
@@ -39,7 +41,9 @@ def optimized(
     context: Any = torch._dynamo.optimize(backend, nopython=one_graph, **habits)
     if hasattr(context, "callback"):  # not when Dynamo is switched off
         context.callback = callback(context.callback)
-    return context(fn)
+    compiled = context(fn)
+    give_own_code(fn, compiled)
+    return compiled
 
 
 def is_argument_of_compile(name: str) -> bool:

@@ -53,6 +53,11 @@ def _question(error: BaseException | None) -> BaseException | None:
 _SIGNS = ("with symbolic sizes/strides", "GuardOnDataDependentSymNode:")  # the second in what C++ says of an error
 
 
+def changes_leaf(error: BaseException) -> bool:
+    """Whether ``requires_grad`` of a traced tensor was to be changed: what is traced for an input is no leaf."""
+    return type(error) is RuntimeError and "change requires_grad flags of leaf variables" in str(error)
+
+
 def met_symbols(error: BaseException) -> bool:
     """Whether PyTorch says in an error that it has met a traced tensor, or a symbol, where it knows none."""
     *_, (innermost, _) = traceback.walk_tb(error.__traceback__)

@@ -35,6 +35,13 @@ from symshape.frontend.opaque_calls.inferred_rules import NoFakeRule, no_fake_ru
 from symshape.frontend.opaque_calls.probing import Probe
 from symshape.frontend.opaque_calls.read_momentum import average_by_read_momentum
 from symshape.frontend.opaque_calls.tensor_comparisons import is_comparison, read_as_item
+from symshape.frontend.opaque_calls.traced_gradients import (
+    break_at_gradient,
+    cannot_be_traced,
+    failing_gradient,
+    is_gradient,
+    refuse_lost_gradients,
+)
 from symshape.frontend.opaque_calls.write_calls import NotOpaque, encode, name_of
 from symshape.runtime.opaque_call import opaque_call
 from symshape.runtime.opaque_random_call import opaque_random_call
@@ -62,6 +69,7 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
         args = with_lists(node, args)
         if is_assignment(node) and not keeps_layout(*args):
             break_graph(node, "a tensor gets data of other sizes or strides, or of symbolic ones")
+        refuse_lost_gradients(node)
         assert_instead(node, args, kwargs)
         average_by_read_momentum(node, args, kwargs)
         if "out" in kwargs:
@@ -84,6 +92,8 @@ def node_runner(may_probe: Callable[[], bool], usual: Callable[..., Any]) -> Cal
             missing = no_fake_rule(error)
             if missing is not None:
                 break_graph(node, missing.reason, error, missing.hint)
+            if is_gradient(node):
+                break_at_gradient(node, error)
             if not asks_for_sizes(error):
                 raise
             try:
@@ -178,6 +188,9 @@ def mark_failing_call(gm: torch.fx.GraphModule, error: Exception) -> bool:
         _break_before(missing, gm, error)
         return False
     node = failing_node(error) if asks_for_sizes(error) else None
+    gradient = failing_gradient(gm, error) if node is None else None
+    if gradient is not None:
+        _reanalyse(gradient, cannot_be_traced(error), error)
     if node is None or node.graph is not gm.graph or node.op not in _CALLS:
         return False
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["example_value"])

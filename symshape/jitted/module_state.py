@@ -105,15 +105,20 @@ class _Holder(torch.nn.Module):
             self.add_module(f"module{i}" if i else "self_", module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        tables = dict(self.named_buffers())
+        buffers, parameters = dict(self.named_buffers()), dict(self.named_parameters())
         result = self.call[0](*args, **kwargs)
-        for name, tensor in self.named_buffers():
-            if tables.get(name) is not tensor:
-                raise CompileError(
-                    f"the function gives the buffer {name.partition('.')[2]} another tensor",
-                    next_step="change it in place (copy_), or use symshape.compile",
-                )
+        _require_same("buffer", buffers, dict(self.named_buffers()))
+        _require_same("parameter", parameters, dict(self.named_parameters()))
         return result
+
+
+def _require_same(kind: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+    for name, tensor in after.items():
+        if before.get(name) is not tensor:
+            raise CompileError(
+                f"the function gives the {kind} {name.partition('.')[2]} another tensor",
+                next_step="change it in place (copy_), or use symshape.compile",
+            )
 
 
 Slot = tuple[Any, Any]  # of a value: a cell, dict, list or tuple, and the key in it

@@ -20,6 +20,7 @@ from symshape.frontend.bridge.source_lines import user_line
 from symshape.frontend.bridge.symbolic_sizes import expression_of
 from symshape.frontend.bridge.trace_without_dynamo import Trace
 from symshape.frontend.bridge.tracing_errors import (
+    changes_leaf,
     depends_on_values,
     failed_check,
     met_symbols,
@@ -37,6 +38,7 @@ from symshape.frontend.patches.registry import in_force, splitting
 from symshape.frontend.patches.torch_checks import constraint_error
 from symshape.frontend.patches.written_layouts import MemoryIsRead
 from symshape.garbage import collected_later
+from symshape.jitted.counted_calls import CountedCalls
 from symshape.jitted.dynamic_shapes import DimSpec, Input
 from symshape.jitted.nested_tensors import results_apart
 from symshape.jitted.random_modules import refusing_draws
@@ -90,6 +92,7 @@ class _Function(torch.nn.Module):
         self.call: Call | None = call
         self.trace, self.constants, self.dynamic, self.again = trace, constants, dynamic, again
         self.holder = [call.holder]  # in a list: its parameters are inputs already
+        self.counted = CountedCalls(call.holder)
         self.outputs: list[Any] = []  # position in the flat result for what is computed, else (value,)
         self.output_spec: Any = None
 
@@ -107,7 +110,7 @@ class _Function(torch.nn.Module):
             return torch.func.functional_call(self.holder[0], state, args, kwargs)
 
         with in_force(Scope("function")):
-            result = refusing_draws(lambda: self.trace.with_lines(run))
+            result = refusing_draws(lambda: self.counted.run(lambda: self.trace.with_lines(run)))
         found, self.output_spec = pytree.tree_flatten(results_apart(result))
         self.outputs = []
         computed: list[Any] = []
@@ -433,6 +436,12 @@ def _explained(error: Exception, trace: Trace) -> Exception:
             f"PyTorch cannot run this call with symbolic sizes: {str(error).splitlines()[0]}",
             where=with_text(user_line(error)),
             next_step="symshape.compile breaks the graph there",
+        )
+    if changes_leaf(error):
+        return CompileError(
+            f"requires_grad of a parameter or an argument cannot be changed in the function: {error}",
+            where=with_text(user_line(error)),
+            next_step="change it before the call, or use symshape.compile",
         )
     failed = failed_check(error) if type(error) is RuntimeError else None
     if failed is None:

@@ -261,6 +261,67 @@ def test_a_buffer_that_gets_another_tensor_is_an_error() -> None:
         symshape.jit(Counting())(torch.ones(3))
 
 
+def test_a_parameter_that_gets_another_tensor_is_an_error() -> None:
+    class Doubling(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight = torch.nn.Parameter(self.weight * 2)
+            return super().forward(x)
+
+    module = Doubling(3, 2)
+    before = module.weight
+    with pytest.raises(CompileError, match="gives the parameter weight another tensor"):
+        symshape.jit(module)(torch.ones(4, 3))
+    assert module.weight is before
+
+
+@pytest.mark.parametrize("step", [1, 0.5])
+def test_a_number_that_each_call_changes_is_an_error(step: float) -> None:
+    class Counting(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0 * step
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += step
+            return x * self.calls
+
+    module = Counting()
+    with pytest.raises(CompileError, match="each call changes the attribute calls of Counting"):
+        symshape.jit(module)(torch.ones(3))
+    assert module.calls == 0
+
+
+def test_a_number_that_is_remembered_is_none() -> None:
+    class Remembering(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.width = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.width = x.dim()
+            return x * self.width
+
+    jitted = symshape.jit(Remembering())
+    for x in (torch.ones(3), torch.ones(5), torch.ones(3, 4), torch.ones(0)):
+        close(jitted(x), x * x.dim())
+
+
+@pytest.mark.parametrize("by", ["method", "attribute"])
+def test_a_parameter_that_is_frozen_inside_is_an_error(by: str) -> None:
+    class Freezing(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if by == "method":
+                self.weight.requires_grad_(False)
+            else:
+                self.weight.requires_grad = False
+            return super().forward(x)
+
+    module = Freezing(3, 2)
+    with pytest.raises(CompileError, match="requires_grad of a parameter or an argument cannot be changed"):
+        symshape.jit(module)(torch.ones(4, 3))
+    assert module.weight.requires_grad
+
+
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 

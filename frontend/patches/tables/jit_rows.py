@@ -5,6 +5,7 @@ from __future__ import annotations
 from symshape.frontend.patches import (
     associative_scans,
     generators,
+    jit_tangents,
     jit_tracing,
     packed_rows,
 )
@@ -37,6 +38,18 @@ ROWS: tuple[Patch, ...] = (
         (
             Takes(f"{AUTOGRAD}.tensorify_python_scalars", "gm, shape_env, fake_mode"),
             Says(f"{AUTOGRAD}._apply_tensorify_python_scalars", "tensorify_python_scalars"),
+        ),
+    ),
+    Patch(
+        "unbacked sizes of tangents",
+        ("jit",),
+        ("torch._functorch._aot_autograd.graph_capture_wrappers.sym_eq",),
+        jit_tangents.tangents_are_as_large_as_results,
+        "a result has a size of its own in each trace, and backward could not read the one of the first",
+        (
+            Takes("torch._functorch._aot_autograd.graph_capture_wrappers.sym_eq", "x, y"),
+            Says("torch._functorch._aot_autograd.graph_capture_wrappers.create_joint", "sym_eq"),
+            Takes("torch.fx.experimental.symbolic_shapes.ShapeEnv._rename_unbacked_to", "self, orig_s, new_s"),
         ),
     ),
     Patch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from symshape.frontend.patches import (
+    backward_calls,
     data_parallel,
     dynamo_nodes,
     input_views,
@@ -34,6 +35,14 @@ ROWS: tuple[Patch, ...] = (
             Takes("torch.nn.modules.lazy.LazyModuleMixin._infer_parameters", "self, module, args, kwargs"),
         ),
         issue="pytorch/pytorch#167191",
+    ),
+    Patch(
+        "backward()",
+        ("frame",),
+        (f"{TENSOR}.method_backward",),
+        backward_calls.backward_breaks_the_graph,
+        "it would be traced with torch.autograd.grad, and numbers are wrong where an optimizer follows",
+        (Says(f"{TENSOR}.method_backward", "trace_autograd_ops"),),
     ),
     Patch(
         "numbers in f-strings",

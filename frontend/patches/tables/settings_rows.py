@@ -28,4 +28,11 @@ ROWS: tuple[Patch, ...] = (
     setting(
         DYNAMO, "allow_rnn", True, ("frame",), "recurrent layers would break the graph; they are calls (recurrent.py)"
     ),
+    setting(
+        DYNAMO,
+        "trace_autograd_ops",
+        True,
+        ("frame",),
+        "torch.autograd.grad would break the graph, and then not find a tensor that became a leaf before the break",
+    ),
 )
