@@ -63,6 +63,7 @@ class Instr:
     "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
                                               affine.apply, index args)
     "constant"  -                             value: int | float | bool
+    "holds"     -                             mask: whether its one expression is >= 0, for code on CPUs
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
     "across"    (value)                       combiner; a reduction along the parallel dims, the points of which a
                                               program adds up: what it finds is a part of the result (`Mixed`)
