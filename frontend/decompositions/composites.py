@@ -24,6 +24,7 @@ from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
 from symshape.frontend.decompositions.packed_rows import packed_kernels
+from symshape.frontend.decompositions.padding import pad_circular
 from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
@@ -52,6 +53,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.take_along_dim.default: _take_along_dim,
         aten.index_fill.int_Tensor: _index_fill,
         aten.channel_shuffle.default: _channel_shuffle,
+        aten._pad_circular.default: pad_circular,
         aten.max_pool1d.default: _max_pool1d,
         aten.affine_grid_generator.default: _affine_grid,
         aten.addmv.default: _addmv,

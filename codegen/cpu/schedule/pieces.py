@@ -16,12 +16,13 @@ from symshape.analysis.loops import Instr, LoopKernel
 from symshape.analysis.normalise_loops import normalise
 from symshape.codegen.cpu.schedule.layout import Layout, layout
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, schedule, weight
-from symshape.prover.numbers.expr import Expr, Function
+from symshape.prover.numbers.expr import Atom, Expr, Function
 from symshape.prover.numbers.facts import Facts
 
 _MOST = 8  # pieces; what is not decided then is asked at each point, as without pieces
 _MOST_CODE = 256  # cheap operations in all of them together, for the sake of compile time
 _FREE = ("index", "constant", "arith.index_cast")  # outside of the loop, or part of other operations
+_MOST_ROUNDS = 3  # of an index around a dim
 _SHORT_VECTORS = 2  # a row of no more vectors has too few points for loops of its own
 
 
@@ -146,12 +147,13 @@ def _is_of(expr: Expr, lane: str) -> bool:
 
 
 def _wraps(address: Expr, facts: Facts) -> Iterator[Expr]:
-    """Of each remainder of an index that is less than twice the divisor: whether it is the divisor or more."""
+    """Of each remainder of an index that is at most a few times the divisor, or less than 0: how many times it is."""
     for atom in dict.fromkeys(atom for _, atoms in address.terms for atom in atoms):
         if isinstance(atom, Function) and atom.kind == "mod":
             index, divisor = atom.args
-            if facts.nonnegative(index) and facts.less_equal(index + 1, divisor * 2):
-                yield index - divisor
+            low, high = -divisor * _MOST_ROUNDS, divisor * _MOST_ROUNDS
+            if facts.less_equal(low, index) and facts.less_equal(index + 1, high):
+                yield from (index - divisor * rounds for rounds in range(1 - _MOST_ROUNDS, _MOST_ROUNDS))
 
 
 def _cut(part: _Part, question: Expr, lane: str) -> tuple[Expr, tuple[_Part, _Part]]:
@@ -183,11 +185,23 @@ def _decided(part: _Part) -> _Part:
             return Instr("constant", instr.results, (), "i1", instr.row, value=True)
         address = instr.address
         if address is not None and any(isinstance(atom, Function) for atom in address.atoms):
-            address = facts.simplify(address)
+            address = facts.simplify(address).map_atoms(lambda atom: _quotient(atom, facts))
         return replace(instr, mask=mask, address=address)
 
     code = tuple(map(simplified, part.kernel.code))
     return _Part(fold(replace(part.kernel, code=code), part.where), part.where)
+
+
+def _quotient(atom: Atom, facts: Facts) -> Expr | None:
+    """The number of times that the divisor goes into an index, if it is the same at all points."""
+    if not isinstance(atom, Function) or atom.kind != "floordiv":
+        return None
+    index, divisor = atom.args
+    for rounds in range(-_MOST_ROUNDS, _MOST_ROUNDS):
+        rest = index - divisor * rounds
+        if facts.nonnegative(rest) and facts.nonnegative(divisor - 1 - rest):
+            return Expr.const(rounds)
+    return None
 
 
 def _finished(part: _Part, plan: Schedule, width: int) -> Piece | Cut:
