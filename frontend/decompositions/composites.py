@@ -27,6 +27,7 @@ from symshape.frontend.decompositions.packed_rows import packed_kernels
 from symshape.frontend.decompositions.padding import pad_circular
 from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
+from symshape.frontend.decompositions.upsampling import upsampling_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
 
@@ -67,7 +68,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.cross_entropy_loss.default: _cross_entropy,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
-        **dict.fromkeys(_UPSAMPLING, _upsampled),
+        **upsampling_kernels(),
         **packed_kernels(),
         **recurrent_kernels(),
     }
@@ -183,29 +184,6 @@ def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any
     if target.is_floating_point():
         return run_in_full(usual, x, target, *args, **kwargs)
     return usual(x, target, *args, **kwargs)
-
-
-_UPSAMPLING = (
-    aten.upsample_nearest1d.vec,
-    aten.upsample_nearest2d.vec,
-    aten.upsample_nearest3d.vec,
-    aten._upsample_nearest_exact1d.vec,
-    aten._upsample_nearest_exact2d.vec,
-    aten._upsample_nearest_exact3d.vec,
-    aten.upsample_linear1d.vec,
-    aten.upsample_bilinear2d.vec,
-    aten.upsample_trilinear3d.vec,
-    aten.upsample_bicubic2d.vec,
-)
-
-
-def _upsampled(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Eager mode refuses sizes of 0, which PyTorch's decompositions do not ask for."""
-    result = usual(x, *args, **kwargs)
-    for size in (*x.shape[1:], *result.shape[2:]):
-        if is_general(size) and not is_unbacked(size) and not size > 0:
-            raise RefusedCall("Input and output sizes should be greater than 0")
-    return result
 
 
 def _attention(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.layouts import is_channels_last
+from symshape.frontend.decompositions.upsampling import GRADIENTS, contiguous_sizes, gradient_sizes
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -181,4 +182,6 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.randint.low_generator: _drawn_integers,
     aten.normal.float_float: _drawn,
     aten._pack_padded_sequence.default: _packed,
+    **dict.fromkeys(GRADIENTS.values(), gradient_sizes),
+    aten.upsample_bicubic2d_backward.default: contiguous_sizes,
 }
