@@ -73,5 +73,5 @@ def group_norm_sizes(
     statistics = (x.new_empty([batch, groups], dtype=dtype) for _ in range(2))
     if x.device.type != "cpu" or not is_channels_last(x):
         return x.new_empty(x.shape), *statistics
-    _, _, height, width = x.shape
+    height, width = x.shape[2:]
     return x.new_empty([batch, height, width, channels]).permute(0, 3, 1, 2), *statistics
