@@ -9,7 +9,7 @@ Zero padding becomes a masked load: a masked-out load is zero, so that its selec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import copysign
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
@@ -41,12 +41,29 @@ _MOST_TERMS, _MOST_FACTORS = 64, 16  # limits for products: larger powers of ind
 _SMALL = 1 << 31  # limit for coefficients: with larger ones sums and products of sizes might overflow
 
 
-def fold(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with known values folded and dead instructions removed."""
-    folder = _Folder(kernel, space_facts(kernel.args, kernel.dims))
+def fold(kernel: LoopKernel, where: Sequence[Expr] = ()) -> LoopKernel:
+    """The same kernel with fewer instructions, for the points at which each expression of ``where`` is at least 0."""
+    return replace(kernel, code=_used(_folded(kernel, where).code))
+
+
+def comparisons(kernel: LoopKernel) -> dict[int, Expr]:
+    """The results of comparisons that say whether an expression is at least 0, each with the expression."""
+    return _folded(kernel, ()).holds
+
+
+def open_extrema(kernel: LoopKernel) -> list[Expr]:
+    """Of each minimum or maximum of two known indices that is not always the same one: the first less the second."""
+    return _folded(kernel, ()).extrema
+
+
+def _folded(kernel: LoopKernel, where: Sequence[Expr]) -> _Folder:
+    facts = space_facts(kernel.args, kernel.dims)
+    if where:
+        facts = facts.at(where)
+    folder = _Folder(kernel, facts)
     for instr in kernel.code:
         folder.visit(instr)
-    return replace(kernel, code=_used(folder.code))
+    return folder
 
 
 class _Folder:
@@ -54,7 +71,7 @@ class _Folder:
 
     ``exprs``, ``conditions``, ``numbers``: results with known values. ``names``: results that equal an earlier value.
     ``zeros``: results that are +0. ``loads``: results of masked loads, with their masks. ``holds``: results that say
-    whether an expression is >= 0."""
+    whether an expression is >= 0. ``extrema``: see `open_extrema`."""
 
     def __init__(self, kernel: LoopKernel, facts: SpaceFacts) -> None:
         self.kernel, self.facts = kernel, facts
@@ -66,6 +83,7 @@ class _Folder:
         self.zeros: set[int] = set()
         self.loads: dict[int, tuple[Expr, ...]] = {}
         self.holds: dict[int, Expr] = {}
+        self.extrema: list[Expr] = []
 
     def visit(self, instr: Instr) -> None:
         """Keeps an instruction, or records the value that replaces it."""
@@ -98,6 +116,8 @@ class _Folder:
         result = instr.results[0] if instr.results else -1
         if instr.op == "load" and instr.mask and not self.kernel.args[instr.arg].by_value:
             self.loads[result] = instr.mask
+        elif instr.op == "holds":
+            self.holds[result] = instr.mask[0]
         elif instr.op == "constant" and instr.value == 0 and copysign(1, instr.value) > 0:
             self.zeros.add(result)
         operands = [self.exprs.get(operand) for operand in instr.operands]
@@ -169,8 +189,13 @@ class _Folder:
         left, right = (self.exprs.get(operand) for operand in instr.operands)
         if left is None or right is None:
             return None
-        low = _either(facts, left, right)
-        return None if low is None else instr.operands[0 if low == (instr.op == "arith.minsi") else 1]
+        least = instr.op == "arith.minsi"
+        if facts.less_equal(left, right):
+            return instr.operands[0 if least else 1]
+        if facts.less_equal(right, left):
+            return instr.operands[1 if least else 0]
+        self.extrema.append(left - right)
+        return None
 
     def _in_range(self, instr: Instr, facts: Facts) -> bool:
         index, size = self.exprs.get(instr.operands[0]), instr.address

@@ -30,6 +30,14 @@ class SpaceFacts:
             return self.full
         return self.symbols.with_dims({d.name: d.size for d in self._dims if not d.reduced})
 
+    def at(self, where: Iterable[Expr]) -> SpaceFacts:
+        """The facts at the points at which each of the expressions is at least 0."""
+        found = SpaceFacts(self.symbols, self._dims)
+        found.full = self.full.copy()
+        for expr in where:
+            found.full.assume_nonnegative(expr)
+        return found
+
     def simplify(self, expr: Expr, row: bool) -> Expr:
         """The simplest form of an expression, valid at row level or at full level."""
         return (self.row if row else self.full).simplify(expr)

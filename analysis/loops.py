@@ -63,6 +63,7 @@ class Instr:
     "index"     -                             address: an index-typed Expr over dims and symbols (linalg.index,
                                               affine.apply, index args)
     "constant"  -                             value: int | float | bool
+    "holds"     -                             mask: whether its one expression is >= 0, for code on CPUs
     "reduce"    (value)                       combiner; a full-level instruction whose results are row-level values
     "across"    (value)                       combiner; a reduction along the parallel dims over the points of one
                                               program; its result is a partial result (`Mixed`)

@@ -24,8 +24,10 @@ from symshape.frontend.bridge.tracing_errors import RefusedCall
 from symshape.frontend.decompositions.complex_numbers import Polar
 from symshape.frontend.decompositions.integer_parameters import is_class
 from symshape.frontend.decompositions.packed_rows import packed_kernels
+from symshape.frontend.decompositions.padding import pad_circular
 from symshape.frontend.decompositions.pooling import MOST
 from symshape.frontend.decompositions.recurrent import recurrent_kernels
+from symshape.frontend.decompositions.upsampling import upsampling_kernels
 from symshape.frontend.opaque_calls.write_calls import text_of
 from symshape.runtime.opaque_call import opaque_call
 
@@ -52,6 +54,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.take_along_dim.default: _take_along_dim,
         aten.index_fill.int_Tensor: _index_fill,
         aten.channel_shuffle.default: _channel_shuffle,
+        aten._pad_circular.default: pad_circular,
         aten.max_pool1d.default: _max_pool1d,
         aten.affine_grid_generator.default: _affine_grid,
         aten.addmv.default: _addmv,
@@ -65,7 +68,7 @@ def composite_kernels() -> dict[Any, AutogradKernel]:
         aten.cross_entropy_loss.default: _cross_entropy,
         **dict.fromkeys(_WITH_SHORTCUTS, run_in_full),
         **dict.fromkeys(_EXTREMA, _of_something),
-        **dict.fromkeys(_UPSAMPLING, _upsampled),
+        **upsampling_kernels(),
         **packed_kernels(),
         **recurrent_kernels(),
     }
@@ -135,7 +138,10 @@ def _of_something(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any
 
 
 def _norm(usual: Any, x: torch.Tensor, order: Any = 2, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """Of one element it is the absolute value, not the root of a square that is rounded, or overflows: a guard."""
+    """Of one element it is the absolute value, not the root of a square that is rounded, or overflows: a guard. So is
+    that an order which is an argument is 1 or 2: any other one is a power of each element, 20 times as slow."""
+    if isinstance(order, (torch.SymInt, torch.SymFloat)):
+        order = next((usual_one for usual_one in (2, 1) if order == usual_one), order)
     dims = range(x.dim()) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     count: Any = math.prod(x.size(d) for d in dims) if x.dim() else 1
     if is_general(count) and not is_unbacked(count) and order not in (0, 1, math.inf, -math.inf):
@@ -178,29 +184,6 @@ def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any
     if target.is_floating_point():
         return run_in_full(usual, x, target, *args, **kwargs)
     return usual(x, target, *args, **kwargs)
-
-
-_UPSAMPLING = (
-    aten.upsample_nearest1d.vec,
-    aten.upsample_nearest2d.vec,
-    aten.upsample_nearest3d.vec,
-    aten._upsample_nearest_exact1d.vec,
-    aten._upsample_nearest_exact2d.vec,
-    aten._upsample_nearest_exact3d.vec,
-    aten.upsample_linear1d.vec,
-    aten.upsample_bilinear2d.vec,
-    aten.upsample_trilinear3d.vec,
-    aten.upsample_bicubic2d.vec,
-)
-
-
-def _upsampled(usual: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Eager mode refuses sizes of 0, which PyTorch's decompositions do not ask for."""
-    result = usual(x, *args, **kwargs)
-    for size in (*x.shape[1:], *result.shape[2:]):
-        if is_general(size) and not is_unbacked(size) and not size > 0:
-            raise RefusedCall("Input and output sizes should be greater than 0")
-    return result
 
 
 def _attention(

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from symshape.frontend.bridge.layouts import is_channels_last
+from symshape.frontend.decompositions.normalisations import group_norm_sizes
+from symshape.frontend.decompositions.upsampling import GRADIENTS, contiguous_sizes, gradient_sizes
 
 aten: Any = torch.ops.aten
 _torch: Any = torch  # these have no types
@@ -181,4 +183,7 @@ FAKE_RULES: Mapping[Any, Callable[..., Any]] = {
     aten.randint.low_generator: _drawn_integers,
     aten.normal.float_float: _drawn,
     aten._pack_padded_sequence.default: _packed,
+    aten.native_group_norm.default: group_norm_sizes,
+    **dict.fromkeys(GRADIENTS.values(), gradient_sizes),
+    aten.upsample_bicubic2d_backward.default: contiguous_sizes,
 }

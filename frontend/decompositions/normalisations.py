@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
+from symshape.frontend.bridge.layouts import is_channels_last
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes
+
+_torch: Any = torch  # its checks have no types
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -34,7 +39,39 @@ def _of_parameters(rule: Callable[..., Any]) -> Callable[..., Any]:
         others = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
         if x.dtype not in _HALF or all(other.dtype != torch.float32 for other in others):
             return rule(x, *args, **kwargs)
-        normalised, *statistics = rule(x.float(), *args, **kwargs)
+        found = rule(x.float(), *args, **kwargs)
+        if found is NotImplemented:
+            return found
+        normalised, *statistics = found
         return normalised.to(x.dtype), *statistics
 
     return decomposition
+
+
+@functools.cache
+def group_norm_of_channels_first(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of ``native_group_norm``. Of images in channels-last on a CPU it stays a call: a group is a few
+    neighbours of each pixel there, which fill a part of a vector, while the operator takes all channels at once."""
+
+    def decomposition(x: torch.Tensor, *args: Any) -> Any:
+        if x.device.type == "cpu" and is_channels_last(x) and not has_unbacked_sizes(x):
+            return NotImplemented
+        return rule(x, *args)
+
+    return decomposition
+
+
+def group_norm_sizes(
+    x: torch.Tensor, weight: Any, bias: Any, batch: Any, channels: Any, area: Any, groups: int, *_: Any
+) -> Any:
+    """The fake rule: on a CPU channels-last stays; statistics have the type of the parameters."""
+    _torch._check(
+        channels % groups == 0,
+        lambda: f"Expected number of channels in input to be divisible by num_groups, but got {x.shape} and {groups}",
+    )
+    dtype = next((one.dtype for one in (weight, bias) if one is not None), x.dtype)
+    statistics = (x.new_empty([batch, groups], dtype=dtype) for _ in range(2))
+    if x.device.type != "cpu" or not is_channels_last(x):
+        return x.new_empty(x.shape), *statistics
+    height, width = x.shape[2:]
+    return x.new_empty([batch, height, width, channels]).permute(0, 3, 1, 2), *statistics

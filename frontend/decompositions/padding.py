@@ -1,4 +1,4 @@
-"""``constant_pad_nd`` that adds nothing: eager mode clones what is left, with its layout.
+"""Padding. ``constant_pad_nd`` that adds nothing: eager mode clones what is left, with its layout.
 
 Where something is added the result is contiguous, or channels-last. So the layout follows from the amounts. PyTorch's
 tracing rules take a symbolic amount for one that adds something.
@@ -79,6 +79,23 @@ def _has_one_layout(x: torch.Tensor) -> bool:
     if all(known_multiple(outer, inner) for outer, inner in zip(strides, strides[1:])):
         return True  # found without a guard
     return order_of_clone(x) == order
+
+
+def pad_circular(usual: Any, x: torch.Tensor, pad: Sequence[Size]) -> Any:
+    """``_pad_circular`` as a part of the tensor repeated, which is one read. The usual form writes each border into the
+    result of the one before: a copy of everything for each. It also refuses what is refused."""
+    amounts = list(zip(pad[::2], pad[1::2]))
+    plain = all(isinstance(amount, int) and amount >= 0 for amount in pad)
+    if not plain or len(pad) % 2 or x.dim() != len(amounts) + 2 or has_unbacked_sizes(x):
+        return usual(x, pad)
+    for dim, (before, after) in zip(reversed(range(x.dim())), amounts):
+        size = x.size(dim)
+        if size < max(before, after):
+            return usual(x, pad)
+        times = [1] * x.dim()
+        times[dim] = 3
+        x = x.repeat(times).narrow(dim, size - before, before + size + after)
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _left(x: torch.Tensor, pad: Sequence[Size]) -> torch.Tensor:

@@ -20,7 +20,7 @@ from symshape.frontend.decompositions.foreach import foreach_rules
 from symshape.frontend.decompositions.grid_sampling import grid_sampler, grid_sampler_backward
 from symshape.frontend.decompositions.image_patches import patches_as_windows, sums_of_slices
 from symshape.frontend.decompositions.membership import isin
-from symshape.frontend.decompositions.normalisations import with_eager_statistics
+from symshape.frontend.decompositions.normalisations import group_norm_of_channels_first, with_eager_statistics
 from symshape.frontend.decompositions.padding import constant_pad
 from symshape.frontend.decompositions.padding_gradients import replication_pad_backward
 from symshape.frontend.decompositions.pooling import avg_pool, avg_pool_backward, max_pool
@@ -209,6 +209,7 @@ CHANGED: tuple[tuple[Any, Wrap], ...] = (
     (aten._softmax.default, softmax_of_maybe_nothing),
     (aten._log_softmax.default, log_softmax_of_maybe_nothing),
     (aten.roll.default, roll_of_maybe_nothing),
+    (aten.native_group_norm.default, group_norm_of_channels_first),
     (aten.adaptive_max_pool2d.default, _without_a_division),
     (aten.adaptive_max_pool3d.default, _without_a_division),
     (aten.index_add.default, _without_negative_indices),

@@ -159,6 +159,7 @@ def _of_form(form: Any) -> str:
     words += [f"a vector of rows along {division.rows.name}"] if division.rows is not None else []
     words += [f"{division.split.name} may be split"] if division.split is not None else []
     words += ["a launch for each sweep"] if division.staged else []
+    words += [f"in {form.pieces.count + 1} pieces"] if form.pieces is not None else []
     return ", ".join(words)
 
 

@@ -26,8 +26,7 @@ def test_padding_in_one_kernel(mode: str, dtype: torch.dtype) -> None:
         for one in (x, x.transpose(2, 3).contiguous().transpose(2, 3), x[..., ::2] if width > 6 else x, x[:0]):
             torch.testing.assert_close(compiled(one, mode), padded(one, mode), rtol=0, atol=0, equal_nan=True)
     (graph,) = symshape.explain(padded, torch.randn(2, 3, 9, 8), mode).graphs
-    if mode != "circular":
-        assert len(graph.kernels) == 1 and not graph.kernels[0].loops.checks_index
+    assert len(graph.kernels) == 1 and not graph.kernels[0].loops.checks_index
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -41,6 +40,24 @@ def test_gradients_of_padding(mode: str) -> None:
             each(leaf, mode).square().sum().backward()
             found.append(leaf.grad)
         torch.testing.assert_close(*found)
+
+
+def test_circular_padding_of_any_rank_and_amount() -> None:
+    def around(x: Tensor, amounts: list[int]) -> Tensor:
+        return F.pad(x, amounts, mode="circular")
+
+    for rank in (1, 2, 3):
+        compiled = symshape.compile(around)
+        for size in (3, 5, 18):
+            x = torch.randn(2, 3, *(size + k for k in range(rank)))
+            for amounts in ([3, 3] * rank, [0, 1] * rank, [2, 0] * rank, [0, 0] * rank):
+                found, wanted = compiled(x, amounts), around(x, amounts)
+                torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+                assert found.stride() == wanted.stride()
+            jitted = symshape.jit(lambda y, rank=rank: around(y, [1, 2] * rank) * 2)
+            torch.testing.assert_close(jitted(x), around(x, [1, 2] * rank) * 2)
+            with pytest.raises(RuntimeError, match="wrapping around more than once"):
+                symshape.compile(lambda y, n=size + 4, rank=rank: around(y, [n, 0] * rank))(x)
 
 
 def mirrored(x: Tensor, shift: int) -> list[Tensor]:

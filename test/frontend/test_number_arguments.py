@@ -125,3 +125,17 @@ def test_methods_of_objects_are_no_operators() -> None:
 
     assert _number_parameters("__eq__") == {}
     assert _number_parameters("sum")
+
+
+def test_the_order_of_a_norm_is_a_guard_where_it_is_usual() -> None:
+    """A power of each element takes 20 times as long as its square."""
+
+    def norm(x: torch.Tensor, order: int) -> torch.Tensor:
+        return x.norm(order, 1)
+
+    compiled, x = symshape.compile(norm), torch.randn(5, 7)
+    for order in (2, 1, 3, 4):
+        torch.testing.assert_close(compiled(x, order), norm(x, order))
+    (graph,) = symshape.explain(norm, x, 2).graphs
+    (kernel,) = graph.kernels
+    assert not any(instr.op == "math.powf" for instr in kernel.loops.code)

@@ -12,16 +12,17 @@ from symshape.codegen.cpu.emit.index_arithmetic import scalar, truncated, trunca
 from symshape.codegen.cpu.emit.state import State
 from symshape.codegen.cpu.emit.sweep import Accumulators, Bounds, SweepLoops, Values, instruction, peel, side_by_side
 from symshape.codegen.cpu.schedule.layout import BLOCK_INDEX, SPLIT_INDEX, SPLITS, TILE_INDEX, Layout
+from symshape.codegen.cpu.schedule.pieces import Cut, Piece
 from symshape.codegen.cpu.schedule.sweep_order import Schedule
 
 Result = TypeVar("Result")
 
 
 class Body:
-    """Writes the units of one kernel. ``unit``: the current unit's number."""
+    """Writes the units of one kernel. ``unit``: the current unit's number; ``pieces``: of the lane dim."""
 
-    def __init__(self, state: State, schedule: Schedule, layout: Layout) -> None:
-        self.state, self.schedule, self.layout = state, schedule, layout
+    def __init__(self, state: State, schedule: Schedule, layout: Layout, pieces: Cut | None = None) -> None:
+        self.state, self.schedule, self.layout, self.pieces = state, schedule, layout, pieces
         self.reductions = [[reduction(instr) for instr in one.reduces] for one in schedule.sweeps]
         self.unit = self.position = self.end = ""
         self.copies, self.full = layout.copies, layout.full(state.width)
@@ -75,6 +76,9 @@ class Body:
             length = state.constant(layout.block, "i64")
             begin = pure(f"arith.muli {block}, {length} : i64")
             end = pure(f"arith.minsi {pure(f'arith.addi {begin}, {length} : i64')}, {end} : i64")
+        if self.pieces is not None:
+            self._in_pieces(self.pieces, begin, end, inside)
+            return
         self.end = end
         if layout.tile is not None:
             inside = self._short if layout.short else self._tile
@@ -82,6 +86,26 @@ class Body:
             self.position = begin
             inside()
             return
+        self._along(begin, end, inside)
+
+    def _in_pieces(self, piece: Piece | Cut, begin: str, end: str, inside: Callable[[], None]) -> None:
+        """The loops of the pieces of the lane dim in [begin, end)."""
+        state, pure = self.state, self.state.writer.pure
+        if isinstance(piece, Cut):
+            low = pure(f"arith.maxsi {scalar(state, piece.at)}, {begin} : i64")
+            at = pure(f"arith.minsi {low}, {end} : i64")
+            self._in_pieces(piece.below, begin, at, inside)
+            self._in_pieces(piece.above, at, end, inside)
+            return
+        usual = self.schedule, self.layout, state.groups
+        self.schedule, self.layout, state.groups = piece.plan, piece.division, piece.division.groups
+        self._along(begin, end, inside)
+        self.schedule, self.layout, state.groups = usual
+
+    def _along(self, begin: str, end: str, inside: Callable[[], None]) -> None:
+        """inside() for the vectors of the lane dim in [begin, end)."""
+        state, layout = self.state, self.layout
+        self.end = end
 
         def vectors(position: str, _: list[str]) -> list[str]:
             self.position = position
@@ -93,7 +117,8 @@ class Body:
             state.writer.loop((first, last, state.constant(copies * state.width, "i64")), [], vectors)
 
         if not layout.peeled:
-            loop(begin, end, layout.copies, layout.full(state.width))
+            full = layout.full(state.width) and self.pieces is None
+            loop(begin, end, layout.copies, full)
             return
         whole = peel(state, begin, end, layout.copies * state.width)
         loop(begin, whole, layout.copies, True)

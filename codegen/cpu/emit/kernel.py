@@ -140,7 +140,7 @@ def _functions(kernel: str, form: Form, target: Target, shared: dict[str, str]) 
     if division.staged:
         return staged.functions(name, form.plan, division, enter)
     state = enter(("%begin", "%end"))
-    Body(state, form.plan, division).compute("%begin", "%end")
+    Body(state, form.plan, division, form.pieces).compute("%begin", "%end")
     lines = launch.function(f"{name}_body", "%context: !llvm.ptr, %begin: i64, %end: i64", state.writer)
     if division.split is not None:
         state = enter(("%count",))

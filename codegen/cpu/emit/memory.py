@@ -207,6 +207,14 @@ def report(state: State, condition: str, *, uniform: bool, code: int) -> None:
     state.writer.branch(condition, [], write)
 
 
+def holds(state: State, instr: Instr) -> Value:
+    """Whether the expression of the mask is at least 0."""
+    scalars, vectors = _conditions(state, instr.mask)
+    if vectors:
+        return Value(vectors[0], "i1", uniform=False)
+    return Value(scalars or state.constant(True, "i1"), "i1")
+
+
 def _conditions(state: State, mask: tuple[Expr, ...]) -> tuple[str, list[str]]:
     """The conditions ``expr >= 0``: the uniform ones as one i1 ("" for none), the others as vectors."""
     uniform, vectors, pure = "", [], state.writer.pure

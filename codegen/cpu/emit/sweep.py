@@ -55,6 +55,8 @@ def instruction(state: State, instr: Instr, values: Values) -> None:
             value = memory.extract(state, instr, operands)
         case "check_index":
             value = memory.check_index(state, instr, operands[0])
+        case "holds":
+            value = memory.holds(state, instr)
         case "index":
             value = arithmetic.index(state, instr)
         case "constant":

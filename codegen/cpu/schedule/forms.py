@@ -14,6 +14,7 @@ from symshape.codegen.cpu.objects.target import Target
 from symshape.codegen.cpu.schedule import interleave
 from symshape.codegen.cpu.schedule import layout as layouts
 from symshape.codegen.cpu.schedule.layout import Layout, layout
+from symshape.codegen.cpu.schedule.pieces import Cut, pieces, with_joined_dims
 from symshape.codegen.cpu.schedule.small_dims import unrolled
 from symshape.codegen.cpu.schedule.sweep_order import Schedule, schedule, weight
 from symshape.prover.numbers.condition import Condition, all_of, at_least
@@ -38,6 +39,7 @@ class Form:
     plan: Schedule
     division: Layout
     bounds: tuple[tuple[Expr, int, int | None], ...] = ()
+    pieces: Cut | None = None  # of each row, where these are computed in different ways
 
     @property
     def comparisons(self) -> list[tuple[Expr, str, int]]:
@@ -66,10 +68,10 @@ def in_order(forms: list[Form]) -> list[Form]:
 
 def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
     """The usual form, then those for the sizes at which another one is faster (``in_order`` tries these first)."""
-    kernel = _without_small(kernel)
+    kernel = _without_small(with_joined_dims(kernel))
     plan, width = schedule(kernel), target.lanes
     usual = layout(kernel, plan, width)
-    found = [Form("", kernel, plan, usual)]
+    found = _usual(kernel, plan, usual, width)
     if usual.tile is not None:
         found += _thin(kernel, plan, usual, width)
     elif usual.across:
@@ -84,6 +86,20 @@ def forms_of(kernel: LoopKernel, target: Target) -> list[Form]:
             found.append(Form("_narrow", kernel, plan, narrow, ((usual.lane.size, 0, width),)))
     found += _long(kernel, plan, usual, width)
     return [form for form in found if not form.is_settled and not _is_excluded(form, kernel)]
+
+
+def _usual(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> list[Form]:
+    """The usual form; in pieces, where rows have some. A short row is computed at once if that is light: a loop of each
+    piece takes longer than a vector or two with masks."""
+    parts = pieces(kernel, plan, usual, width)
+    if parts is None or usual.lane is None or any(instr.op == "extract" for instr in kernel.code):
+        return [Form("", kernel, plan, usual, pieces=parts)]
+    size, least = usual.lane.size, parts.count * width + 1
+    number = size.as_int()
+    if number is not None:
+        return [Form("", kernel, plan, usual, pieces=parts if number >= least else None)]
+    long = Form("_pieces", kernel, plan, usual, ((size, least, None),), parts)
+    return [Form("", kernel, plan, usual), long]
 
 
 def _is_excluded(form: Form, kernel: LoopKernel) -> bool:

@@ -135,3 +135,63 @@ def atan2(m: Floats, y: str, x: str) -> str:
     negative = m.int_compare("slt", m.bits(x), 0)  # also -0
     k, t = m.select(negative, m.sub(4.0, k), k), m.select(negative, m.sub(-0.0, t), t)
     return m.op("math.copysign", _atan_of(m, k, t), y)
+
+
+def _leg(m: Floats, x: str) -> str:
+    """sqrt(1 - x*x)."""
+    return m.op("math.sqrt", m.mul(m.sub(1.0, x), m.add(1.0, x)))
+
+
+def asin(m: Floats, x: str) -> str:
+    """The angle of the point (sqrt(1 - x*x), x)."""
+    return atan2(m, x, _leg(m, x))
+
+
+def acos(m: Floats, x: str) -> str:
+    """The angle of the point (x, sqrt(1 - x*x))."""
+    return atan2(m, _leg(m, x), x)
+
+
+def cosh(m: Floats, x: str) -> str:
+    """y + 1/2 + 1/(2*(2*y + 1)) where y = (e**a - 1)/2, which overflows later than e**a."""
+    a = m.op("arith.minimumf", m.abs(x), 712.0)
+    n, p, y = _half_expm1(m, a)
+    y = m.add(y, m.add(m.div(0.5, m.add(m.add(y, y), 1.0)), 0.5))
+    return m.select(m.compare("ogt", a, 709.0), m.scale(m.add(p, 1.0), m.sub(n, 1.0)), y)
+
+
+# Each in two parts, of which the first has zeros at its end: FreeBSD's e_log2.c and e_log10.c.
+_LOG2_E = (1.44269504072144627571, 1.67517131648865118353e-10)
+_LOG10_E = (4.34294481878168880939e-01, 2.50829467116452752298e-11)
+_LOG10_2 = (3.01029995663611771306e-01, 3.69423907715893078616e-13)
+
+
+def _logarithm(m: Floats, x: str, factor: tuple[float, float], step: tuple[float, float]) -> str:
+    """e*step + log(1 + f)*factor where x = 2**e * (1 + f): the factors and the larger part of log(1 + f) are so short
+    that their product is exact."""
+    tiny = m.compare("olt", x, 2.0**-1022)
+    whole, f = split_log(m, m.select(tiny, m.mul(x, 2.0**52), x))
+    e = m.add(m.to_float(whole), m.select(tiny, -52.0, 0.0))
+    s = m.div(f, m.add(f, 2.0))
+    square, half = m.mul(s, s), m.mul(m.mul(f, f), 0.5)
+    rest = m.mul(s, m.add(half, m.mul(m.polynomial(fit.LOG_F64, square), square)))
+    high = m.from_bits(m.int_op("andi", m.bits(m.sub(f, half)), -(1 << 32)))
+    low = m.add(m.sub(m.sub(f, high), half), rest)
+    large, steps = m.mul(high, factor[0]), m.mul(e, step[0])
+    small = m.add(m.mul(m.add(low, high), factor[1]), m.mul(low, factor[0]))
+    total = m.add(steps, large)
+    lost = m.add(m.sub(steps, total), large)
+    y = m.add(m.add(m.fma(e, step[1], small), lost), total)
+    y = m.select(m.compare("oeq", x, math.inf), math.inf, y)
+    y = m.select(m.compare("oeq", x, 0.0), -math.inf, y)
+    return m.select(m.compare("ult", x, 0.0), math.nan, y)
+
+
+def log2(m: Floats, x: str) -> str:
+    """The logarithm to base 2, exact for powers of 2."""
+    return _logarithm(m, x, _LOG2_E, (1.0, 0.0))
+
+
+def log10(m: Floats, x: str) -> str:
+    """The logarithm to base 10."""
+    return _logarithm(m, x, _LOG10_E, _LOG10_2)

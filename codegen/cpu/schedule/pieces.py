@@ -1,0 +1,212 @@
+"""Pieces of the lane dim: where a row consists of parts that are computed in different ways, each part has a loop.
+
+A join, a pad, a roll and a triangle ask at each point where in the row it is: masks, comparisons and remainders of the
+lane dim. Between two cuts of the row all answers are the same at every point. So one piece of a join is a copy, and the
+inside of a pad a load of neighbours, without what the edges need. An answer may depend on the row: so may a cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from symshape.analysis.fold_loops import comparisons, fold, open_extrema
+from symshape.analysis.kernel_facts import space_facts
+from symshape.analysis.loops import Instr, LoopKernel
+from symshape.analysis.normalise_loops import normalise
+from symshape.codegen.cpu.schedule.layout import Layout, layout
+from symshape.codegen.cpu.schedule.sweep_order import Schedule, access_cost, schedule, weight
+from symshape.prover.numbers.expr import Atom, Expr, Function
+from symshape.prover.numbers.facts import Facts
+
+_MOST = 8  # pieces; what is not decided then is asked at each point, as without pieces
+_MOST_CODE = 256  # cheap operations in all of them together, for the sake of compile time
+_FREE = ("index", "constant", "arith.index_cast")  # outside of the loop, or part of other operations
+_MOST_ROUNDS = 3  # of an index around a dim
+_SHORT_VECTORS = 2  # a row of no more vectors has too few points for loops of its own
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is computed at the points of one piece, and how."""
+
+    plan: Schedule
+    division: Layout
+    count: int = 0  # of cuts
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The points below an index of the lane dim, and those from it on. The index may lie outside of the row."""
+
+    at: Expr
+    below: Piece | Cut
+    above: Piece | Cut
+
+    @property
+    def count(self) -> int:
+        """How often the row is cut."""
+        return 1 + self.below.count + self.above.count
+
+
+@dataclass
+class _Part:
+    """A piece in the making: what holds at its points, and, once it is cut, where."""
+
+    kernel: LoopKernel
+    where: tuple[Expr, ...]  # each at least 0 at its points
+    at: Expr | None = None
+    parts: tuple[_Part, ...] = ()
+
+
+def with_joined_dims(kernel: LoopKernel) -> LoopKernel:
+    """The kernel with comparisons of indices as masks, where its dims merge then: a join along the first dim is one
+    along a single dim."""
+    if len(kernel.dims) < 2 or any(dim.reduced for dim in kernel.dims):
+        return kernel
+    names = {dim.name for dim in kernel.dims}
+    found = {number: e for number, e in comparisons(kernel).items() if not names.isdisjoint(e.symbols)}
+    if not found:
+        return kernel
+    holds = [
+        Instr("holds", one.results, (), "i1", one.row, mask=(found[one.results[0]],))
+        if one.results and one.results[0] in found
+        else one
+        for one in kernel.code
+    ]
+    joined = normalise(fold(replace(kernel, code=tuple(holds))))
+    return joined if len(joined.dims) < len(kernel.dims) else kernel
+
+
+def pieces(kernel: LoopKernel, plan: Schedule, usual: Layout, width: int) -> Cut | None:
+    """The pieces of a row, of a kernel without reductions; None where a point's place in it makes no difference."""
+    lane = usual.lane
+    if lane is None or usual.tile is not None or any(dim.reduced for dim in kernel.dims):
+        return None
+    size = lane.size.as_int()
+    if size is not None and size <= _SHORT_VECTORS * width:
+        return None
+    root = _Part(kernel, tuple(one.expr for one in kernel.known if one.kind == "ge"))
+    waiting, count, code = [root], 1, _code(kernel)
+    while waiting and count < _MOST and code <= _MOST_CODE:
+        part = waiting.pop(0)
+        facts = _facts(part)
+        for question in _questions(part.kernel, lane.name, facts):
+            if facts.nonnegative(question) or facts.nonnegative(-1 - question):
+                continue
+            code -= _code(part.kernel)
+            part.at, part.parts = _cut(part, question, lane.name)
+            waiting += part.parts
+            code, count = code + sum(_code(one.kernel) for one in part.parts), count + 1
+            break
+    if max(_cost(one.kernel, lane.name) for one in _ends(root)) >= _cost(kernel, lane.name):
+        return None  # nothing but masks, which cost less than loops do
+    found = _finished(root, plan, width)
+    return found if isinstance(found, Cut) else None
+
+
+def _code(kernel: LoopKernel) -> int:
+    return sum(map(weight, kernel.code))
+
+
+def _cost(kernel: LoopKernel, lane: str) -> int:
+    """Of a point, in cheap operations."""
+    return sum(weight(instr) + access_cost(instr, lane) for instr in kernel.code if instr.op not in _FREE)
+
+
+def _ends(part: _Part) -> Iterator[_Part]:
+    """The parts that are not cut."""
+    if part.at is None:
+        yield part
+    for one in part.parts:
+        yield from _ends(one)
+
+
+def _facts(part: _Part) -> Facts:
+    facts = space_facts(part.kernel.args, part.kernel.dims).full.copy()
+    for expr in part.where:
+        facts.assume_nonnegative(expr)
+    return facts
+
+
+def _questions(kernel: LoopKernel, lane: str, facts: Facts) -> Iterator[Expr]:
+    """Expressions that are at least 0 on one side of an index of the lane dim, and decide what is computed."""
+    compared = comparisons(kernel)
+    yield from (expr for expr in open_extrema(kernel) if _is_of(expr, lane))
+    for instr in kernel.code:
+        found = [*instr.mask, *(compared[result] for result in instr.results if result in compared)]
+        if instr.address is not None and instr.op in ("load", "index"):
+            found += _wraps(instr.address, facts)
+        yield from (expr for expr in found if _is_of(expr, lane))
+
+
+def _is_of(expr: Expr, lane: str) -> bool:
+    """Whether the expression changes its sign at most once along the lane dim, at a known index."""
+    slope = expr.coefficient(lane)
+    return slope is not None and slope.as_int() in (1, -1)
+
+
+def _wraps(address: Expr, facts: Facts) -> Iterator[Expr]:
+    """Of each remainder of an index that is at most a few times the divisor, or less than 0: how many times it is."""
+    for atom in dict.fromkeys(atom for _, atoms in address.terms for atom in atoms):
+        if isinstance(atom, Function) and atom.kind == "mod":
+            index, divisor = atom.args
+            low, high = -divisor * _MOST_ROUNDS, divisor * _MOST_ROUNDS
+            if facts.less_equal(low, index) and facts.less_equal(index + 1, high):
+                yield from (index - divisor * rounds for rounds in range(1 - _MOST_ROUNDS, _MOST_ROUNDS))
+
+
+def _cut(part: _Part, question: Expr, lane: str) -> tuple[Expr, tuple[_Part, _Part]]:
+    """Where the answer changes, and the parts on both sides."""
+    no = _decided(replace_where(part, -1 - question))
+    yes = _decided(replace_where(part, question))
+    rest = question.substitute({lane: 0})
+    if question.coefficient(lane) == 1:  # d + rest >= 0
+        return -rest, (no, yes)
+    return rest + 1, (yes, no)
+
+
+def replace_where(part: _Part, more: Expr) -> _Part:
+    return _Part(part.kernel, (*part.where, more))
+
+
+def _decided(part: _Part) -> _Part:
+    """With what its points have in common."""
+    facts = _facts(part)
+
+    def simplified(instr: Instr) -> Instr:
+        if any(facts.nonnegative(-1 - expr) for expr in instr.mask):
+            if part.kernel.args[instr.arg].by_value and instr.op != "holds":
+                return instr
+            zero = False if instr.dtype == "i1" else 0
+            return Instr("constant", instr.results, (), instr.dtype, instr.row, value=zero)
+        mask = tuple(expr for expr in instr.mask if not facts.nonnegative(expr))
+        if instr.op == "holds" and not mask:
+            return Instr("constant", instr.results, (), "i1", instr.row, value=True)
+        address = instr.address
+        if address is not None and any(isinstance(atom, Function) for atom in address.atoms):
+            address = facts.simplify(address).map_atoms(lambda atom: _quotient(atom, facts))
+        return replace(instr, mask=mask, address=address)
+
+    code = tuple(map(simplified, part.kernel.code))
+    return _Part(fold(replace(part.kernel, code=code), part.where), part.where)
+
+
+def _quotient(atom: Atom, facts: Facts) -> Expr | None:
+    """The number of times that the divisor goes into an index, if it is the same at all points."""
+    if not isinstance(atom, Function) or atom.kind != "floordiv":
+        return None
+    index, divisor = atom.args
+    for rounds in range(-_MOST_ROUNDS, _MOST_ROUNDS):
+        rest = index - divisor * rounds
+        if facts.nonnegative(rest) and facts.nonnegative(divisor - 1 - rest):
+            return Expr.const(rounds)
+    return None
+
+
+def _finished(part: _Part, plan: Schedule, width: int) -> Piece | Cut:
+    if part.at is not None:
+        below, above = (_finished(one, plan, width) for one in part.parts)
+        return Cut(part.at, below, above)
+    own = schedule(part.kernel, lane=plan.lane)
+    return Piece(own, layout(part.kernel, own, width, tiled=False))

@@ -1,0 +1,89 @@
+"""Interpolation of images, whose gradient is eager mode's operator.
+
+PyTorch traces the gradient of the parts: a scatter for each point of a window, 4 of a bilinear and 16 of a bicubic one,
+which adds one element after the other. The operator adds along rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from symshape.frontend.bridge.general_shape_env import is_general
+from symshape.frontend.bridge.layouts import is_channels_last
+from symshape.frontend.bridge.operators import AutogradKernel, in_transform
+from symshape.frontend.bridge.symbolic_sizes import has_unbacked_sizes, is_unbacked
+from symshape.frontend.bridge.tracing_errors import RefusedCall
+
+aten: Any = torch.ops.aten
+
+GRADIENTS: dict[Any, Any] = {
+    aten.upsample_nearest1d.vec: aten.upsample_nearest1d_backward.default,
+    aten.upsample_nearest2d.vec: aten.upsample_nearest2d_backward.default,
+    aten.upsample_nearest3d.vec: aten.upsample_nearest3d_backward.default,
+    aten._upsample_nearest_exact1d.vec: aten._upsample_nearest_exact1d_backward.default,
+    aten._upsample_nearest_exact2d.vec: aten._upsample_nearest_exact2d_backward.default,
+    aten._upsample_nearest_exact3d.vec: aten._upsample_nearest_exact3d_backward.default,
+    aten.upsample_linear1d.vec: aten.upsample_linear1d_backward.default,
+    aten.upsample_bilinear2d.vec: aten.upsample_bilinear2d_backward.default,
+    aten.upsample_trilinear3d.vec: aten.upsample_trilinear3d_backward.default,
+    aten.upsample_bicubic2d.vec: aten.upsample_bicubic2d_backward.default,
+}
+
+
+class _Upsampled(torch.autograd.Function):
+    """The usual parts forward, the operator backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, usual: Any, gradient: Any, arguments: tuple[Any, ...]) -> torch.Tensor:
+        output_size, *corners, factors = arguments
+        result: torch.Tensor = usual(x, output_size, *corners, factors)
+        scales = factors if factors is not None else [None] * (x.dim() - 2)
+        ctx.operator, ctx.arguments = gradient, (result.shape[2:], x.shape, *corners, *scales)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        if not is_channels_last(gradient):
+            gradient = gradient.contiguous()
+        return ctx.operator(gradient, *ctx.arguments), None, None, None
+
+
+def upsampling_kernels() -> dict[Any, AutogradKernel]:
+    """For ``differentiate_by``."""
+
+    def kernel(gradient: Any) -> AutogradKernel:
+        def upsampled(usual: Any, x: torch.Tensor, *arguments: Any) -> torch.Tensor:
+            differentiated = torch.is_grad_enabled() and x.requires_grad and not in_transform()
+            if differentiated and x.device.type == "cpu" and not has_unbacked_sizes(x):
+                result: torch.Tensor = _Upsampled.apply(x, usual, gradient, arguments)  # type: ignore[no-untyped-call]
+            else:
+                result = usual(x, *arguments)
+            _require_elements(x, result)
+            return result
+
+        return upsampled
+
+    return {operator: kernel(gradient) for operator, gradient in GRADIENTS.items()}
+
+
+def _require_elements(x: torch.Tensor, result: torch.Tensor) -> None:
+    """Eager mode refuses sizes of 0, which PyTorch's decompositions do not ask for."""
+    for size in (*x.shape[1:], *result.shape[2:]):
+        if is_general(size) and not is_unbacked(size) and not size > 0:
+            raise RefusedCall("Input and output sizes should be greater than 0")
+
+
+def contiguous_sizes(gradient: torch.Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *_: Any) -> Any:
+    """The fake rule of the gradient in bicubic mode, which is contiguous."""
+    return gradient.new_empty(input_size)
+
+
+def gradient_sizes(gradient: torch.Tensor, output_size: Sequence[Any], input_size: Sequence[Any], *_: Any) -> Any:
+    """The fake rule of the operators: the operand's sizes in the gradient's format; see `contiguous_sizes`."""
+    if not is_channels_last(gradient):
+        return gradient.new_empty(input_size)
+    batch, channels, height, width = input_size
+    return gradient.new_empty([batch, height, width, channels]).permute(0, 3, 1, 2)

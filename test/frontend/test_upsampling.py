@@ -1,0 +1,92 @@
+"""Interpolation: the gradient is eager mode's operator, whatever the mode, the format and the sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+import symshape
+
+MODES = [
+    ("nearest", 1),
+    ("nearest", 2),
+    ("nearest", 3),
+    ("nearest-exact", 1),
+    ("nearest-exact", 2),
+    ("nearest-exact", 3),
+    ("linear", 1),
+    ("bilinear", 2),
+    ("bicubic", 2),
+    ("trilinear", 3),
+]
+
+
+def compare(run: Any, x: Tensor, times: int = 1) -> None:
+    found = []
+    for each in (symshape.compile(run, strict=True), run):
+        leaf = x.clone(memory_format=torch.preserve_format).requires_grad_()
+        result = each(leaf)
+        (gradient,) = torch.autograd.grad(result.square().sum(), leaf, create_graph=times > 1)
+        if times > 1:
+            (gradient,) = torch.autograd.grad(gradient.square().sum(), leaf)
+        found.append((result.detach(), gradient.detach(), gradient.stride()))
+    torch.testing.assert_close(found[0][:2], found[1][:2], rtol=1e-4, atol=1e-4)
+    assert found[0][2] == found[1][2]
+
+
+@pytest.mark.parametrize("mode, dims", MODES)
+def test_gradients(mode: str, dims: int) -> None:
+    def bigger(x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=2.5, mode=mode)
+
+    def resized(x: Tensor) -> Tensor:
+        return F.interpolate(x, size=(5, 8, 3)[:dims], mode=mode)
+
+    for sizes in ((1, 1), (2, 3), (3, 17)):
+        x = torch.randn(*sizes, *(4 + d for d in range(dims)))
+        compare(bigger, x)
+        compare(resized, x)
+    if mode.endswith("linear") or mode == "bicubic":
+        compare(lambda x: F.interpolate(x, scale_factor=2, mode=mode, align_corners=True), x)
+    compare(lambda x: F.interpolate(x.sin(), scale_factor=0.5, mode=mode, recompute_scale_factor=True).exp(), x)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_channels_last_and_half_types(mode: str) -> None:
+    x = torch.randn(2, 3, 6, 5)
+    compare(lambda y: F.interpolate(y, scale_factor=2, mode=mode), x.to(memory_format=torch.channels_last))
+    compare(lambda y: F.interpolate(y.transpose(2, 3), scale_factor=2, mode=mode), x)
+    compare(lambda y: F.interpolate(y.bfloat16(), scale_factor=2, mode=mode).float(), torch.ones(2, 3, 6, 5))
+
+
+def test_the_gradient_of_every_size_is_one_call() -> None:
+    def bigger(x: Tensor) -> Tensor:
+        return F.interpolate(x * 2, scale_factor=2, mode="bilinear")
+
+    compiled = symshape.compile(bigger, strict=True)
+    for sizes in ((2, 3, 4, 5), (1, 1, 1, 1), (5, 2, 9, 31)):
+        x, y = (torch.ones(sizes).cumsum(-1).requires_grad_() for _ in range(2))
+        compiled(x).square().sum().backward()
+        bigger(y).square().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    report = symshape.explain(bigger, torch.randn(2, 3, 4, 5, requires_grad=True))
+    (backward,) = (graph for graph in report.graphs if graph.kind == "backward")
+    assert list(map(str, backward.library_calls)) == ["aten.upsample_bilinear2d_backward.default"]
+
+
+def test_jitted_and_second_gradients() -> None:
+    def bigger(x: Tensor) -> Tensor:
+        return F.interpolate(x, scale_factor=2, mode="bilinear") ** 3
+
+    def gradient(x: Tensor) -> Tensor:
+        (found,) = torch.autograd.grad(bigger(x).sum(), x, create_graph=True)
+        return found
+
+    x = torch.randn(2, 3, 4, 5, requires_grad=True)
+    torch.testing.assert_close(symshape.jit(gradient)(x), gradient(x), rtol=1e-4, atol=1e-4)
+    squares = torch.func.vmap(torch.func.grad(lambda y: bigger(y[None]).sum()))
+    torch.testing.assert_close(symshape.compile(squares)(x.detach()), squares(x.detach()), rtol=1e-4, atol=1e-4)
