@@ -189,7 +189,9 @@ def _cross_entropy(usual: Any, x: torch.Tensor, target: torch.Tensor, *args: Any
 def _attention(
     usual: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any = None, *args: Any, **kwargs: Any
 ) -> Any:
-    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1.
+    """With a mask of its full size: of one with a dim of size 1 it is asked whether the size that meets it is 1. The
+    full size is a view of a mask of numbers; one of booleans is converted to numbers before (as in C++, which would
+    make a copy of the full size).
 
     The scale of no features is infinite; the tracer would divide by 0.
     """
@@ -200,12 +202,20 @@ def _attention(
         sizes = (*query.shape[:-1], key.shape[-2])
         full = [s if type(m) is int and m == 1 else m for m, s in zip(mask.shape, sizes)]
         if any(is_general(s) and s is not m for m, s in zip(mask.shape, full)):
-            mask = mask.expand(full)
+            mask = _additive(mask, query.dtype).expand(full)
     if isinstance(mask, torch.Tensor) and mask.dim() >= 2 and has_unbacked_sizes(mask):
         sizes = (query.shape[-2], key.shape[-2])
         if not all(known_equal(m, s) for m, s in zip(mask.shape[-2:], sizes)):
-            mask = mask.expand(*mask.shape[:-2], *sizes)  # as many as there are, or one for all
+            mask = _additive(mask, query.dtype).expand(*mask.shape[:-2], *sizes)  # as many as there are, or one for all
     return usual(query, key, value, mask, *args, **kwargs)
+
+
+def _additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What is added to the scores: 0 where a mask of booleans is true, else -inf (``convert_boolean_attn_mask`` in
+    aten/src/ATen/native/transformers/attention.cpp). Other masks as they are."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.where(mask, mask.new_zeros((), dtype=dtype), mask.new_full((), -math.inf, dtype=dtype))
 
 
 def _tensor_split(usual: Any, x: torch.Tensor, sections: int, dim: int = 0) -> Any:
