@@ -1,1 +1,2 @@
-"""Changes to PyTorch's tracer while a frame of ours is compiled: one table (``tables/``), made by ``registry.py``."""
+"""Patches of PyTorch's tracer, in force while a frame is compiled: one table (``tables/``), applied by
+``registry.py``."""
