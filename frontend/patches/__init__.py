@@ -1,2 +1,1 @@
-"""Patches of PyTorch's tracer, in force while a frame is compiled: one table (``tables/``), applied by
-``registry.py``."""
+"""Patches of PyTorch's tracer, in force during a compile: one table (``tables/``), applied by ``registry.py``."""

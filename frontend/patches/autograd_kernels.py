@@ -81,8 +81,7 @@ def transform_by(changes: Changes, kernels: Mapping[Any, AutogradKernel]) -> Non
 
 
 def _where_numbers_have_memory(ops: frozenset[Any], usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Wraps ``_get_dispatch``, which is then asked at each call of ``ops``, to hide our kernels from wrapped
-    numbers."""
+    """Wraps ``_get_dispatch``, which each call of ``ops`` then asks, to hide our kernels from wrapped numbers."""
 
     @functools.wraps(usual)
     def _get_dispatch(self: Any, key: Any) -> Any:
@@ -199,8 +198,7 @@ _BATCH_NORMS: Mapping[Any, Callable[[Callable[..., Any]], Callable[..., Any]]] =
 
 
 def layouts_of_paddings(changes: Changes) -> None:
-    """Traces paddings whose amounts may be 0. Replaces both the decomposition and the rule that tracing prefers to
-    it."""
+    """Traces paddings whose amounts may be 0. Replaces the decomposition and the fake rule."""
     trace_sizes_by(changes, {aten.constant_pad_nd.default: constant_pad_sizes})
     rules: Any = fake_impls.op_implementations_dict
     changes.items(rules, {aten.constant_pad_nd.default: lambda _mode, _op, x, pad, value=0: cloned_sizes(x, pad)})

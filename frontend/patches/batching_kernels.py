@@ -39,8 +39,7 @@ def _kernels() -> dict[Any, Callable[..., Any]]:
 
 
 def _has_no_rule(op: Any) -> bool:
-    """Whether PyTorch runs an operator element by element over the batch, for lack of a rule. Not for random
-    operators."""
+    """Whether PyTorch loops over the batch for an operator, for lack of a rule. False for random operators."""
     if not isinstance(op, torch._ops.OpOverload) or op.namespace != "aten" or op._schema.is_mutable:
         return False
     takes = [str(argument.type) for argument in op._schema.arguments]

@@ -14,8 +14,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def results_of_branches_are_merged(changes: Changes) -> None:
-    """Merges contiguous results to a contiguous one, without asking whether a stride is 1; PyTorch's rule compares
-    strides."""
+    """Merges contiguous results to a contiguous one, without comparing strides, as PyTorch's rule does."""
     # Imported by name: the attribute of its package is the function.
     changes.wrap(importlib.import_module("torch._higher_order_ops.cond"), "_merge_output", _merged)
 

@@ -104,8 +104,7 @@ def _selected(tx: Any, x: Any, key: Any) -> tuple[Any, list[Any]]:
 
 
 def _shown(key: Any) -> Any:
-    """The key for inspection: tensors, sizes and constants; slices as ``slice(None)``, since reading one guards
-    sizes."""
+    """A key to inspect: tensors, sizes and constants; slices as ``slice(None)``, since reading one guards sizes."""
     one = key.realize()
     if isinstance(one, TupleVariable):
         return tuple(map(_shown, one.items))

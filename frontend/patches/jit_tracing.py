@@ -83,8 +83,7 @@ def generators_are_attributes(changes: Changes) -> None:
 
 
 def frames_are_not_counted(changes: Changes) -> None:
-    """Keeps a function compiled with ``fullgraph=True`` inside of the trace from reporting that nothing was
-    compiled."""
+    """Keeps a ``fullgraph=True`` function inside of the trace from reporting that nothing was compiled."""
     count = eval_frame.set_fullgraph_compiled_frame_count  # the only way to read the previous value
     before = count(0)
     count(before)

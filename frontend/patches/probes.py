@@ -57,8 +57,7 @@ MISSING: Any = object()
 
 
 def owner_of(name: str) -> tuple[Any, str]:
-    """The module or class that owns the attribute with a dotted name, and the attribute's name. Raises like
-    `resolved`."""
+    """The owner of the attribute with a dotted name, and the attribute's name. Raises like `resolved`."""
     path, _, last = name.rpartition(".")
     return resolved(path), last
 
@@ -187,8 +186,7 @@ class HasLocal:
 
 @dataclass(frozen=True)
 class Says:
-    """A function has this text in one of its constants (a message), or uses exactly this name (something that is
-    replaced)."""
+    """A function has this text in one of its constants (a message), or uses exactly this name (a variable)."""
 
     name: str
     text: str

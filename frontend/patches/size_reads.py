@@ -105,8 +105,7 @@ def _without_sizes_of_tensors(usual: Callable[[OutputGraph], None]) -> Callable[
 
 
 def _may_be_trained(output: OutputGraph) -> bool:
-    """Whether gradients may be needed. Backward would then save a size from each tensor instead of one shared
-    argument."""
+    """Whether gradients may be needed. Backward would then save a size per tensor, not a shared argument."""
     with output.restore_global_state():
         if not torch.is_grad_enabled():
             return False

@@ -69,8 +69,7 @@ def guard_where_absolute(graph: torch.fx.GraphModule, env: Any) -> None:
 
 
 def _is_absolute(node: torch.fx.Node) -> bool:
-    """Whether a node is an ``as_strided`` with an explicit offset; without one the result starts where its operand
-    does."""
+    """Whether a node is an ``as_strided`` with an explicit offset; else the result starts at its operand."""
     if not getattr(node.target, "__name__", "").startswith("as_strided"):
         return False
     op: Any = node.target

@@ -71,8 +71,7 @@ def _without_sizes(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def views_are_made_once(changes: Changes) -> None:
-    """Creates a cached view directly on its base's storage. Before 2.15 PyTorch creates a storage that it then
-    replaces."""
+    """Creates a cached view directly on its base's storage. Before 2.15 PyTorch creates and replaces one."""
     changes.wrap(FakeTensorMode, "_get_output_tensor_from_cache_entry", _views_made_once)
 
 

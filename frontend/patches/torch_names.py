@@ -14,8 +14,7 @@ from symshape.frontend.patches.patch import Changes
 
 
 def names_are_strings(changes: Changes) -> None:
-    """Makes these attributes constants. Libraries ask in which module a parameter's class is; Dynamo guards the
-    class."""
+    """Makes these attributes constants. Libraries ask for a class's module; Dynamo guards the class."""
     changes.wrap(InstructionTranslatorBase, "_load_attr", _loading)
 
 

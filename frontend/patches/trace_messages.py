@@ -65,8 +65,7 @@ def _calling(usual: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _warned(tx: Any, args: Any, kwargs: Any) -> bool:
-    """Issues a warning; returns whether that was possible: not if it contains a tensor, or a filter makes it an
-    error."""
+    """Issues a warning; returns whether it could be: not if it contains a tensor, or a filter makes it an error."""
     try:
         names = ("message", "category", "stacklevel", "source")
         given = dict(zip(names, map(_plain, args))) | {name: _plain(value) for name, value in kwargs.items()}

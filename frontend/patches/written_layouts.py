@@ -73,8 +73,7 @@ class _Addresses:
                 x.symshape_reaches = found[0]  # type: ignore[attr-defined]
 
     def before(self, x: Any) -> torch.Tensor:
-        """The value of a tensor before it is written. CompileError if it may reach outside of the part it was made
-        of."""
+        """The value of a tensor before it is written. CompileError if it may reach beyond its operand."""
         if _reach(x) == "others":
             raise CompileError(
                 "`as_strided` of a part of other memory is written to, which may write outside of the part",

@@ -44,8 +44,7 @@ def _with_rules(usual: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _rule_of(op: Any) -> Callable[..., Any] | None:
-    """The kernel of an operator for zero tensors; None if PyTorch's is correct: for views, and for fallthrough
-    kernels."""
+    """The kernel of an operator for zero tensors; None if PyTorch's is correct: views and fallthroughs."""
     if op in _RULES:
         return functools.partial(_RULES[op], op)
     hands_on = op.is_view or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), _KEY)
